@@ -1,0 +1,40 @@
+# Each target sets up its own .venv when needed and is quick when it is there.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO ?= demo
+
+.PHONY: demo test lint format bench clean
+
+$(VENV)/.demo: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing driftline into $(VENV) (PyTorch and friends: a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing driftline and its development tools into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(VENV)/.demo $@
+
+demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
+	@$(BIN)/driftline demo --out $(DEMO)
+
+test: $(VENV)/.dev  ## all tests
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+lint: $(VENV)/.dev  ## style, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.dev  ## put the source in order
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## every benchmark, one JSON line each
+	@for suite in benchmarks/bench_*.py; do $(BIN)/python $$suite || exit 1; done
+
+clean:
+	rm -rf $(VENV) demo build dist *.egg-info

@@ -1,0 +1,97 @@
+"""Kill `driftline run` with SIGKILL at random moments, resume, and compare every byte with an undisturbed run.
+
+    python benchmarks/kill_resume.py --kills 20        about ten minutes on two cores
+
+Prints one JSON line; exits 1 when a byte differs. `make test` does the same with fewer kills.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from curate.ground.progress import Journal
+from pipelines import presets
+from pipelines.demo.journey import simulate_answers
+from pipelines.demo.world import build, serve
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Relative name → SHA-256 of every file of the stages; `seconds` in done.json is time, not output."""
+    found = {}
+    for path in sorted(p for p in (root / "stages").rglob("*") if p.is_file()):
+        data = path.read_bytes()
+        if path.name == "done.json":
+            data = json.dumps({k: v for k, v in json.loads(data).items() if k != "seconds"}, sort_keys=True).encode()
+        found[path.relative_to(root).as_posix()] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]:
+    """Returns kills done, moments (seconds after start), stages hit, and names of files that differ."""
+    draw = random.Random(seed)
+    world = build(folder / "world", records, seed=3, journal=Journal(quiet=True))
+    values = presets.values("mini")
+    values["collection"]["path"] = str(world.metadata)
+    values["fetch"] |= {"shard_size": max(20, records // 12), "backoff": 0.0}
+    values["buckets"] = {"kind": "equal", "count": 3, "unlabelled": [0]}
+    values["retrieve"] |= {"per_class": 10, "depth": 60}
+    values["release"] |= {"per_class": 3}
+    text = presets.full_text(values, "kill test")
+    for name in ("whole", "killed"):
+        (folder / name).mkdir()
+        (folder / name / "driftline.yaml").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "pipelines.cli", "run"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with serve(world):
+        subprocess.run([*command, folder / "whole"], check=True, **quiet)
+        simulate_answers(folder / "whole", world)
+        clock = time.monotonic()
+        shutil.copytree(folder / "whole" / "answers", folder / "killed" / "answers")
+        subprocess.run([*command, folder / "whole"], check=True, **quiet)
+        length = time.monotonic() - clock + 25
+        moments, hit = [], []
+        while len(moments) < kills:
+            job = subprocess.Popen([*command, folder / "killed"], **quiet)
+            moment = draw.uniform(0.3, length)
+            try:
+                job.wait(moment)
+                # It finished before its moment came: begin once more from nothing, so that kills hit real work.
+                shutil.rmtree(folder / "killed" / "stages")
+            except subprocess.TimeoutExpired:
+                job.send_signal(signal.SIGKILL)
+                job.wait()
+                begun = sorted((folder / "killed" / "stages").glob("*/begun.json"))
+                moments.append(round(moment, 1))
+                hit.append(begun[0].parent.name if begun else "between stages")
+        subprocess.run([*command, folder / "killed"], check=True, **quiet)
+    whole, killed = tree(folder / "whole"), tree(folder / "killed")
+    differ = sorted(n for n in whole.keys() | killed.keys() if whole.get(n) != killed.get(n))
+    return {"kills": len(moments), "moments": moments, "hit": hit, "files": len(whole), "differ": differ}
+
+
+def main() -> None:
+    """Run and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--records", type=int, default=900)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = compare(Path(folder), options.kills, options.seed, options.records)
+    print(json.dumps(found))
+    sys.exit(1 if found["differ"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Metadata table → labelled release: sources, filters, fetch, buckets, embedding, concepts, validation."""

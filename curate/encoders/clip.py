@@ -1,0 +1,128 @@
+"""CLIP through open_clip: any model name, with weights by hub tag, checkpoint file or local folder."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.encoders import Vectors
+from curate.ground.errors import BadConfig, BadInput, MissingFile
+from curate.ground.files import fingerprint, sha256_file
+
+
+class Clip:
+    """A CLIP model.
+
+    model: an open_clip name ("RN50", "ViT-B-32"), `hf-hub:org/name`, or a folder that holds
+    `open_clip_config.json` and weights. weights: hub tag ("openai"), checkpoint path, or None when `model` is a
+    folder or hub name. device: "auto", "cpu" or "cuda".
+    """
+
+    def __init__(self, model: str, weights: str | None = None, device: str = "auto") -> None:
+        import open_clip
+        import torch
+
+        self.device = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise BadConfig("embed.device is cuda.", "No CUDA device is visible.", "Use device: auto or cpu.")
+        name, source = self._resolve(model, weights)
+        try:
+            made = open_clip.create_model_and_transforms(name, pretrained=source, device=self.device)
+        except (RuntimeError, OSError) as error:
+            if isinstance(error, OSError) or "download" in str(error):
+                raise MissingFile(
+                    f"The weights {weights or model} of {model} cannot be reached ({str(error).splitlines()[0]}).",
+                    "",
+                    "Without internet: download the checkpoint elsewhere and set embed.weights to its path.",
+                ) from None
+            raise BadInput(
+                f"The weights {weights or model} do not fit the model {model} ({str(error).splitlines()[0]}).",
+                "Expected a checkpoint of this architecture.",
+                "Check embed.model and embed.weights.",
+            ) from None
+        self._model, _, self._transform = made
+        self._model.eval()
+        self._tokenize = open_clip.get_tokenizer(name)
+        self.fingerprint = self._identity(model, weights)
+        with torch.no_grad():
+            self.width = int(self._model.encode_text(self._tokenize(["a"]).to(self.device)).shape[1])
+
+    @staticmethod
+    def _resolve(model: str, weights: str | None) -> tuple[str, str | None]:
+        import open_clip
+
+        if Path(model).is_dir():
+            if not (Path(model) / "open_clip_config.json").is_file():
+                raise MissingFile(f"The folder {model} holds no open_clip_config.json.", "", "Check embed.model.")
+            return f"local-dir:{model}", None
+        if model.startswith(("hf-hub:", "local-dir:")):
+            return model, None
+        known = open_clip.list_models()
+        if model not in known:
+            near = difflib.get_close_matches(model, known, 3)
+            raise BadConfig(
+                f"embed.model is {model!r}: no folder, and no model that open_clip knows.",
+                f"Nearest names: {', '.join(near) or 'none'}.",
+                "See open_clip.list_models().",
+            )
+        tags = open_clip.list_pretrained_tags_by_model(model)
+        if weights is None or (weights not in tags and not Path(weights).is_file()):
+            raise BadConfig(
+                f"embed.weights is {weights!r}.",
+                f"Expected a checkpoint file, or one of {model}'s tags: {', '.join(tags) or 'none'}.",
+            )
+        return model, weights
+
+    @staticmethod
+    def _identity(model: str, weights: str | None) -> str:
+        folder = Path(model.removeprefix("local-dir:"))
+        if folder.is_dir():
+            files = sorted(p for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".bin", ".pt"))
+            return fingerprint([(p.name, sha256_file(p)) for p in files])
+        if weights and Path(weights).is_file():
+            return fingerprint([model, sha256_file(Path(weights))])
+        return fingerprint([model, weights])
+
+    def prepare(self, image: Any) -> Any:
+        """PIL image → (3, H, W) float32, the model's own resize, crop and normalisation."""
+        return self._transform(image.convert("RGB"))
+
+    def images(self, batch: Any) -> Vectors:
+        """(N, 3, H, W) → (N, D) float32, unit length."""
+        import torch
+
+        with torch.inference_mode():
+            return _unit(self._model.encode_image(batch.to(self.device)).float().cpu().numpy())
+
+    def texts(self, texts: Sequence[str]) -> Vectors:
+        """Texts → (N, D) float32, unit length; text beyond the context length is cut by the tokenizer."""
+        import torch
+
+        with torch.inference_mode():
+            tokens = self._tokenize(list(texts)).to(self.device)
+            return _unit(self._model.encode_text(tokens).float().cpu().numpy())
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
+
+
+def describe(encoder: Clip, model: str, weights: str | None) -> dict[str, Any]:
+    """What a folder of vectors says of its maker."""
+    return json.loads(
+        json.dumps(
+            {
+                "kind": "clip",
+                "model": model,
+                "weights": weights,
+                "fingerprint": encoder.fingerprint,
+                "width": encoder.width,
+            }
+        )
+    )

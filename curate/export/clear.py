@@ -1,0 +1,57 @@
+"""CLEAR's old folder layout, with feature tensors: loads in Avalanche's own `CLEAR` loader.
+
+Load with `CLEAR(data_name="clear10_neurips2021", dataset_root=OUT, …)` whatever the data set's name: classes and
+buckets are read from the files. The newer layout is not written, because Avalanche 0.6.0 reads it into
+experiences that each hold all buckets. Its loader accepts four feature names only, so the release's first
+features are written under `moco_b0` too, whatever they are. For the iid protocol on features, Avalanche 0.6.0 needs
+`docs/avalanche.md`'s four lines (its loader passes lists of tensors where tensors are asked).
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from curate.ground.files import write_bytes, write_json, write_text
+from curate.release import Release
+
+LOADABLE = "moco_b0"  # the one feature name that both of Avalanche's old data names accept
+
+
+def export(release: Release, out: Path) -> dict[str, int]:
+    """CLEAR's folders, file lists, five splits and feature tensors for Avalanche's loader."""
+    import torch
+
+    training = out / "training_folder"
+    columns = ("id", "bucket", "class", "label", "member")
+    rows = list(zip(*(release.table[c].to_pylist() for c in columns), strict=True))
+    paths = {id_: f"labeled_images/{b}/{label:03d}/{member}" for id_, b, _, label, member in rows}
+    for id_, data in release.images():
+        write_bytes(out / paths[id_], data)
+    write_text(out / "class_names.txt", "\n".join(release.classes))  # a final newline would be a class
+    write_json(training / "bucket_indices.json", [str(b["index"]) for b in release.buckets])
+    for bucket in release.buckets:
+        name = str(bucket["index"])
+        positions = [i for i, row in enumerate(rows) if row[1] == bucket["index"]]
+
+        def listing(chosen: list[int], positions: list[int] = positions) -> str:
+            return "".join(f"{paths[rows[positions[i]][0]]} {rows[positions[i]][3]}\n" for i in chosen)
+
+        write_text(training / "filelists" / name / "all.txt", listing(list(range(len(positions)))))
+        for k, split in enumerate(release.facts["splits"]):
+            sides = np.array(release.table[split].to_pylist())[positions]
+            for side in ("train", "test"):
+                chosen = np.flatnonzero(sides == side).tolist()
+                folder = training / "testset_ratio_0.3" / f"split_{k}" / name
+                write_text(folder / f"{side}.txt", listing(chosen))
+                write_json(folder / f"{side}_indices.json", chosen)
+        labels = [rows[i][3] for i in positions]
+        for number, kind in enumerate(release.facts["features"]):
+            vectors = torch.from_numpy(np.asarray(release.features(kind)[positions], np.float32))
+            buffer = io.BytesIO()
+            torch.save((vectors, labels), buffer)
+            for alias in {kind, LOADABLE} if number == 0 else {kind}:
+                write_bytes(training / "features" / alias / name / "all.pth", buffer.getvalue())
+    return {"images": len(rows), "buckets": len(release.buckets)}

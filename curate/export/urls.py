@@ -1,0 +1,16 @@
+"""URLs only: no image bytes, for collections that may not be passed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from curate.ground.files import write_json, write_parquet
+from curate.release import Release
+
+
+def export(release: Release, out: Path) -> dict[str, int]:
+    """The metadata table without image bytes: ids, URLs, labels, splits, checksums."""
+    write_parquet(out / "urls.parquet", release.table.drop_columns(["shard", "member"]))
+    write_json(out / "release.json", release.facts)
+    with_url = sum(url is not None for url in release.table["url"].to_pylist())
+    return {"images": len(release.table), "with_url": with_url}

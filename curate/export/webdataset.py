@@ -1,0 +1,22 @@
+"""WebDataset tars with the data card: loads in `webdataset` and in Hugging Face `datasets`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from curate.ground.files import writing
+from curate.publish import seal
+from curate.release import Release
+
+
+def export(release: Release, out: Path) -> dict[str, int]:
+    """WebDataset tars, one or more a bucket, with card, metadata and checksums."""
+    release.verify()
+    names = [line.partition("  ")[2] for line in (release.path / "SHA256SUMS").read_text(encoding="utf-8").splitlines()]
+    for name in names:
+        if not name.startswith("features/"):
+            with (release.path / name).open("rb") as source, writing(out / name) as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+    seal(out)
+    return {"images": len(release.table), "shards": len(list((out / "shards").glob("*.tar")))}

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, randomness, files, catalogues, progress."""

@@ -1,0 +1,69 @@
+"""Errors that a user can act on: what was given, what was expected, what to do.
+
+Every error that driftline raises on purpose derives from `DriftlineError`; the command line shows its text
+as one paragraph and no traceback.
+"""
+
+from __future__ import annotations
+
+
+class DriftlineError(Exception):
+    """One clear paragraph.
+
+    given: what was found, naming the file, row or field. expected: what would have been right.
+    way_out: what to do now.
+
+    >>> str(DriftlineError("The file a.tsv is empty.", "Expected one row a photo.", "Download it again."))
+    'The file a.tsv is empty. Expected one row a photo. Download it again.'
+    """
+
+    def __init__(self, given: str, expected: str = "", way_out: str = "") -> None:
+        super().__init__(given, expected, way_out)
+        self.given, self.expected, self.way_out = given, expected, way_out
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.given, self.expected, self.way_out) if part)
+
+
+class BadInput(DriftlineError):
+    """A file, row or field from outside is not what its format says."""
+
+
+class BadConfig(DriftlineError):
+    """The configuration names an unknown key, or a value of the wrong kind."""
+
+
+class BadArray(DriftlineError):
+    """An array of the wrong shape, dtype or range; nothing is guessed."""
+
+
+class MissingFile(DriftlineError):
+    """A file or folder that was named is not there."""
+
+
+class UnknownName(DriftlineError, LookupError):
+    """A name that its catalogue does not hold. (Not KeyError: that prints its message in quotes.)"""
+
+
+class Unfit(DriftlineError):
+    """A stream lacks what a protocol or learner needs; found before any work."""
+
+
+class Shortage(DriftlineError):
+    """Fewer images than asked for."""
+
+
+class Tampered(DriftlineError):
+    """A checksum does not match: the file was changed after it was written."""
+
+
+class Busy(DriftlineError):
+    """Another process works on the same folder."""
+
+
+class Diverged(DriftlineError):
+    """Training produced numbers that are not finite."""
+
+
+class Waiting(DriftlineError):
+    """Not a failure: the journey stops here until people have answered (exit code 0)."""

@@ -1,0 +1,97 @@
+"""Shards: WebDataset tar files that are the same bytes every time, each with a Parquet index.
+
+Members are adjacent, in record order, ustar, time 0, owner 0. The index is written after the tar, so that its
+existence means that the shard is whole.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.ground.errors import Tampered
+from curate.ground.files import sha256_bytes, writing
+
+Member = tuple[str, bytes]  # name inside the tar, content
+
+
+def write_tar(path: Path, members: Iterator[Member] | Sequence[Member]) -> int:
+    """Write members in order; returns the number of bytes written. Same members, same bytes."""
+    with writing(path) as file:
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, content in members:
+                info = tarfile.TarInfo(name)
+                info.size, info.mtime, info.mode = len(content), 0, 0o644
+                tar.addfile(info, io.BytesIO(content))
+        size: int = file.tell()
+    return size
+
+
+def read_tar(path: Path) -> Iterator[Member]:
+    """Yield (name, content) in order.
+
+    Raises Tampered for a member that is not a plain file in the top folder: such a tar was not written here.
+    """
+    with tarfile.open(path, mode="r|") as tar:
+        for info in tar:
+            if not info.isfile() or "/" in info.name or info.name.startswith("."):
+                raise Tampered(
+                    f"{path} holds the member {info.name!r}.",
+                    "Expected plain files without folders.",
+                    "Do not unpack it; fetch the shard again.",
+                )
+            content = tar.extractfile(info)
+            assert content is not None  # isfile() was checked
+            yield info.name, content.read()
+
+
+def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str, bytes]]:
+    """Yield (id, bytes) of the good images of one shard, in record order.
+
+    index: rows of `index.parquet` (any subset). Raises Tampered where bytes and checksum differ.
+    """
+    wanted = {
+        member: (id_, sha)
+        for member, id_, sha, number in zip(
+            *(index[c].to_pylist() for c in ("member", "id", "sha256", "shard")), strict=True
+        )
+        if number == shard and member is not None
+    }
+    if not wanted:
+        return
+    path = shard_path(folder, shard)
+    for name, content in read_tar(path):
+        if name in wanted:
+            id_, sha = wanted.pop(name)
+            if sha256_bytes(content) != sha:
+                raise Tampered(f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again.")
+            yield id_, content
+    if wanted:
+        raise Tampered(f"{path} lacks {len(wanted)} images, {sorted(wanted)[0]} first.", "", "Fetch the shard again.")
+
+
+def shard_path(folder: Path, shard: int) -> Path:
+    """The tar of a shard."""
+    return folder / f"{shard:05d}.tar"
+
+
+def index_path(folder: Path, shard: int) -> Path:
+    """The index of a shard; it exists only when the tar is whole."""
+    return folder / f"{shard:05d}.parquet"
+
+
+def good(index: pa.Table) -> pa.Table:
+    """The rows of an index that have an image."""
+    import pyarrow.compute as pc
+
+    return index.filter(pc.is_null(index["fault"]))
+
+
+def load_index(folder: Path) -> pa.Table:
+    """The whole index of a finished fetch."""
+    return pq.read_table(folder / "index.parquet")

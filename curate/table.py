@@ -1,0 +1,82 @@
+"""The one column contract: names, types, units, missing values.
+
+Every source yields these columns; every stage reads them. Missing is null, never "" or 0.
+
+| column | type | meaning |
+|---|---|---|
+| id | string | `[A-Za-z0-9_-]{1,90}`: safe as a file name, a CSV field and a WebDataset key |
+| row | int64 | position in the source, from 0 (line number, order of the listing) |
+| url | string | where the image can be fetched, http or https |
+| path | string | a local image file, instead of a URL |
+| uploaded | int64 | seconds since the epoch, UTC: the time that buckets are cut by |
+| taken | int64 | seconds since the epoch as the camera's local clock showed it, no zone known |
+| user, nickname, title, description, tags, camera | string | as in the source, decoded |
+| licence, licence_url, page_url | string | per image, for the attribution list |
+| media | string | "photo" or "video" |
+| longitude, latitude | float64 | degrees |
+| label, caption | string | a label or caption that the source already knows (museum catalogues) |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+TABLE = pa.schema(
+    [
+        ("id", pa.string()),
+        ("row", pa.int64()),
+        ("url", pa.string()),
+        ("path", pa.string()),
+        ("uploaded", pa.int64()),
+        ("taken", pa.int64()),
+        ("user", pa.string()),
+        ("nickname", pa.string()),
+        ("title", pa.string()),
+        ("description", pa.string()),
+        ("tags", pa.string()),
+        ("camera", pa.string()),
+        ("licence", pa.string()),
+        ("licence_url", pa.string()),
+        ("page_url", pa.string()),
+        ("media", pa.string()),
+        ("longitude", pa.float64()),
+        ("latitude", pa.float64()),
+        ("label", pa.string()),
+        ("caption", pa.string()),
+    ]
+)
+
+# What a source yields: the table, plus the rows that cannot be read, in their place and with their reason.
+SOURCE = TABLE.append(pa.field("fault", pa.string())).append(pa.field("raw", pa.string()))
+
+# A record that a stage dropped: which, why, and the detail a person needs to understand it.
+REJECTS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
+
+ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
+
+
+def safe_id(text: str) -> str:
+    """An id that obeys the contract; a changed name gets a short hash, so that it stays unique.
+
+    >>> safe_id("6985418911"), safe_id("image-7.jpg")
+    ('6985418911', 'image-7-jpg-fe58a2af')
+    """
+    if ID.fullmatch(text):
+        return text
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> pa.RecordBatch:
+    """Rows (missing keys are null) as one batch of `schema`."""
+    return pa.RecordBatch.from_pydict({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
+
+
+def rejects_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Dropped records as a table of `REJECTS`."""
+    return pa.Table.from_batches([batch_of(rows, REJECTS)], schema=REJECTS)

@@ -1,0 +1,1 @@
+"""Validation by people: question page, batches, answers, verdicts."""

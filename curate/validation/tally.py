@@ -1,0 +1,120 @@
+"""Tally: answers → one verdict per image, votes kept.
+
+CLEAR keeps an image when 2 of 3 workers agree on the single expected label and too few call it sensitive
+[CLEAR, supplement 1]. Where its text is ambiguous, the reading is an option and is recorded with the verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from curate.concepts import BACKGROUND
+from curate.validation.batches import NONE
+
+VERDICTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("verdict", pa.string()),
+        ("votes", pa.string()),
+        ("answers", pa.int32()),
+        ("agreement", pa.float32()),
+        ("sensitive", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TallyRules:
+    """workers: answers that make an image decided; with fewer it is `pending`. agree: how many must agree.
+    rule: "exact" compares each worker's whole set of ticks with {expected} (an image showing two concepts is
+    dropped); "per-option" counts ticks of the expected box. sensitive_drop: this many "sensitive" answers drop
+    the image; sensitive_hold: this many hold it for review (CLEAR's literal text: drop at 3, hold never)."""
+
+    workers: int = 3
+    agree: int = 2
+    rule: Literal["exact", "per-option"] = "exact"
+    sensitive_drop: int = 2
+    sensitive_hold: int = 1
+
+
+def verdict(answers: Sequence[tuple[frozenset[str], bool]], concept: str, rules: TallyRules) -> str:
+    """Answers (ticked boxes, called sensitive) to one image → "kept" or the reason against it.
+
+    >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
+    >>> verdict([yes, yes, other], "bus", TallyRules()), verdict([yes, other, other], "bus", TallyRules())
+    ('kept', 'several_concepts')
+    """
+    if len(answers) < rules.workers:
+        return "pending"
+    sensitive = sum(flag for _, flag in answers)
+    if sensitive >= rules.sensitive_drop:
+        return "sensitive"
+    expected = NONE if concept == BACKGROUND else concept
+    sets = [ticked for ticked, _ in answers]
+    if rules.rule == "exact":
+        right = sum(ticked == {expected} for ticked in sets)
+    else:
+        right = sum(expected in ticked for ticked in sets)
+    if right < rules.agree:
+        top, n = Counter(sets).most_common(1)[0]
+        if n < rules.agree:
+            return "no_majority"
+        return "several_concepts" if len(top) > 1 else "wrong_concept"
+    if sensitive >= rules.sensitive_hold:
+        return "held_for_review"
+    return "kept"
+
+
+def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules) -> pa.Table:
+    """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order."""
+    by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    for id_, labels, sensitive, fault in zip(
+        *(answers[c].to_pylist() for c in ("id", "labels", "sensitive", "fault")), strict=True
+    ):
+        if fault is None:
+            by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
+    rows = []
+    for item in items:
+        given = by_id.get(item["id"], [])
+        votes = Counter(label for ticked, _ in given for label in ticked)
+        most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        rows.append(
+            {
+                **item,
+                "verdict": verdict(given, item["concept"], rules),
+                "votes": json.dumps(dict(sorted(votes.items()))),
+                "answers": len(given),
+                "agreement": most / len(given) if given else None,
+                "sensitive": sum(flag for _, flag in given),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=VERDICTS)
+
+
+def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]) -> pa.Table:
+    """Verdicts from labels that the source already has (a museum's catalogue) in place of workers.
+
+    known: id → the source's label. labels: concept → the source's name of it. Background is kept when the known
+    label belongs to no concept; an image without a known label is `unlabelled`.
+    """
+    names = set(labels.values())
+    rows = []
+    for item in items:
+        label = known.get(item["id"])
+        if label is None:
+            outcome = "unlabelled"
+        elif item["concept"] == BACKGROUND:
+            outcome = "wrong_concept" if label in names else "kept"
+        else:
+            outcome = "kept" if label == labels[item["concept"]] else "wrong_concept"
+        votes = json.dumps({label: 1} if label is not None else {})
+        rows.append({**item, "verdict": outcome, "votes": votes, "answers": int(label is not None), "sensitive": 0})
+    return pa.Table.from_pylist(rows, schema=VERDICTS)

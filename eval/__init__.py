@@ -1,0 +1,1 @@
+"""Stream → rows → numbers: protocols, learners, scores, report."""

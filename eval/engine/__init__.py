@@ -1,0 +1,1 @@
+"""Fast paths; each has a slow, literal twin in the tests."""

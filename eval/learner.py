@@ -1,0 +1,71 @@
+"""Task and Learner: what every method under every protocol is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_builder.stream import Step
+
+Labels = npt.NDArray[np.int64]
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it."""
+
+    n_classes: int
+    x_shape: tuple[int, ...]
+    steps: int | None = None
+
+
+class Learner(ABC):
+    """Three verbs must be written; the others have honest defaults.
+
+    A learner's settings are its dataclass fields. `predict` is legal before anything was learned, and never
+    learns. Learners are handed copies of nothing and test splits of nothing: arrays must not be changed.
+    """
+
+    gradient_steps: int = 0  # updates of the weights so far, reported beside every score
+
+    @abstractmethod
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Forget all."""
+
+    @abstractmethod
+    def predict(self, x: Array) -> Labels:
+        """x (N, ...) → labels (N,) int64."""
+
+    @abstractmethod
+    def learn(self, x: Array, y: Labels) -> None:
+        """A batch arrives, in stream order."""
+
+    def learn_step(self, step: Step) -> None:
+        """A whole time step arrives; default: one batch."""
+        train = step["train"]
+        self.learn(train.x, train.y)
+
+    def learn_sequence(self, steps: Sequence[Step]) -> None:
+        """All steps are there at once; default: one after the other."""
+        for step in steps:
+            self.learn_step(step)
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One corrected sample (1, ...), (1,); default: learn it."""
+        self.learn(x, y)
+
+    def stored_bytes(self) -> int:
+        """Bytes kept between batches: weights, buffers, indices."""
+        return sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray))
+
+    def settings(self) -> dict[str, Any]:
+        """The dataclass fields, as plain data."""
+        if not is_dataclass(self):
+            return {}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.init}

@@ -1,0 +1,22 @@
+"""One file a method, used by every family that names it.
+
+A new learner is one file here and one line in `LEARNERS`.
+"""
+
+from __future__ import annotations
+
+from curate.ground.catalogue import Catalogue
+
+LEARNERS = Catalogue(
+    "learner",
+    {
+        "majority": "eval.learners.majority:Majority",
+        "random": "eval.learners.random:Random",
+        "nearest-mean": "eval.learners.nearest_mean:NearestMean",
+        "nap": "eval.learners.nap:Nap",
+        "scratch": "eval.learners.scratch:Scratch",
+        "finetune": "eval.learners.finetune:Finetune",
+        "cumulative": "eval.learners.cumulative:Cumulative",
+        "er": "eval.learners.er:Er",
+    },
+)

@@ -1,0 +1,31 @@
+"""Cumulative training: all data so far, unlimited memory [CLEAR, table 4]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.learner import Array, Labels, Task
+from eval.learners.linear import LinearLearner
+
+
+@dataclass
+class Cumulative(LinearLearner):
+    """Trains on everything seen so far. start: "finetune" continues from the weights at hand, "scratch" begins anew."""
+
+    start: str = "finetune"
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """An empty memory."""
+        super().begin(task, rng)
+        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
+        self.y: Labels = np.zeros(0, np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Store, then train on all that is stored."""
+        self.x = np.concatenate([self.x.astype(x.dtype), x])
+        self.y = np.concatenate([self.y, y])
+        if self.start == "scratch":
+            self.reset()
+        self.train(self.x, self.y)

@@ -1,0 +1,43 @@
+"""Experience replay: half of every batch comes from a memory of past steps [Chaudhry et al. 2019]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.learner import Array, Labels, Task
+from eval.learners.linear import LinearLearner
+
+
+@dataclass
+class Er(LinearLearner):
+    """Trains on the step's data joined, batch by batch, with as many samples from a memory of past steps.
+
+    memory: samples; 0 means as many as the first step has (CLEAR: one bucket). Every past step holds an equal share,
+    a random subset of what it held before.
+    """
+
+    memory: int = 0
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """An empty memory."""
+        super().begin(task, rng)
+        self.limit = self.memory
+        self.kept: list[tuple[Array, Labels]] = []  # one entry a past step, in random order within
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train with replay, then store."""
+        self.limit = self.limit or len(y)
+        replay = None
+        if self.kept:
+            replay = (np.concatenate([a for a, _ in self.kept]), np.concatenate([b for _, b in self.kept]))
+        self.train(x, y, replay)
+        order = self.rng.permutation(len(y))
+        self.kept.append((np.asarray(x)[order], np.asarray(y)[order]))
+        share, more = divmod(self.limit, len(self.kept))
+        self.kept = [(a[: share + (i < more)], b[: share + (i < more)]) for i, (a, b) in enumerate(self.kept)]
+
+    def stored_bytes(self) -> int:
+        """Head and memory."""
+        return super().stored_bytes() + sum(a.nbytes + b.nbytes for a, b in self.kept)

@@ -1,0 +1,70 @@
+"""What the linear-head learners share: flattening, a fixed scale, one head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.engine.linear import Floats, Head, LinearSettings, fit, predict
+from eval.learner import Array, Labels, Learner, Task
+
+
+@dataclass
+class LinearLearner(Learner):
+    """A softmax head on features, trained by SGD (CLEAR's linear probe by default).
+
+    scale: "rms" divides inputs by one constant, the root mean squared length of the first training data, so that
+    lr = 1 is stable whatever the features' unit; "none" leaves them as they are.
+    """
+
+    lr: float = LinearSettings.lr
+    momentum: float = LinearSettings.momentum
+    weight_decay: float = LinearSettings.weight_decay
+    batch: int = LinearSettings.batch
+    epochs: int = LinearSettings.epochs
+    decay_after: int = LinearSettings.decay_after
+    decay: float = LinearSettings.decay
+    scale: str = "rms"
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new head; nothing is remembered."""
+        self.task, self.rng, self.gradient_steps = task, rng, 0
+        self.length: float | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """New random weights."""
+        self.head = Head.new(self.task.n_classes, int(np.prod(self.task.x_shape)), self.rng)
+
+    def inputs(self, x: Array) -> Floats:
+        """(N, ...) → (N, D) float32, scaled; uint8 images first become 0 … 1."""
+        flat = np.asarray(x).reshape(len(x), -1)
+        flat = flat.astype(np.float32) / np.float32(255 if flat.dtype == np.uint8 else 1)
+        if self.scale == "rms" and self.length:
+            flat = flat / np.float32(self.length)
+        return np.asarray(flat, np.float32)
+
+    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None) -> None:
+        """One training run over (x, y) with a new optimiser."""
+        if self.length is None:
+            plain = np.asarray(self.inputs(x), np.float64)
+            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
+        self.head.rest()
+        settings = LinearSettings(
+            self.lr, self.momentum, self.weight_decay, self.batch, self.epochs, self.decay_after, self.decay
+        )
+        replay = None if memory is None else (self.inputs(memory[0]), memory[1])
+        self.gradient_steps += fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay)
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score."""
+        return predict(self.head, self.inputs(x))
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train on this data, from the weights at hand."""
+        self.train(x, y)
+
+    def stored_bytes(self) -> int:
+        """The head and whatever arrays a learner keeps."""
+        return super().stored_bytes() + self.head.nbytes

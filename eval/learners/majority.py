@@ -1,0 +1,26 @@
+"""The class seen most often so far: what a model that never looks can reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.learner import Array, Labels, Learner, Task
+
+
+@dataclass
+class Majority(Learner):
+    """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Forget all counts."""
+        self.counts = np.zeros(task.n_classes, np.int64)  # (C,)
+
+    def predict(self, x: Array) -> Labels:
+        """The same label for every sample."""
+        return np.full(len(x), self.counts.argmax(), np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Count labels; images are not looked at."""
+        self.counts += np.bincount(y, minlength=len(self.counts))

@@ -1,0 +1,26 @@
+"""Napping: learn the first step, then never again [CLEAR, table 4]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.learner import Array, Labels, Task
+from eval.learners.linear import LinearLearner
+
+
+@dataclass
+class Nap(LinearLearner):
+    """Trains on the first data it meets and sleeps from then on: what not learning costs."""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Awake again."""
+        super().begin(task, rng)
+        self.asleep = False
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Only the first call counts."""
+        if not self.asleep:
+            self.train(x, y)
+            self.asleep = True

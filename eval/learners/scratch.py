@@ -1,0 +1,18 @@
+"""From scratch: each step starts from new weights and sees its own data only [CLEAR, table 4: one bucket, α = 1]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval.learner import Array, Labels
+from eval.learners.linear import LinearLearner
+
+
+@dataclass
+class Scratch(LinearLearner):
+    """Trains new weights on each step's data alone."""
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """New weights, then training."""
+        self.reset()
+        self.train(x, y)

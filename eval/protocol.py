@@ -1,0 +1,68 @@
+"""Protocols: ways to walk a stream. A walk yields counts, a score is a function of stored rows.
+
+A new protocol is one folder in `eval/protocols/` (walk, score, presets) and one line in `PROTOCOLS`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+import numpy as np
+
+from curate.ground.catalogue import Catalogue
+from curate.ground.errors import BadArray
+from eval.learner import Learner, Task
+from eval.rows import Row
+from stream_builder.stream import Split, Stream
+
+
+class Walk(TypingProtocol):
+    """A frozen dataclass of settings with these verbs."""
+
+    def fit(self, stream: Stream) -> None:
+        """Raise Unfit, before any work, where the stream lacks what the protocol needs."""
+        ...
+
+    def task(self, stream: Stream) -> Task:
+        """What learners are told."""
+        ...
+
+    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
+        """Let the learner see and predict in the protocol's order; yield counts."""
+        ...
+
+    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
+        """Rows of one run → {"scores": {name: float | None}, "matrix": …, "curve": …}."""
+        ...
+
+
+CHUNK = 8192  # samples predicted at once
+
+PROTOCOLS = Catalogue(
+    "protocol",
+    {
+        "clear-iid": "eval.protocols.clear.presets:Iid",
+        "clear-streaming": "eval.protocols.clear.presets:Streaming",
+    },
+)
+
+
+def tested(learner: Learner, split: Split, where: str, begun: float, **at: int) -> Row:
+    """Predict a split in chunks and count; the learner never sees the labels.
+
+    Raises BadArray when the learner's answer has another shape than the labels.
+    """
+    right = 0
+    for start in range(0, len(split), CHUNK):
+        part = split.part(start, start + CHUNK)
+        answer = np.asarray(learner.predict(part.x))
+        if answer.shape != part.y.shape:
+            raise BadArray(
+                f"{type(learner).__name__}.predict gave shape {answer.shape} for {len(part)} samples.",
+                f"Expected {part.y.shape}.",
+            )
+        right += int((answer == part.y).sum())
+    return Row(where, len(split), right, seconds=time.process_time() - begun, **at)

@@ -1,0 +1,69 @@
+"""CLEAR's five scores from rows [CLEAR, supplement 3, equations 1–5].
+
+R[i, j] is the accuracy on step j after learning step i. Backward transfer is an accuracy here, not the
+difference of GEM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.ground.errors import BadInput
+from eval.rows import Row
+
+Matrix = npt.NDArray[np.float64]
+
+
+def matrix(rows: Sequence[Row], steps: int) -> Matrix:
+    """Rows of one run → (T, T) float64; cells that were not tested are NaN.
+
+    Raises BadInput for a test of no samples: an average over nothing is not 0.
+    """
+    cells = np.full((steps, steps), np.nan)
+    for row in rows:
+        if row.n == 0:
+            raise BadInput(f"Step {row.tested_on} was tested on no samples.", "Expected at least one.")
+        cells[row.learned_to, int(row.tested_on)] = row.n_correct / row.n
+    return cells
+
+
+def in_domain(r: Matrix) -> float:
+    """Equation 4: mean of the diagonal."""
+    return float(np.diag(r).mean())
+
+
+def next_domain(r: Matrix) -> float:
+    """Equation 5: mean of the superdiagonal."""
+    return float(np.diag(r, 1).mean())
+
+
+def accuracy(r: Matrix) -> float:
+    """Equation 1: mean of diagonal and lower triangle."""
+    return float(r[np.tril_indices(len(r))].mean())
+
+
+def backward(r: Matrix) -> float:
+    """Equation 2: mean of the strict lower triangle."""
+    return float(r[np.tril_indices(len(r), -1)].mean())
+
+
+def forward(r: Matrix) -> float:
+    """Equation 3: mean of the strict upper triangle.
+
+    >>> forward(np.array([[1.0, 0.5], [1.0, 1.0]]))
+    0.5
+    """
+    return float(r[np.triu_indices(len(r), 1)].mean())
+
+
+IID = {
+    "in_domain": in_domain,
+    "next_domain": next_domain,
+    "accuracy": accuracy,
+    "backward": backward,
+    "forward": forward,
+}
+STREAMING = {"next_domain": next_domain, "forward": forward}

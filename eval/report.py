@@ -1,0 +1,153 @@
+"""Rows → one self-contained HTML page, CSV and LaTeX. Nothing is computed that does not come from rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from curate.ground.files import write_json, write_text
+from eval import rows as row_files
+from eval.run import summary
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page that the caller made: `html` must be escaped already."""
+
+    id: str
+    title: str
+    html: str
+
+
+LABELS = {
+    "in_domain": "in-domain",
+    "next_domain": "next-domain",
+    "accuracy": "accuracy",
+    "backward": "backward transfer",
+    "forward": "forward transfer",
+}
+
+
+def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Row folders → one document of `eval --json` per protocol and stream; streams are never mixed."""
+    groups: dict[tuple[str, str, str], list[row_files.Run]] = {}
+    for run in row_files.find(paths):
+        stream = run.about["stream"]
+        groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
+    return [summary(runs, name, sha, protocol) for (sha, protocol, name), runs in sorted(groups.items())]
+
+
+def write(
+    documents: Sequence[Mapping[str, Any]],
+    out: Path,
+    title: str = "driftline report",
+    notice: str = "",
+    before: Sequence[Section] = (),
+    after: Sequence[Section] = (),
+    step_names: Mapping[str, Sequence[str]] | None = None,
+) -> Path:
+    """Write index.html, scores.csv, scores.tex and results.json into `out`; returns the page's path.
+
+    step_names: stream hash → names of its steps, for the axes of the matrices.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    template = files("eval").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["label"] = lambda name: LABELS.get(name, name)
+    environment.filters["pct"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
+    environment.filters["colour"] = colour
+    environment.filters["ink"] = ink
+    page = environment.from_string(template).render(
+        title=title,
+        notice=notice,
+        documents=[_with_best(d, (step_names or {}).get(d["stream"]["sha256"])) for d in documents],
+        before=before,
+        after=after,
+    )
+    write_text(out / "index.html", page)
+    write_text(out / "scores.csv", scores_csv(documents))
+    write_text(out / "scores.tex", scores_tex(documents))
+    write_json(out / "results.json", list(documents))
+    return out / "index.html"
+
+
+def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+    """Add what the page shows but the document does not say: the best of each column, matrix axes and range."""
+    results = document["results"]
+    columns = list(results[0]["scores"]) if results else []
+    best = {c: max(r["scores"][c]["mean"] for r in results) for c in columns}
+    cells = [cell for r in results for row in r["matrix"] or [] for cell in row if cell is not None]
+    steps = len(results[0]["matrix"]) if results and results[0]["matrix"] else 0
+    span = (min(cells), max(cells)) if cells else (0.0, 1.0)
+    return {
+        **document,
+        "columns": columns,
+        "best": best,
+        "names": list(names or map(str, range(steps))),
+        "span": span,
+    }
+
+
+def colour(value: float, span: tuple[float, float]) -> str:
+    """A cell's background: light for the lowest value of the page's matrices, deep blue for the highest.
+
+    >>> colour(0.0, (0.0, 1.0)), colour(1.0, (0.0, 1.0))
+    ('#f1f5f2', '#0b4f6c')
+    """
+    low, high = span
+    t = (value - low) / (high - low) if high > low else 1.0
+    ends = ((241, 245, 242), (11, 79, 108))
+    return "#" + "".join(f"{round(a + (b - a) * t):02x}" for a, b in zip(*ends, strict=True))
+
+
+def ink(value: float, span: tuple[float, float]) -> str:
+    """A cell's text colour: black or white, whichever stands out more on `colour` (contrast above 4.5)."""
+    hexed = colour(value, span)
+    parts = [int(hexed[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]  # WCAG 2
+    return "#ffffff" if luminance < 0.179 else "#000000"
+
+
+def scores_csv(documents: Sequence[Mapping[str, Any]]) -> str:
+    """One line per learner, protocol, score and seed."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["stream", "protocol", "learner", "score", "seed", "value"])
+    for d in documents:
+        for r in d["results"]:
+            for name, score in r["scores"].items():
+                for seed, value in zip(r["seeds"], score["values"], strict=True):
+                    writer.writerow([d["stream"]["name"], d["protocol"], r["learner"], name, seed, repr(value)])
+    return buffer.getvalue()
+
+
+def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:
+    """One LaTeX table (booktabs) per protocol: mean ± standard deviation over seeds, best in bold."""
+    tables = []
+    for d in documents:
+        if not d["results"]:
+            continue
+        columns = list(d["results"][0]["scores"])
+        best = {c: max(r["scores"][c]["mean"] for r in d["results"]) for c in columns}
+        lines = [
+            f"% {d['protocol']} on {d['stream']['name']}",
+            r"\begin{tabular}{l" + "r" * len(columns) + "}",
+            r"\toprule",
+            " & ".join(["learner", *(LABELS.get(c, c) for c in columns)]) + r" \\",
+            r"\midrule",
+        ]
+        for r in d["results"]:
+            cells = []
+            for c in columns:
+                text = f"{100 * r['scores'][c]['mean']:.1f} \\pm {100 * r['scores'][c]['sd']:.1f}"
+                cells.append(f"$\\mathbf{{{text}}}$" if r["scores"][c]["mean"] == best[c] else f"${text}$")
+            lines.append(" & ".join([r["learner"].replace("_", r"\_"), *cells]) + r" \\")
+        tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
+    return "\n\n".join(tables) + "\n"

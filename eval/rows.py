@@ -1,0 +1,78 @@
+"""Rows: raw counts of one run, on disk; scores are computed from them and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.ground.errors import BadInput, MissingFile
+from curate.ground.files import read_json, write_json, write_parquet
+
+FORMAT = 1
+ROWS = pa.schema(
+    [
+        ("tested_on", pa.string()),
+        ("n", pa.int64()),
+        ("n_correct", pa.int64()),
+        ("learned_to", pa.int64()),
+        ("seen", pa.int64()),
+        ("corrections", pa.int64()),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One test: n samples, n_correct of them right. tested_on: which samples. learned_to: index of the last
+    step learned (-1: none). seen: training samples seen. corrections: corrections given. seconds: since the run
+    began, of this process."""
+
+    tested_on: str
+    n: int
+    n_correct: int
+    learned_to: int = -1
+    seen: int = 0
+    corrections: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """about: `run.json` (protocol, learner, settings, seed, stream, cost). rows: in the order of the walk."""
+
+    about: dict[str, Any]
+    rows: list[Row]
+
+
+def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
+    """Write one run; `run.json` last."""
+    write_parquet(folder / "rows.parquet", pa.Table.from_pylist([asdict(r) for r in rows], schema=ROWS))
+    write_json(folder / "run.json", {"format": FORMAT, **about})
+
+
+def load(folder: Path) -> Run:
+    """Read one run. Raises BadInput for rows of another version."""
+    about = read_json(folder / "run.json")
+    if about.get("format") != FORMAT:
+        raise BadInput(
+            f"{folder} holds rows of format {about.get('format')}.", f"Expected {FORMAT}.", "Evaluate again."
+        )
+    return Run(about, [Row(**row) for row in pq.read_table(folder / "rows.parquet").to_pylist()])
+
+
+def find(paths: Sequence[Path]) -> list[Run]:
+    """All runs below some folders, in path order. Raises MissingFile when there is none."""
+    folders = sorted({p.parent for path in paths for p in path.rglob("run.json")})
+    if not folders:
+        raise MissingFile(
+            f"There are no runs in {', '.join(map(str, paths))}.",
+            "Expected folders with run.json.",
+            "Make them with driftline eval.",
+        )
+    return [load(folder) for folder in folders]

@@ -1,0 +1,196 @@
+"""protocol × learner × seed → rows → the numbers of `driftline eval --json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.ground.errors import BadConfig, Diverged, Unfit
+from curate.ground.files import fingerprint
+from curate.ground.rng import rng_for
+from eval import rows as row_files
+from eval.learner import Learner
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS, Walk
+from eval.rows import Run
+from stream_builder.stream import Stream
+
+Settings = Mapping[str, Any]
+
+
+def evaluate(
+    stream: Stream,
+    protocol: str,
+    learners: Sequence[str | Learner | type[Learner]],
+    seeds: Sequence[int] = (0,),
+    settings: Settings | None = None,
+    out: Path | None = None,
+    tell: Callable[[int], None] = lambda n: None,
+) -> dict[str, Any]:
+    """Run every learner with every seed; returns the document of `driftline eval --json`.
+
+    learners: catalogue names, instances, or classes of your own. settings: `{"epochs": 10}` goes to the protocol or
+    to every learner that has such a setting, `{"er.memory": 500}` to one learner. out: folder for rows; finished
+    runs found there are not repeated. tell: called with 1 after each run.
+
+    Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
+    A learner that fails is listed under "skipped" with the reason; the others go on.
+    """
+    chosen = [_named(one) for one in learners]
+    walk, per_learner = _settle(protocol, chosen, settings or {})
+    walk.fit(stream)
+    runs: list[Run] = []
+    skipped: list[dict[str, str]] = []
+    for name, make in chosen:
+        try:
+            for seed in seeds:
+                runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out))
+                tell(1)
+        except (Unfit, Diverged) as error:
+            skipped.append({"learner": name, "because": str(error)})
+            runs = [run for run in runs if run.about["learner"] != name]
+    return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
+
+
+def _named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learner]]:
+    if isinstance(one, str):
+        return one, LEARNERS[one]
+    if isinstance(one, type):
+        return one.__name__, one
+
+    def again(**changed: Any) -> Learner:
+        return dataclasses.replace(one, **changed) if changed and dataclasses.is_dataclass(one) else one
+
+    again.fields = set(one.settings())  # type: ignore[attr-defined]
+    return type(one).__name__, again
+
+
+def _settle(
+    protocol: str, chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
+) -> tuple[Walk, dict[str, dict[str, Any]]]:
+    """Hand each setting to whom it belongs. Raises BadConfig naming what nobody has."""
+    kind = PROTOCOLS[protocol]
+    of_walk = {f.name: f for f in dataclasses.fields(kind)}
+    of_learner: dict[str, set[str]] = {}
+    for name, make in chosen:
+        if hasattr(make, "fields"):
+            of_learner[name] = make.fields
+        else:
+            of_learner[name] = {f.name for f in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else set()
+    for_walk: dict[str, Any] = {}
+    per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
+    for key, value in settings.items():
+        owner, dot, field = key.rpartition(".")
+        targets = [n for n in per_learner if (not dot or n == owner) and field in of_learner[n]]
+        if not dot and key in of_walk:
+            for_walk[key] = value
+        elif targets:
+            for name in targets:
+                per_learner[name][field] = value
+        else:
+            known = sorted({*of_walk, *(f"{n}.{f}" for n, fs in of_learner.items() for f in fs)})
+            raise BadConfig(f"Nobody has the setting {key!r}.", f"Known here: {', '.join(known) or 'none'}.")
+    return kind(**for_walk), per_learner
+
+
+def _one(
+    stream: Stream,
+    protocol: str,
+    walk: Walk,
+    name: str,
+    make: Callable[..., Learner],
+    changed: dict[str, Any],
+    seed: int,
+    out: Path | None,
+) -> Run:
+    learner = make(**changed)
+    identity = {
+        "protocol": protocol,
+        "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
+        "learner": name,
+        "settings": learner.settings(),
+        "seed": seed,
+        "stream": {"name": stream.name, "sha256": stream.sha256},
+        "steps": len(stream.steps),
+    }
+    folder = None
+    if out is not None:
+        folder = out / protocol / f"{_slug(name)}-seed{seed}-{fingerprint(identity)[:12]}"
+        if (folder / "run.json").is_file():
+            return row_files.load(folder)
+    begun = time.process_time()
+    learner.begin(walk.task(stream), rng_for(seed, protocol, name))
+    rows = list(walk.walk(stream, learner, rng_for(seed, protocol, "walk")))
+    cost = {
+        "stored_bytes": learner.stored_bytes(),
+        "gradient_steps": learner.gradient_steps,
+        "seconds": round(time.process_time() - begun, 3),
+    }
+    about = {**identity, **cost}
+    if folder is not None:
+        row_files.save(folder, about, rows)
+    return Run(about, rows)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+
+
+def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
+    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        key = json.dumps([run.about["learner"], run.about["settings"], run.about["protocol_settings"]], sort_keys=True)
+        groups.setdefault(key, []).append(run)
+    results = []
+    for group in groups.values():
+        about = group[0].about
+        walk = PROTOCOLS[about["protocol"]](**about["protocol_settings"])
+        scored = [walk.score(run.rows, about["steps"]) for run in group]
+        results.append(
+            {
+                "learner": about["learner"],
+                "settings": {**about["settings"], **about["protocol_settings"]},
+                "seeds": [run.about["seed"] for run in group],
+                "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
+                "matrix": _mean_matrix([s["matrix"] for s in scored]),
+                "curve": None,
+                "stored_bytes": max(run.about["stored_bytes"] for run in group),
+                "gradient_steps": max(run.about["gradient_steps"] for run in group),
+                "seconds": round(sum(run.about["seconds"] for run in group), 3),
+            }
+        )
+    return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": float(np.mean(values)), "sd": float(np.std(values)), "values": list(values)}
+
+
+def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]]:
+    mean = np.mean(np.stack(matrices), axis=0)
+    return [[None if np.isnan(cell) else float(cell) for cell in row] for row in mean]
+
+
+def seeds_of(text: str) -> list[int]:
+    """`0-4` or `0,2,5` → seeds. Raises BadConfig.
+
+    >>> seeds_of("0-2,7")
+    [0, 1, 2, 7]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise BadConfig(f"--seeds is {text!r}.", "Expected numbers and ranges, as in 0-4 or 0,2,5.")
+        found.extend(range(int(low), int(high if dash else low) + 1))
+    if not found or len(set(found)) != len(found):
+        raise BadConfig(f"--seeds is {text!r}.", "Expected at least one seed, none twice.")
+    return found

@@ -1,0 +1,407 @@
+"""The command `driftline`. Heavy imports happen inside the commands: `driftline --help` must answer at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.ground.errors import BadConfig, DriftlineError, UnknownName
+from curate.ground.progress import Journal
+from pipelines import VERSION
+
+app = typer.Typer(
+    name="driftline",
+    help="Benchmarks that ask how a model ages: build temporal datasets, compose streams, evaluate.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+stream_app = typer.Typer(no_args_is_help=True, help="Make, show and check streams.", rich_markup_mode=None)
+app.add_typer(stream_app, name="stream")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
+]
+Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
+DEBUG = False
+
+
+def version(value: bool) -> None:
+    """Print the version and leave."""
+    if value:
+        print(f"driftline {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Benchmarks that ask how a model ages: build temporal datasets, compose streams, evaluate."""
+    global DEBUG
+    DEBUG = debug
+
+
+def command(group: typer.Typer, name: str, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command: its docstring plus an example is its help."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> None:
+            function(*args, **kwargs)
+
+        group.command(name, help=f"{(function.__doc__ or '').strip()}\n\nExample: {example}")(wrapped)
+        return function
+
+    return register
+
+
+def context_of(directory: Path, sets: list[str] | None, quiet: bool, workers: int = 1) -> Any:
+    """Configuration, log and place of a run."""
+    from pipelines.config import load
+    from pipelines.stage import Context
+
+    config = load(directory / "driftline.yaml", sets or ())
+    return Context(directory, config, Journal(directory / "log.jsonl", quiet), workers)
+
+
+@command(app, "demo", "driftline demo --out demo")
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for everything.")] = Path("demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller world: about a minute.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the whole journey on the built-in photo world, offline: photos, build, stream, evaluation, report."""
+    from pipelines.demo.journey import QUICK, Scale
+    from pipelines.demo.journey import demo as journey
+
+    result = journey(out, QUICK if quick else Scale(), Journal(out / "log.jsonl", as_json))
+    print(json.dumps(result) if as_json else f"report: {result['report']}")
+
+
+@command(app, "init", "driftline init photos2024 --preset folder")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the run; made if it is not there.")],
+    preset: Annotated[str, typer.Option("--preset", help="mini, folder, clear10 or clear100.")],
+    sets: Sets = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a driftline.yaml that is there.")] = False,
+) -> None:
+    """Write DIR/driftline.yaml: every setting, with a comment."""
+    from curate.ground.files import write_text
+    from pipelines import presets
+    from pipelines.config import apply, load
+
+    path = directory / "driftline.yaml"
+    if path.exists() and not force:
+        raise BadConfig(f"{path} is there already.", "", "Edit it, or replace it with --force.")
+    values = presets.values(preset)
+    for change in sets or ():
+        apply(values, change)
+    write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
+    load(path)
+    print(f"wrote {path}. Set collection.path, then: driftline run {directory}")
+
+
+@command(app, "run", "driftline run photos2024 --until retrieve")
+def run(
+    directory: Run,
+    until: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="Stop after this stage.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="STAGE", help="Do this stage and all after it again.")
+    ] = None,
+    sets: Sets = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, help="Processes for work that can be spread.")
+    ] = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and why; change nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run all stages that are not done: ingest, filter, fetch, bucket, embed, retrieve, ask, tally, publish.
+
+    A run that was stopped, killed or waits for answers goes on with the same command.
+    """
+    from dataclasses import asdict
+
+    from pipelines import runner
+
+    context = context_of(directory, sets, as_json, workers)
+    if dry_run:
+        plans = [asdict(p) for p in runner.plan(context, start, until)]
+        print(
+            json.dumps({"plan": plans})
+            if as_json
+            else "\n".join(f"{p['stage']:<10}{p['action']:<8}{p['because']}" for p in plans)
+        )
+        return
+    entries = runner.run(context, start, until)
+    print(runner.status_json(entries) if as_json else runner.table(entries))
+
+
+@command(app, "status", "driftline status photos2024 --json")
+def status(directory: Run, sets: Sets = None, as_json: Json = False) -> None:
+    """Show each stage: state, records read and kept, drops by reason, seconds."""
+    from pipelines import runner
+
+    entries = runner.status(context_of(directory, sets, True))
+    print(runner.status_json(entries) if as_json else runner.table(entries))
+
+
+@command(app, "trace", "driftline trace photos2024 6985418911")
+def trace(
+    directory: Run,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="A photo's id.")],
+    as_json: Json = False,
+) -> None:
+    """Tell one photo's whole fate: where it came in, where it left and why, bucket, scores, votes."""
+    from pipelines.trace import trace as follow
+
+    found = follow(directory, id_)
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False))
+        return
+    for event in found["events"]:
+        facts = {k: v for k, v in event.items() if k not in ("stage", "outcome")}
+        print(f"{event['stage']:<10}{event['outcome']}")
+        for name, value in facts.items():
+            print(f"{'':<12}{name}: {value}")
+    print(found["ended"])
+
+
+@command(app, "release", "driftline release photos2024 --format webdataset,clear --out exports")
+def release(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a release folder.")],
+    formats: Annotated[
+        str, typer.Option("--format", help="webdataset, clear, imagefolder, urls; several with commas.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder; each format gets one inside.")],
+    as_json: Json = False,
+) -> None:
+    """Export a release in the layouts that the ecosystem loads; checksums are verified first."""
+    from curate.export import EXPORTS
+    from curate.release import Release
+
+    names = [n.strip() for n in formats.split(",") if n.strip()]
+    exporters = {name: EXPORTS[name] for name in names}
+    opened = Release.open(directory)
+    opened.verify()
+    counts = {name: export(opened, out / name) for name, export in exporters.items()}
+    if as_json:
+        print(json.dumps({"release": opened.name, "exports": counts}))
+    else:
+        for name, count in counts.items():
+            print(f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}")
+
+
+@command(stream_app, "from-release", "driftline stream from-release photos2024 --out stream")
+def stream_from_release(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A release folder, or the run folder that published it.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
+    features: Annotated[str | None, typer.Option("--features", help="Features of the release, or pixels:SIZE.")] = None,
+) -> None:
+    """Turn a release into a stream: each bucket becomes a step."""
+    from stream_builder.from_release import save
+
+    _made(save(path, out, features), out)
+
+
+@command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
+def stream_from_arrays(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, id, classes."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
+) -> None:
+    """Turn arrays in an .npz file into a stream."""
+    from stream_builder.from_arrays import from_arrays
+
+    _made(from_arrays(file).save(out), out)
+
+
+def _made(stream: Any, out: Path) -> None:
+    n = sum(len(s) for step in stream.steps for s in step.splits.values())
+    print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
+
+
+@command(stream_app, "show", "driftline stream show stream")
+def stream_show(
+    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")], as_json: Json = False
+) -> None:
+    """Show a stream's steps, splits and sizes."""
+    from stream_builder.stream import Stream
+
+    stream = Stream.load(path)
+    facts = {
+        "name": stream.name,
+        "sha256": stream.sha256,
+        "classes": list(stream.classes),
+        "x_shape": list(stream.x_shape),
+        "steps": [
+            {"index": s.index, "name": s.name, "splits": {k: len(v) for k, v in s.splits.items()}} for s in stream.steps
+        ],
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return
+    print(f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes")
+    for s in stream.steps:
+        print(f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()))
+
+
+@command(app, "eval", "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs")
+def evaluate(
+    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")],
+    protocol: Annotated[str, typer.Option("--protocol", help="Names with commas: driftline list protocols.")],
+    learners: Annotated[str, typer.Option("--learners", help="Names with commas, or all: driftline list learners.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
+    seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
+    from eval.learners import LEARNERS
+    from eval.protocol import PROTOCOLS
+    from eval.run import evaluate as run_grid
+    from eval.run import seeds_of
+    from pipelines.config import apply
+    from stream_builder.stream import Stream
+
+    stream = Stream.load(path)
+    chosen = list(LEARNERS) if learners == "all" else [n.strip() for n in learners.split(",")]
+    protocols = [p.strip() for p in protocol.split(",")]
+    for name in protocols:
+        PROTOCOLS[name]
+    for name in chosen:
+        LEARNERS[name]
+    settings: dict[str, Any] = {}
+    for change in sets or ():
+        holder: dict[str, Any] = {}
+        key = change.partition("=")[0]
+        apply(holder, change.replace(key, "value", 1) if "=" in change else change)
+        settings[key] = holder["value"]
+    numbers = seeds_of(seeds)
+    journal = Journal(out / "log.jsonl", as_json)
+    documents = []
+    for name in protocols:
+        with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
+            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick))
+    if as_json:
+        print(json.dumps(documents[0] if len(documents) == 1 else documents))
+    else:
+        for document in documents:
+            print(_scores(document))
+    if not any(d["results"] for d in documents):
+        raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _scores(document: dict[str, Any]) -> str:
+    lines = [f"{document['protocol']} on {document['stream']['name']}"]
+    if document["results"]:
+        names = list(document["results"][0]["scores"])
+        lines.append(f"  {'learner':<14}" + "".join(f"{n:>18}" for n in names))
+    for r in document["results"]:
+        cells = (f"{100 * s['mean']:.1f} ± {100 * s['sd']:.1f}" for s in r["scores"].values())
+        lines.append(f"  {r['learner']:<14}" + "".join(f"{c:>18}" for c in cells))
+    lines += [f"  {s['learner']}: skipped, because {s['because']}" for s in document["skipped"]]
+    return "\n".join(lines)
+
+
+@command(app, "report", "driftline report runs --out report")
+def report(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for index.html, scores.csv, scores.tex.")],
+    run_folder: Annotated[
+        Path | None,
+        typer.Option("--run", help="The run that built the benchmark: adds pictures, counts, settings."),
+    ] = None,
+    stream: Annotated[
+        Path | None, typer.Option("--stream", help="The stream that was evaluated (needed with --run).")
+    ] = None,
+) -> None:
+    """Turn rows into one self-contained HTML page, CSV and LaTeX."""
+    from eval.report import results_of, write
+
+    if run_folder is None:
+        print(f"report: {write(results_of(paths), out)}")
+        return
+    if stream is None or len(paths) != 1:
+        raise BadConfig("--run was given.", "Expected --stream and one RUNS folder with it.")
+    from curate.release import Release
+    from pipelines.journey_report import journey_report
+    from stream_builder.stream import Stream
+
+    context = context_of(run_folder, None, True)
+    print(f"report: {journey_report(context, Release.open(run_folder), Stream.load(stream), paths[0], out)}")
+
+
+KINDS = ("sources", "protocols", "learners", "exports", "presets")
+
+
+@command(app, "list", "driftline list learners")
+def list_(what: Annotated[str, typer.Argument(metavar="|".join(KINDS))], as_json: Json = False) -> None:
+    """List what there is, one line each."""
+    if what not in KINDS:
+        raise UnknownName(f"There is no list {what!r}.", f"Known: {', '.join(KINDS)}.")
+    entries = _entries(what)
+    if as_json:
+        print(json.dumps([{"name": n, "summary": s} for n, s in entries.items()]))
+    else:
+        for name, summary in entries.items():
+            print(f"{name:<18}{summary}")
+
+
+def _entries(what: str) -> dict[str, str]:
+    if what == "presets":
+        from pipelines import presets
+
+        return {name: presets.summary(name) for name in presets.names()}
+    if what == "sources":
+        from curate.sources import SOURCES as CATALOGUE
+    elif what == "protocols":
+        from eval.protocol import PROTOCOLS as CATALOGUE
+    elif what == "learners":
+        from eval.learners import LEARNERS as CATALOGUE
+    else:
+        from curate.export import EXPORTS as CATALOGUE
+    return {name: CATALOGUE.summary(name) for name in CATALOGUE}
+
+
+def main() -> None:
+    """Entry point: exit code 0 on success, 1 on a failed run, 2 on bad usage; errors are one clear paragraph."""
+    try:
+        app()
+    except (BadConfig, UnknownName) as error:
+        _fail(error, 2)
+    except DriftlineError as error:
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on where it stopped", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        _fail(error, 1)
+
+
+def _fail(error: Exception, code: int) -> None:
+    if DEBUG:
+        raise error
+    print(f"driftline: {error}", file=sys.stderr)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

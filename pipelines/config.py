@@ -1,0 +1,361 @@
+"""The configuration of a run: one YAML file, checked before any work, messages with line and key."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from curate.concepts import BACKGROUND
+from curate.ground.errors import BadConfig, MissingFile
+
+
+def _seconds(value: Any) -> Any:
+    """`2004-01-01`, an ISO time or a number of seconds → seconds UTC."""
+    if isinstance(value, datetime):
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+    if hasattr(value, "isoformat"):
+        value = value.isoformat()
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return value
+
+
+def _duration(value: Any) -> Any:
+    """`14h`, `30m`, `10s` → seconds."""
+    if isinstance(value, str) and value[-1:] in "smh" and value[:-1].isdigit():
+        return int(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1]]
+    return value
+
+
+Time = Annotated[int, BeforeValidator(_seconds)]
+Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A section of the file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Collection(Section):
+    """Where the photos are listed."""
+
+    source: Literal["yfcc", "folder", "delimited"]
+    """kind of metadata: driftline list sources"""
+    path: str
+    """file or folder; relative to this file"""
+    columns: dict[str, str] = {}
+    """delimited: table column → column of the file, e.g. {path: filename, uploaded: year}"""
+    delimiter: str = ","
+    """delimited: column separator"""
+    root: str | None = None
+    """delimited: folder that image paths start from (default: the table's folder)"""
+    label: Literal["none", "parent"] = "none"
+    """folder: "parent" takes each photo's folder name as its known label"""
+
+
+class Filter(Section):
+    """Which rows are dropped before anything is fetched."""
+
+    upload_after_capture: bool = True
+    """CLEAR's rule: drop photos uploaded not strictly later than captured (capture date needed)"""
+    date_tolerance: Duration = 0
+    """by how much capture may seem later, e.g. 14h: cameras show local time, uploads are UTC"""
+    earliest: Time | None = None
+    """upload times before this are not believed (a date, or null)"""
+    latest: Time | None = None
+    """upload times from this on are not believed (a date, or null)"""
+
+
+class Fetch(Section):
+    """How images are fetched and checked."""
+
+    shard_size: Positive = 1000
+    """photos a shard; fixed for a run"""
+    stop_after: Positive | None = None
+    """keep the smallest prefix, in metadata order, that holds this many images (null: all)"""
+    timeout: Annotated[float, Field(gt=0)] = 10.0
+    """seconds for each read from a server"""
+    retries: Annotated[int, Field(ge=0, le=20)] = 2
+    """further rounds for misses that may pass (time-outs, 429, 5xx)"""
+    backoff: Annotated[float, Field(ge=0)] = 1.0
+    """seconds before the first further round, doubling"""
+    threads: Annotated[int, Field(ge=1, le=256)] = 16
+    """connections of each process"""
+    min_edge: Positive = 1
+    """shorter edge, pixels (CLEAR's README: 120)"""
+    max_aspect: Annotated[float, Field(ge=1)] | None = None
+    """longer edge / shorter edge (CLEAR's README: 2; null: any)"""
+    max_pixels: Positive = 100_000_000
+    """guard against decompression bombs"""
+    max_bytes: Positive = 50_000_000
+    """guard against endless files"""
+
+
+class Buckets(Section):
+    """How the collection is cut in time."""
+
+    kind: Literal["equal", "calendar", "cuts", "spans"] = "equal"
+    """equal counts | calendar | given cuts | given spans"""
+    count: Annotated[int, Field(ge=2)] = 11
+    """equal: number of buckets"""
+    unit: Literal["day", "month", "year", "decade"] = "year"
+    """calendar: day, month, year or decade"""
+    cuts: list[Time] = []
+    """cuts: times that divide the collection, e.g. [2008-01-01, 2011-01-01]"""
+    spans: list[tuple[Time, Time]] = []
+    """spans: [start, end) pairs; photos in gaps are reported, not moved"""
+    ties: Literal["split", "together"] = "split"
+    '''equal: "split" photos of one second by id (CLEAR), or keep them "together"'''
+    unlabelled: list[int] = [0]
+    """buckets without labels, kept for pre-training (CLEAR: the first)"""
+
+
+class Embed(Section):
+    """Which model turns images and prompts into vectors."""
+
+    model: str
+    """open_clip name, hf-hub:…, a folder with open_clip_config.json, or driftline-photo-world"""
+    weights: str | None = None
+    """hub tag or checkpoint file (null when model is a folder)"""
+    device: str = "auto"
+    """auto, cpu or cuda"""
+    batch: Positive = 64
+    """images a batch"""
+
+
+class ConceptEntry(Section):
+    """One concept: prompts, the option workers read, the source's own label."""
+
+    name: Annotated[str, Field(pattern=r"^[^|$<>\n]{1,80}$")]
+    """class name"""
+    prompts: Annotated[list[str], Field(min_length=1)]
+    """texts whose mean vector is the query"""
+    option: str | None = None
+    """what workers read beside the checkbox"""
+    label: str | None = None
+    """the source's own name of the class"""
+
+
+class Retrieve(Section):
+    """Concepts and CLEAR's retrieval rules."""
+
+    concepts: Annotated[list[ConceptEntry], Field(min_length=1)]
+    """what to look for"""
+    per_class: Positive = 600
+    """candidates asked per concept and bucket (CLEAR: 600)"""
+    depth: Positive = 16_000
+    """length of each list before overlap is removed (CLEAR: 16000)"""
+    overlap: Literal["highest", "discard", "allow"] = "highest"
+    """image in two lists: highest cosine (CLEAR's code), discard (its paper), or allow"""
+    background: bool = True
+    """add the class of everything else, from the lowest cosines"""
+    negative_ratio: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """background images per concept, as a share of per_class (CLEAR: 0.1)"""
+    short: Literal["fail", "fewer"] = "fail"
+    """fewer images than asked: fail with a table, or take fewer"""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Retrieve:
+        names = [c.name for c in self.concepts]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two concepts have the same name: {sorted({n for n in names if names.count(n) > 1})}")
+        if BACKGROUND in names:
+            raise ValueError(f"no concept may be named {BACKGROUND!r}: it is the class of everything else")
+        if self.background and int(self.per_class * self.negative_ratio) == 0:
+            raise ValueError(
+                f"background gets int(per_class × negative_ratio) images a concept, and int({self.per_class} × "
+                f"{self.negative_ratio}) is 0: raise either, or set background: false"
+            )
+        return self
+
+
+class Validation(Section):
+    """Who checks the candidates: a crowd, or the labels of the source's catalogue."""
+
+    method: Literal["crowd", "catalogue"] = "crowd"
+    """crowd (batches and answers) or catalogue (labels that the source already has)"""
+    answers: str = "answers"
+    """folder for results CSV files, beside this file"""
+    image_base_url: str = "https://example.org/images"
+    """where workers find the images of stages/07_ask/images"""
+    workers: Positive = 3
+    """answers an image (CLEAR: 3)"""
+    agree: Positive = 2
+    """answers that must agree (CLEAR: 2)"""
+    rule: Literal["exact", "per-option"] = "exact"
+    """exact: the whole set of ticks must be the expected class; per-option: its box must be ticked"""
+    sensitive_drop: Positive = 2
+    """this many "sensitive" answers drop an image (CLEAR's literal text: 3)"""
+    sensitive_hold: Positive = 1
+    """this many hold it for review"""
+    reward_usd: Annotated[float, Field(gt=0)] = 0.02
+    """reward an answer, for the estimate (CLEAR: 0.02)"""
+    accept_incomplete: bool = False
+    """go on although answers are missing; images short of answers are dropped as pending"""
+
+
+class ReleaseSection(Section):
+    """What is published."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$")] = "unnamed"
+    """name of the data set"""
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] = "1.0.0"
+    """semantic version"""
+    per_class: Positive = 300
+    """images per class and bucket (CLEAR: 300)"""
+    background: Positive | None = None
+    """the same for the background class (null: as many)"""
+    short: Literal["fail", "fewer"] = "fail"
+    """fewer images than asked: fail with a table, or publish fewer"""
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """share of test images"""
+    splits: Annotated[int, Field(ge=1, le=100)] = 5
+    """number of seeded splits (CLEAR: 5)"""
+    judgement: str | None = None
+    """Markdown file with the card's judgement parts"""
+    notice: str = ""
+    """a sentence that users must read first"""
+
+
+class Config(Section):
+    """One run."""
+
+    seed: int = 0
+    """decides everything random"""
+
+    collection: Collection
+    filter: Filter = Filter()
+    fetch: Fetch = Fetch()
+    buckets: Buckets = Buckets()
+    embed: Embed
+    retrieve: Retrieve
+    validation: Validation = Validation()
+    release: ReleaseSection = ReleaseSection()
+
+
+def load(path: Path, changes: Sequence[str] = ()) -> Config:
+    """Read and check a configuration; `changes` are `KEY=VALUE` with dotted keys (`--set`).
+
+    Raises BadConfig naming file, line, key, what was given and what is allowed.
+    """
+    if not path.is_file():
+        raise MissingFile(
+            f"There is no configuration {path}.", "", f"Make one: driftline init {path.parent} --preset mini."
+        )
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadConfig(
+            f"{path} is not valid YAML: {' '.join(str(error).split())}.", "", "Correct the line named."
+        ) from None
+    except ValueError as error:
+        raise BadConfig(f"{path} holds a value that cannot be read: {error}.") from None
+    if not isinstance(values, dict):
+        raise BadConfig(
+            f"{path} holds {'nothing' if values is None else type(values).__name__}.",
+            "Expected sections such as collection and embed.",
+        )
+    for change in changes:
+        apply(values, change)
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise BadConfig(_explain(path, node, error, changes)) from None
+
+
+def apply(values: dict[str, Any], change: str) -> None:
+    """One `--set KEY=VALUE`. Raises BadConfig for a malformed one."""
+    key, equals, text = change.partition("=")
+    if not equals or not key:
+        raise BadConfig(f"--set was given {change!r}.", "Expected KEY=VALUE, as in release.per_class=50.")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):
+        value = text
+    *sections, last = key.split(".")
+    here: Any = values
+    for name in sections:
+        if not isinstance(here.setdefault(name, {}), dict):
+            raise BadConfig(f"--set {change!r}: {name!r} is no section.")
+        here = here[name]
+    here[last] = value
+
+
+def _explain(path: Path, node: Any, error: ValidationError, changes: Sequence[str]) -> str:
+    """Pydantic's findings as lines a person can act on."""
+    lines = []
+    for problem in error.errors():
+        where = [p for p in problem["loc"] if p != "function-after"]
+        key = ".".join(map(str, where))
+        line = _line(node, where)
+        by_set = any(change.split("=")[0] == key for change in changes)
+        place = f"--set {key}" if by_set else f"{path}, line {line}, {key}" if line else f"{path}, {key}"
+        if problem["type"] == "extra_forbidden":
+            allowed = _allowed(where[:-1])
+            near = difflib.get_close_matches(str(where[-1]), allowed, 1)
+            lines.append(
+                f"{place}: unknown key. Allowed: {', '.join(allowed)}."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+            )
+        elif problem["type"] == "missing":
+            lines.append(f"{place}: missing. Expected a value.")
+        else:
+            given = problem.get("input")
+            shown = "" if isinstance(given, Mapping) else f" (given: {given!r})"
+            lines.append(f"{place}: {problem['msg']}{shown}.")
+    return "\n".join(lines)
+
+
+def _line(node: Any, where: Sequence[Any]) -> int | None:
+    """Line (from 1) of the key at `where`, or of the nearest section that exists."""
+    line = None
+    for part in where:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def _allowed(where: Sequence[Any]) -> list[str]:
+    """Keys of the section at `where`."""
+    model: Any = Config
+    for part in where:
+        if isinstance(part, int):
+            continue
+        annotation = model.model_fields[part].annotation
+        model = next((a for a in _models(annotation)), None)
+        if model is None:
+            return []
+    return sorted(model.model_fields)
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for a in getattr(annotation, "__args__", ()) for m in _models(a)]
+
+
+def resolve(path: str, base: Path) -> Path:
+    """A path of the configuration: `~` expanded, relative to the configuration's folder if it is there, else to the
+    working directory."""
+    given = Path(os.path.expanduser(path))
+    return given if given.is_absolute() or not (base / given).exists() else base / given

@@ -1,0 +1,134 @@
+"""`driftline demo`: the same journey as a real build, on rendered photos and simulated workers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.concepts import BACKGROUND
+from curate.ground.files import write_json, write_text
+from curate.ground.progress import Journal
+from curate.release import Release
+from curate.validation.batches import read_batch
+from eval.report import Section
+from eval.run import evaluate
+from pipelines import presets
+from pipelines.config import load
+from pipelines.demo.draw import CONCEPTS
+from pipelines.demo.workers import answer
+from pipelines.demo.world import World, build, serve
+from pipelines.journey_report import journey_report
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+from stream_builder.from_release import from_release
+
+LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]
+PROTOCOLS = ["clear-iid", "clear-streaming"]
+WORKER_ERROR = 0.05
+NOTICE = (
+    "Demonstration: the photos are rendered by a program and the workers are simulated "
+    f"(each answer is wrong with probability {WORKER_ERROR:.0%}). "
+    "The pipeline, the download, the model and the evaluation are the real ones."
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """records: metadata lines. asked, published: images per class and bucket. seeds: runs of each learner."""
+
+    records: int = 8000
+    asked: int = 30
+    published: int = 20
+    seeds: int = 5
+
+
+QUICK = Scale(2800, 16, 6, 2)
+
+
+def demo(out: Path, scale: Scale, journal: Journal, workers: int = 1) -> dict[str, object]:
+    """Run the whole journey in `out`; returns {"report", "seconds", "stages"}. Finished parts are not repeated."""
+    clock = time.monotonic()
+    journal.say(NOTICE)
+    world = build(out / "world", scale.records, seed=0, journal=journal)
+    config_path = out / "driftline.yaml"
+    if not config_path.is_file():
+        write_text(config_path, configuration(world, scale))
+    context = Context(out, load(config_path), journal, workers)
+    with serve(world):
+        run(context, until="ask")
+    simulate_answers(out, world)
+    entries = run(context)
+    release = Release.open(out)
+    stream = from_release(release).save(out / "stream")
+    runs = out / "runs"
+    for protocol in PROTOCOLS:
+        with journal.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
+            evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, tell=tick)
+    seconds = time.monotonic() - clock
+    truth = {
+        id_: (things[0] if things[0] in CONCEPTS else BACKGROUND)
+        for id_, things in world.truth().items()
+        if len(things) == 1
+    }
+    truth |= {id_: "two concepts" for id_, things in world.truth().items() if len(things) > 1}
+    about = Section(
+        "about", "About this demonstration", f"<p>{NOTICE}</p><p>The whole journey took {seconds:.0f} s.</p>"
+    )
+    page = journey_report(
+        context,
+        release,
+        stream,
+        runs,
+        out / "report",
+        truth,
+        [about],
+        "driftline demo: how ten everyday things aged",
+    )
+    write_json(out / "demo.json", {"seconds": round(seconds, 1), "stages": entries})
+    return {"report": str(page), "seconds": round(seconds, 1), "stages": entries}
+
+
+def configuration(world: World, scale: Scale) -> str:
+    """The preset `mini`, pointed at the world."""
+    values = presets.values("mini")
+    values["collection"]["path"] = str(world.metadata.relative_to(world.folder.parent))
+    values["release"] |= {
+        "name": "photo-world",
+        "notice": NOTICE,
+        "judgement": str(Path("world") / "judgement.md"),
+    }
+    values["validation"]["image_base_url"] = f"http://127.0.0.1:{world.port}/images"
+    values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
+    values["release"] |= {"per_class": scale.published}
+    write_text(world.folder / "judgement.md", JUDGEMENT)
+    return presets.full_text(values, "The built-in photo world: preset mini, pointed at rendered photos")
+
+
+JUDGEMENT = """\
+**Intended uses.** Trying driftline, teaching, and testing code that reads temporal benchmarks.
+
+**Uses to avoid.** No conclusion about real photographs can be drawn from it: every picture is a drawing, and the
+drift of each class is the one that a programmer chose.
+
+**Known biases.** One drawer a class, one style for all; the cameras of a year share noise, blur and colour cast.
+
+**People.** The pictures show no people and no personal data; uploaders and workers are invented.
+
+**Maintenance.** The world is made anew by `driftline demo`; the same version and seed give the same photos.
+"""
+
+
+def simulate_answers(out: Path, world: World) -> None:
+    """Simulated workers answer the batch, if they have not."""
+    results = out / "answers" / "results.csv"
+    if results.is_file():
+        return
+    folder = folder_of(out, "ask")
+    batch = read_batch(folder)
+    rows = list(csv.DictReader(io.StringIO((folder / "batch.csv").read_text(encoding="utf-8"))))
+    shown = world.truth()
+    truth = {item: frozenset(t for t in shown[id_] if t in CONCEPTS) for item, id_ in batch["items"].items()}
+    write_text(results, answer(batch, rows, truth, list(CONCEPTS), seed=0, error=WORKER_ERROR))

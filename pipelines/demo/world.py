@@ -1,0 +1,246 @@
+"""The photo world on disk and on loopback: photos, YFCC-format metadata, and a server with the dirt of real life."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+from curate.ground.errors import Busy
+from curate.ground.files import read_json, write_bytes, write_json
+from curate.ground.progress import Journal
+from curate.ground.rng import rng_for
+from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
+
+START, END = datetime(2004, 1, 5, tzinfo=UTC), datetime(2014, 4, 20, tzinfo=UTC)
+LICENCES = {
+    "Attribution License": "by",
+    "Attribution-NonCommercial License": "by-nc",
+    "Attribution-ShareAlike License": "by-sa",
+    "Attribution-NonCommercial-ShareAlike License": "by-nc-sa",
+}
+TITLES = [
+    "IMG {n}",
+    "DSC {n}",
+    "{thing}",
+    "my {thing}",
+    "<script>alert({n})</script>",
+    '=HYPERLINK("http://example.org","{thing}")',
+    "été à la plage {n}",
+    "",
+]
+
+
+@dataclass(frozen=True)
+class World:
+    """folder: photos, metadata and truth. port: where the server answers (part of the metadata's URLs)."""
+
+    folder: Path
+    port: int
+
+    @property
+    def metadata(self) -> Path:
+        """25-column YFCC-format metadata, .bz2."""
+        return self.folder / "photo_world_dataset.bz2"
+
+    def truth(self) -> dict[str, list[str]]:
+        """id → what the photo shows (names of concepts and scenes)."""
+        shown: dict[str, list[str]] = read_json(self.folder / "truth.json")
+        return shown
+
+
+def build(folder: Path, records: int, seed: int, journal: Journal) -> World:
+    """Render a world of about `records` metadata lines; a finished one is used again."""
+    mark = folder / "world.json"
+    if mark.is_file():
+        facts = read_json(mark)
+        if facts["records"] == records and facts["seed"] == seed:
+            return World(folder, facts["port"])
+    port = _free_port()
+    truth: dict[str, list[str]] = {}
+    behaviour: dict[str, str] = {}
+    lines: list[str] = []
+    span = (END - START).total_seconds()
+    things = [*CONCEPTS, *SCENES]
+    weights = [1.0] * len(CONCEPTS) + [0.9] * len(SCENES)
+    share = [w / sum(weights) for w in weights]
+    with journal.progress("render", records, "photos") as tick:
+        for i in range(records):
+            rng = rng_for(seed, "photo", i)
+            age = float(rng.beta(1.15, 1.0))
+            uploaded = START + timedelta(seconds=int(age * span))
+            id_ = str(10_000_000 + int(age * 9_000_000_000) * 1 + i % 7)
+            while id_ in truth:
+                id_ = str(int(id_) + 11)
+            n = 2 if rng.random() < 0.06 else 1
+            names = [*CONCEPTS] if n == 2 else things
+            shown = [names[k] for k in rng.choice(len(names), n, replace=False, p=None if n == 2 else share)]
+            truth[id_] = shown
+            dirt = float(rng.random())
+            fields = _fields(id_, shown, uploaded, port, rng)
+            if dirt < 0.03:
+                fields["marker"], fields["url"] = (
+                    "1",
+                    f"http://www.flickr.com/videos/{fields['user']}/{id_}/play/orig/0123456789",
+                )
+            elif dirt < 0.05:
+                fields["url"] = ""
+            elif dirt < 0.055:
+                fields["url"] = "htp:/broken"
+            elif dirt < 0.115:
+                fields["taken"] = (uploaded + timedelta(hours=float(rng.uniform(0.1, 12)))).strftime(
+                    "%Y-%m-%d %H:%M:%S.0"
+                )
+            elif dirt < 0.12:
+                fields["taken"] = "4501-01-01 00:00:00.0"
+            elif dirt < 0.125:
+                fields["taken"] = "null"
+            elif dirt < 0.13:
+                fields["uploaded"] = "0"
+            elif dirt < 0.133:
+                fields["uploaded"] = ""
+            elif dirt < 0.175:
+                behaviour[id_] = "gone"
+            elif dirt < 0.19:
+                behaviour[id_] = "busy"
+            elif dirt < 0.20:
+                behaviour[id_] = "html"
+            elif dirt < 0.21:
+                behaviour[id_] = "cut"
+            write_photo = dirt >= 0.05 and fields["marker"] == "0"
+            if write_photo:
+                write_bytes(folder / "photos" / f"{id_}.jpg", jpeg(photo(shown, age, rng)))
+            line = _line(i, fields)
+            lines.append(line)
+            if float(rng.random()) < 0.01:
+                lines.append(line)  # the same record twice
+            if float(rng.random()) < 0.004:
+                lines.append(line.rsplit("\t", 3)[0])  # a line cut off
+            tick(1)
+    order = rng_for(seed, "line order").permutation(len(lines))
+    body = "".join(lines[i] + "\n" for i in order.tolist()).encode()
+    write_bytes(folder / "photo_world_dataset.bz2", bz2.compress(body, 9))
+    write_json(folder / "truth.json", truth)
+    write_json(folder / "behaviour.json", behaviour)
+    write_json(mark, {"records": records, "seed": seed, "port": port, "lines": len(lines)})
+    return World(folder, port)
+
+
+def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: Any) -> dict[str, str]:
+    user = int(rng.zipf(1.6)) % 400
+    taken = uploaded - timedelta(hours=float(rng.gamma(1.2, 60)) + 0.2)
+    licence = list(LICENCES)[int(rng.integers(len(LICENCES)))]
+    title = TITLES[int(rng.integers(len(TITLES)))].format(n=int(rng.integers(10_000)), thing=shown[0])
+    return {
+        "id": id_,
+        "user": f"{10_000_000 + user}@N0{user % 10}",
+        "nickname": quote_plus(f"photographer {user}"),
+        "taken": taken.strftime("%Y-%m-%d %H:%M:%S.0"),
+        "uploaded": str(int(uploaded.timestamp())),
+        "camera": quote_plus("Rendered Camera " + "ABC"[int(rng.integers(3))]),
+        "title": quote_plus(title),
+        "tags": ",".join(quote_plus(t) for t in ("rendered", *shown)),
+        "url": f"http://127.0.0.1:{port}/photos/{id_}.jpg",
+        "licence": licence,
+        "licence_url": f"http://creativecommons.org/licenses/{LICENCES[licence]}/2.0/",
+        "marker": "0",
+    }
+
+
+def _line(number: int, f: dict[str, str]) -> str:
+    """25 columns: line number, id, hash, then the 22 others. Title is the only free text: no description."""
+    key = "".join(f"{b:x}" for b in hashlib.md5(f["url"].encode(), usedforsecurity=False).digest())
+    page = f"http://www.flickr.com/photos/{f['user']}/{f['id']}/"
+    columns = [
+        str(number), f["id"], key, f["user"], f["nickname"], f["taken"], f["uploaded"], f["camera"], f["title"], "",
+        f["tags"], "", "", "", "", page, f["url"], f["licence"], f["licence_url"], "1", "1", "0123456789", "9876543210",
+        "jpg", f["marker"],
+    ]  # fmt: skip
+    return "\t".join(columns)
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serve(world: World) -> Iterator[None]:
+    """Answer for the world's URLs on loopback: photos, and misbehaviour where the world has it.
+
+    "gone": 404. "busy": 503 the first time. "html": a page with status 200. "cut": the connection ends in the middle
+    of the file.
+    """
+    behaviour: dict[str, str] = read_json(world.folder / "behaviour.json")
+    asked: Counter[str] = Counter()
+    lock = threading.Lock()
+    photos = world.folder / "photos"
+
+    class Handler(BaseHTTPRequestHandler):
+        """One request."""
+
+        def do_GET(self) -> None:
+            name = self.path.rpartition("/")[2]
+            id_ = name.removesuffix(".jpg")
+            path = photos / f"{id_}.jpg"
+            with lock:
+                asked[id_] += 1
+                first = asked[id_] == 1
+            how = behaviour.get(id_)
+            if not id_.isdigit() or how == "gone" or not path.is_file():
+                self._answer(404, "text/plain", b"not found")
+            elif how == "busy" and first:
+                self._answer(503, "text/plain", b"try again")
+            elif how == "html":
+                self._answer(200, "text/html", b"<html><body>This photo is no longer available.</body></html>")
+            else:
+                data = path.read_bytes()
+                self._answer(200, "image/jpeg", data[: len(data) // 2] if how == "cut" else data, len(data))
+
+        def _answer(self, code: int, kind: str, body: bytes, length: int | None = None) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(length or len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it so)
+            """Quiet."""
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", world.port), Handler)
+    except OSError as error:
+        raise Busy(
+            f"Port {world.port}, which the photo world's URLs name, is in use ({error}).",
+            "",
+            "Use another --out folder, or end the other process.",
+        ) from None
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def describe(world: World) -> dict[str, Any]:
+    """Facts for the report."""
+    facts: dict[str, Any] = json.loads((world.folder / "world.json").read_text(encoding="utf-8"))
+    return facts

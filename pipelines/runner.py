@@ -1,0 +1,224 @@
+"""The stage runner: fingerprints, skip, resume, status.
+
+A folder without `done.json` is unfinished. `begun.json` holds the fingerprint of the work begun: the same work goes
+on where it stopped, other work starts in an empty folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.ground.errors import Busy, DriftlineError, Shortage, UnknownName, Waiting
+from curate.ground.files import content_digest, fingerprint, quick_digest, read_json, sweep, write_json
+from pipelines import VERSION
+from pipelines.stage import Context, Stage
+from pipelines.stages import STAGES
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would happen to one stage, and why."""
+
+    stage: str
+    action: str  # "skip", "run", "resume"
+    because: str
+
+
+def folder_of(root: Path, name: str) -> Path:
+    """`DIR/stages/NN_name`."""
+    number = list(STAGES).index(name) + 1
+    return root / "stages" / f"{number:02d}_{name}"
+
+
+def done_of(root: Path, name: str) -> dict[str, Any] | None:
+    """`done.json` of a finished stage, or None."""
+    path = folder_of(root, name) / "done.json"
+    return read_json(path) if path.is_file() else None
+
+
+def stage_fingerprint(stage: Stage) -> str | None:
+    """Settings, outside files and the inputs' `done.json`; None while an input is unfinished."""
+    inputs = {}
+    for need in stage.needs:
+        done = done_of(stage.context.root, need)
+        if done is None:
+            return None
+        inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
+    outside = [(str(p.name), quick_digest(p)) for p in stage.outside()]
+    return fingerprint([stage.name, stage.version, stage.settings(), outside, inputs])
+
+
+def make(context: Context) -> list[Stage]:
+    """All stages, in order."""
+    return [STAGES[name](context) for name in STAGES]
+
+
+def check_stage(name: str | None, flag: str) -> None:
+    """Raise UnknownName for a stage that does not exist."""
+    if name is not None and name not in STAGES:
+        raise UnknownName(f"{flag} names the stage {name!r}.", f"Stages, in order: {', '.join(STAGES)}.")
+
+
+def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Plan]:
+    """What `run` would do; changes nothing."""
+    check_stage(start, "--from")
+    check_stage(until, "--until")
+    plans: list[Plan] = []
+    stale = forced = False
+    for stage in make(context):
+        forced = forced or stage.name == start
+        done = done_of(context.root, stage.name)
+        begun = folder_of(context.root, stage.name) / "begun.json"
+        mark = None if stale else stage_fingerprint(stage)
+        if forced:
+            plans.append(Plan(stage.name, "run", "asked for with --from"))
+        elif done and mark == done["fingerprint"]:
+            plans.append(Plan(stage.name, "skip", "finished with these settings and inputs"))
+        elif begun.is_file() and mark is not None and read_json(begun)["fingerprint"] == mark:
+            plans.append(Plan(stage.name, "resume", "was begun with these settings and inputs"))
+        else:
+            plans.append(Plan(stage.name, "run", "settings or inputs changed" if done else "not done yet"))
+        stale = stale or plans[-1].action != "skip"
+        if stage.name == until:
+            break
+    return plans
+
+
+@contextmanager
+def alone(root: Path) -> Iterator[None]:
+    """One process at a time works on a run folder. Raises Busy."""
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Busy(f"Another driftline process works on {root}.", "", "Wait for it to end.") from None
+        yield
+
+
+def run(context: Context, start: str | None = None, until: str | None = None) -> list[dict[str, Any]]:
+    """Run all stages that are not done, in order; returns `status`.
+
+    A stage that waits for people ends the run without an error. Errors leave everything done in place.
+    """
+    check_stage(start, "--from")
+    check_stage(until, "--until")
+    journal = context.journal
+    with alone(context.root):
+        forced = False
+        for stage in make(context):
+            forced = forced or stage.name == start
+            try:
+                _run_one(stage, forced)
+            except Waiting as waiting:
+                journal.say(f"{stage.name}: waiting. {waiting}")
+                break
+            except DriftlineError as error:
+                journal.write("failed", stage=stage.name, error=str(error))
+                raise
+            if stage.name == until:
+                break
+    return status(context)
+
+
+def _run_one(stage: Stage, forced: bool) -> None:
+    context, journal = stage.context, stage.context.journal
+    out = folder_of(context.root, stage.name)
+    mark = stage_fingerprint(stage)
+    done = done_of(context.root, stage.name)
+    if done and done["fingerprint"] == mark and not forced:
+        journal.write("skipped", stage=stage.name)
+        return
+    begun = out / "begun.json"
+    if not (begun.is_file() and read_json(begun).get("fingerprint") == mark) or forced or done:
+        shutil.rmtree(out, ignore_errors=True)
+        write_json(begun, {"fingerprint": mark})
+    else:
+        sweep(out)
+        journal.say(f"{stage.name}: going on where it stopped")
+    journal.write("started", stage=stage.name, fingerprint=mark)
+    clock = time.monotonic()
+    counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, out)
+    seconds = round(time.monotonic() - clock, 3)
+    plain = counts.plain()
+    if counts.kept == 0:
+        reasons = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
+        raise Shortage(
+            f"The stage {stage.name} kept none of {counts.read:,} records ({reasons or 'there were none'}).",
+            "",
+            stage.hint,
+        )
+    sweep(out)
+    write_json(
+        out / "done.json",
+        {
+            "stage": stage.name,
+            "fingerprint": mark,
+            "inputs": list(stage.needs),
+            "counts": plain,
+            "content": content_digest(out),
+            "seconds": seconds,
+            "version": VERSION,
+        },
+    )
+    begun.unlink()
+    dropped = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
+    journal.say(
+        f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
+        + (f" ({dropped})" if dropped else "")
+    )
+    journal.write("done", stage=stage.name, counts=plain, seconds=seconds)
+
+
+def status(context: Context) -> list[dict[str, Any]]:
+    """Each stage: state (done, stale, unfinished, waiting, pending), counts, seconds."""
+    found: list[dict[str, Any]] = []
+    stale = False
+    for stage in make(context):
+        done = done_of(context.root, stage.name)
+        entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
+        if done:
+            stale = stale or stage_fingerprint(stage) != done["fingerprint"]
+            entry |= {
+                "state": "stale" if stale else "done",
+                "counts": done["counts"],
+                "seconds": done["seconds"],
+            }
+        elif (folder_of(context.root, stage.name) / "begun.json").is_file():
+            entry["state"] = "unfinished"
+            stale = True
+        else:
+            stale = True
+        found.append(entry)
+    states = {e["stage"]: e for e in found}
+    asked = context.config.validation.method == "crowd"
+    if asked and states["ask"]["state"] == "done" and states["tally"]["state"] != "done":
+        states["ask"]["state"] = "waiting"
+        if states["tally"]["state"] == "unfinished":
+            states["tally"]["state"] = "pending"
+    return found
+
+
+def table(entries: Sequence[dict[str, Any]]) -> str:
+    """Status as lines for a person."""
+    lines = [f"{'stage':<10}{'state':<12}{'read':>10}{'kept':>10}{'seconds':>10}  dropped"]
+    for e in entries:
+        c = e["counts"] or {"read": "", "kept": "", "dropped": {}}
+        dropped = ", ".join(f"{k} {v:,}" for k, v in c["dropped"].items())
+        read, kept = (f"{c[k]:,}" if c[k] != "" else "" for k in ("read", "kept"))
+        seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
+        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}")
+    return "\n".join(lines)
+
+
+def status_json(entries: Sequence[dict[str, Any]]) -> str:
+    """The document of `status --json`."""
+    return json.dumps({"stages": list(entries)}, ensure_ascii=False)

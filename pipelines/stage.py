@@ -1,0 +1,71 @@
+"""What a stage is: reads finished folders, writes one folder, returns counts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from curate.ground.progress import Journal
+from pipelines.config import Config, resolve
+
+
+@dataclass(frozen=True)
+class Counts:
+    """read == kept + the sum of dropped: every record is accounted for."""
+
+    read: int
+    kept: int
+    dropped: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        missing = self.read - self.kept - sum(self.dropped.values())
+        if missing:
+            raise AssertionError(f"the counts of a stage do not balance: {missing} records unaccounted for in {self}")
+
+    def plain(self) -> dict[str, Any]:
+        """As written to `done.json`; reasons that dropped nothing are left out."""
+        return {
+            "read": self.read,
+            "kept": self.kept,
+            "dropped": {k: v for k, v in sorted(self.dropped.items()) if v},
+        }
+
+
+@dataclass(frozen=True)
+class Context:
+    """root: the run folder. workers: processes for work that can be spread; never changes a byte of the output."""
+
+    root: Path
+    config: Config
+    journal: Journal
+    workers: int = 1
+
+    def path(self, given: str) -> Path:
+        """A path of the configuration."""
+        return resolve(given, self.root)
+
+
+@dataclass(frozen=True)
+class Stage(ABC):
+    """One stage. Subclasses say what they need and do the work; the runner does the rest."""
+
+    context: Context
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    version: ClassVar[int] = 1  # raise it when the same settings give other bytes
+    hint: ClassVar[str] = ""  # what to do when nothing is kept
+
+    @abstractmethod
+    def settings(self) -> Any:
+        """Plain data: everything that changes the output, besides the inputs."""
+
+    def outside(self) -> list[Path]:
+        """Files and folders from outside the run that the output depends on."""
+        return []
+
+    @abstractmethod
+    def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
+        """inputs: folders of the stages in `needs`. Writes into `out`, finished parts never again."""

@@ -1,0 +1,59 @@
+"""embed: images → unit vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+
+from curate.embed import embed
+from curate.encoders.clip import Clip, describe
+from curate.ground.files import write_json
+from pipelines.stage import Context, Counts, Stage
+
+BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
+
+
+def model_of(context: Context) -> tuple[str, str | None]:
+    """Model name or folder, and weights, as open_clip takes them."""
+    section = context.config.embed
+    if section.model == BUILT_IN:
+        return str(files("pipelines").joinpath("demo/model")), None
+    folder = context.path(section.model)
+    model = str(folder) if folder.is_dir() else section.model
+    weights = section.weights
+    if weights is not None and context.path(weights).is_file():
+        weights = str(context.path(weights))
+    return model, weights
+
+
+@dataclass(frozen=True)
+class Embed(Stage):
+    """Embed every image that is in a bucket; finished shards are not embedded again."""
+
+    name: ClassVar[str] = "embed"
+    needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket")
+
+    def settings(self) -> Any:
+        """Model and batch size (which may change the last bits)."""
+        return self.context.config.embed.model_dump()
+
+    def outside(self) -> list[Path]:
+        """Local model files."""
+        model, weights = model_of(self.context)
+        return [Path(p) for p in (model, weights) if p is not None and Path(p).exists()]
+
+    def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
+        """shards → img_emb/, metadata/, encoder.json."""
+        model, weights = model_of(self.context)
+        section = self.context.config.embed
+        encoder = Clip(model, weights, section.device)
+        members = pq.read_table(inputs["bucket"] / "members.parquet")
+        faults = embed(inputs["fetch"], members, encoder, out, self.context.journal, section.batch)
+        kept = faults.pop("", 0)
+        write_json(out / "encoder.json", describe(encoder, section.model, section.weights))
+        return Counts(len(members), kept, faults)

@@ -1,0 +1,142 @@
+"""publish: verdicts + shards → release."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.concepts import BACKGROUND
+from curate.embed import parts
+from curate.ground.files import read_json
+from curate.publish import PublishRules, publish, select
+from pipelines import VERSION
+from pipelines.stage import Counts, Stage
+from pipelines.stages.ask import images_of
+from pipelines.stages.retrieve import concepts_of, labelled_buckets
+
+FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
+
+
+@dataclass(frozen=True)
+class Publish(Stage):
+    """Choose n images per class and bucket, split, and write the release."""
+
+    name: ClassVar[str] = "publish"
+    needs: ClassVar[tuple[str, ...]] = (
+        "ingest",
+        "filter",
+        "fetch",
+        "bucket",
+        "embed",
+        "retrieve",
+        "ask",
+        "tally",
+    )
+
+    def settings(self) -> Any:
+        """The release section and all that its card tells."""
+        config = self.context.config
+        judgement = None
+        if config.release.judgement is not None:
+            judgement = self.context.path(config.release.judgement).read_text(encoding="utf-8")
+        return [config.model_dump(mode="json", exclude={"collection": {"path", "root"}}), judgement]
+
+    def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
+        """verdicts → release/."""
+        config = self.context.config
+        section = config.release
+        verdicts = pq.read_table(inputs["tally"] / "verdicts.parquet")
+        accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept")).to_pylist()
+        times = Counter(row["id"] for row in accepted)
+        single = [row for row in accepted if times[row["id"]] == 1]
+        buckets = labelled_buckets(config, read_json(inputs["bucket"] / "buckets.json"))
+        names = [c.name for c in concepts_of(config)] + ([BACKGROUND] if config.retrieve.background else [])
+        classes = sorted(names)
+        rules = PublishRules(
+            section.name,
+            section.version,
+            section.per_class,
+            section.background,
+            section.short,
+            section.test_share,
+            section.splits,
+        )
+        chosen = self._with_facts(select(single, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
+        wanted = {row["id"] for row in chosen}
+        images = images_of(inputs["fetch"], inputs["bucket"], wanted)
+        vectors = _vectors(inputs["embed"], [row["id"] for row in chosen])
+        publish(
+            chosen,
+            images,
+            vectors,
+            buckets,
+            classes,
+            self._provenance(inputs),
+            out / "release",
+            rules,
+            config.seed,
+        )
+        dropped = {"several_concepts": len(accepted) - len(single), "surplus": len(single) - len(chosen)}
+        return Counts(len(accepted), len(chosen), dropped)
+
+    def _with_facts(self, chosen: list[Mapping[str, Any]], inputs: Mapping[str, Path]) -> list[dict[str, Any]]:
+        """Add to each row what earlier stages know of the photo."""
+        ids = pa.array([row["id"] for row in chosen], pa.string())
+
+        def lookup(path: list[Path] | Path, columns: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+            table = pq.read_table(path, columns=["id", *columns])
+            return {row["id"]: row for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()}
+
+        table = lookup(sorted((inputs["filter"] / "table").glob("*.parquet")), (*FROM_TABLE, "nickname"))
+        members = lookup(inputs["bucket"] / "members.parquet", ("uploaded", "sha256", "width", "height"))
+        items = pq.read_table(inputs["ask"] / "items.parquet")
+        scores = {
+            (i, c): s for i, c, s in zip(*(items[k].to_pylist() for k in ("id", "concept", "score")), strict=True)
+        }
+        return [
+            {
+                **row,
+                **members[row["id"]],
+                **{k: table[row["id"]][k] for k in FROM_TABLE},
+                "creator": table[row["id"]]["nickname"],
+                "score": scores[row["id"], row["concept"]],
+            }
+            for row in chosen
+        ]
+
+    def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
+        config = self.context.config
+        judgement = config.release.judgement
+        return {
+            "driftline": VERSION,
+            "notice": config.release.notice,
+            "source": config.collection.source,
+            "seed": config.seed,
+            "encoder": read_json(inputs["embed"] / "encoder.json"),
+            "prompts": {c.name: list(c.prompts) for c in concepts_of(config)},
+            "validation": config.validation.model_dump(include={"method", "workers", "agree", "rule"}),
+            "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
+            "judgement": None if judgement is None else self.context.path(judgement).read_text(encoding="utf-8"),
+        }
+
+
+def _vectors(folder: Path, ids: list[str]) -> np.ndarray[Any, np.dtype[np.float16]]:
+    """(N, D) float16 in the order of `ids`."""
+    where = {id_: i for i, id_ in enumerate(ids)}
+    out: np.ndarray[Any, np.dtype[np.float16]] | None = None
+    for table, vectors in parts(folder):
+        if out is None:
+            out = np.zeros((len(ids), vectors.shape[1]), np.float16)
+        for position, id_ in enumerate(table["id"].to_pylist()):
+            if id_ in where:
+                out[where[id_]] = vectors[position]
+    assert out is not None  # publish runs after embed
+    return out

@@ -1,0 +1,1 @@
+"""Anything labelled and ordered in time → a Stream: steps with named splits."""

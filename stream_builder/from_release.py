@@ -1,0 +1,71 @@
+"""A release → a stream: each bucket becomes a step."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from curate.ground.errors import BadConfig
+from curate.release import Release
+from stream_builder.stream import Array, Split, Step, Stream
+
+
+def from_release(release: Release, features: str | None = None, split: str = "split_0") -> Stream:
+    """features: a name in the release (default: its first), or `pixels:SIZE` for uint8 images of SIZE × SIZE.
+
+    Samples of a step are in order of upload time, then id. split: which of the release's seeded splits.
+    """
+    table = release.table
+    if split not in table.column_names:
+        raise BadConfig(
+            f"The release {release.name} has no split {split!r}.",
+            f"Known: {', '.join(release.facts['splits'])}.",
+        )
+    if features is None and not release.facts["features"]:
+        raise BadConfig(f"The release {release.name} ships no features.", "", "Use --features pixels:SIZE.")
+    name = features or release.facts["features"][0]
+    x = _pixels(release, name) if name.startswith("pixels") else np.asarray(release.features(name), np.float32)
+    label = table["label"].to_numpy().astype(np.int64)
+    when = table["uploaded"].to_numpy().astype(np.int64)
+    ids = np.array(table["id"].to_pylist(), dtype=np.str_)
+    bucket = table["bucket"].to_numpy()
+    sides = np.array(table[split].to_pylist())
+    steps = []
+    for index, about in enumerate(release.buckets):
+        splits = {}
+        for side in ("train", "test"):
+            here = np.flatnonzero((bucket == about["index"]) & (sides == side))
+            here = here[np.lexsort((ids[here], when[here]))]
+            if len(here):
+                splits[side] = Split(x[here], label[here], ids[here], when[here])
+        steps.append(Step(index, str(about["name"]), splits))
+    facts = {
+        "from": "release",
+        "release": release.name,
+        "version": release.facts["version"],
+        "features": name,
+        "split": split,
+    }
+    return Stream(release.name, steps, release.classes, facts=facts)
+
+
+def _pixels(release: Release, name: str) -> Array:
+    """Images as uint8 (N, SIZE, SIZE, 3): shorter edge to SIZE, centre crop."""
+    from PIL import Image, ImageOps
+
+    size_text = name.partition(":")[2] or "32"
+    if not size_text.isdigit() or not 4 <= int(size_text) <= 512:
+        raise BadConfig(f"The features are {name!r}.", "Expected pixels:SIZE with SIZE from 4 to 512.")
+    size = int(size_text)
+    found = {}
+    for id_, data in release.images():
+        with Image.open(io.BytesIO(data)) as image:
+            found[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
+    return np.stack([found[i] for i in release.table["id"].to_pylist()])
+
+
+def save(release_path: Path, out: Path, features: str | None = None) -> Stream:
+    """Open, convert, write."""
+    return from_release(Release.open(release_path), features).save(out)

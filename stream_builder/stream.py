@@ -1,0 +1,260 @@
+"""Stream, Step, Split: the one object that every evaluation family walks. The only door for `eval`.
+
+On disk a stream is a folder:
+
+    stream.json                     name, classes, steps, sizes, content hash
+    step_00000/train_x.npy …        one set of arrays per step and split: x, y, ids, time (optional)
+
+Arrays are memory-mapped, so that opening costs the same for a thousand samples and for 39 million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.ground.errors import BadArray, MissingFile, Tampered, Unfit
+from curate.ground.files import fingerprint, read_json, write_array, write_json
+
+FORMAT = 1
+SPLITS = ("train", "val", "test")
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples in an order that has meaning.
+
+    x: (N, ...) float16/float32 features or (N, H, W, 3) uint8 images; anything that can be sliced.
+    y: (N,) int64 labels. ids: (N,) text. time: (N,) int64 seconds UTC, or None.
+    """
+
+    x: Array
+    y: npt.NDArray[np.int64]
+    ids: Array = field(default_factory=lambda: np.zeros(0, "U1"))
+    time: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def part(self, start: int, stop: int) -> Split:
+        """Samples [start, stop)."""
+        return Split(
+            self.x[start:stop],
+            self.y[start:stop],
+            self.ids[start:stop],
+            None if self.time is None else self.time[start:stop],
+        )
+
+    def take(self, positions: Array) -> Split:
+        """The samples at `positions`, in that order."""
+        return Split(
+            self.x[positions],
+            self.y[positions],
+            self.ids[positions],
+            None if self.time is None else self.time[positions],
+        )
+
+
+def join(splits: Sequence[Split]) -> Split:
+    """Splits one after the other."""
+    if len(splits) == 1:
+        return splits[0]
+    times = [s.time for s in splits]
+    return Split(
+        np.concatenate([s.x for s in splits]),
+        np.concatenate([s.y for s in splits]),
+        np.concatenate([s.ids for s in splits]),
+        np.concatenate(times) if all(t is not None for t in times) else None,  # type: ignore[arg-type]
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One time step. splits: any subset of "train", "val", "test"."""
+
+    index: int
+    name: str
+    splits: Mapping[str, Split]
+
+    def __getitem__(self, split: str) -> Split:
+        """Raises Unfit where the step has no such split."""
+        if split not in self.splits:
+            raise Unfit(
+                f"Step {self.name!r} has no {split} split.",
+                f"It has {', '.join(self.splits) or 'none'}.",
+                "Make the stream with one.",
+            )
+        return self.splits[split]
+
+    def visible(self) -> Step:
+        """What a learner may see: train and val, never test."""
+        return Step(self.index, self.name, {k: v for k, v in self.splits.items() if k != "test"})
+
+    def past(self) -> Step:
+        """The whole step as training data, for protocols in which yesterday's test is today's training."""
+        return Step(self.index, self.name, {"train": self.everything()})
+
+    def everything(self) -> Split:
+        """All samples of the step, split after split; in time order where times are known."""
+        whole = join([self.splits[s] for s in SPLITS if s in self.splits])
+        if whole.time is None:
+            return whole
+        return whole.take(np.argsort(whole.time, kind="stable"))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """steps: in time order. classes: names; the index is the label. prior: unlabelled samples from before the
+    first step (N, ...), or None. sha256: hash of the content; equal streams have equal hashes."""
+
+    name: str
+    steps: Sequence[Step]
+    classes: Sequence[str]
+    prior: Array | None = None
+    sha256: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def flat(self, split: str = "train") -> Split:
+        """All steps' samples of one split, in time order."""
+        return join([step[split] for step in self.steps])
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        return next(tuple(s.x.shape[1:]) for step in self.steps for s in step.splits.values())
+
+    def save(self, folder: Path, facts: Mapping[str, Any] | None = None) -> Stream:
+        """Write the stream into a new folder; returns it with its hash. `stream.json` is written last."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "stream.json").unlink(missing_ok=True)
+        sizes: list[dict[str, Any]] = []
+        for step in self.steps:
+            base = folder / f"step_{step.index:05d}"
+            about: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
+            for name, split in step.splits.items():
+                write_array(base / f"{name}_x.npy", split.x)
+                write_array(base / f"{name}_y.npy", split.y.astype(np.int64))
+                write_array(base / f"{name}_ids.npy", np.asarray(split.ids, dtype=np.str_))
+                if split.time is not None:
+                    write_array(base / f"{name}_time.npy", split.time.astype(np.int64))
+                about["splits"][name] = {
+                    "n": len(split),
+                    "time": split.time is not None,
+                    "sha256": _hash(split),
+                }
+            sizes.append(about)
+        if self.prior is not None:
+            write_array(folder / "prior_x.npy", self.prior)
+        head = {
+            "format": FORMAT,
+            "name": self.name,
+            "classes": list(self.classes),
+            "steps": sizes,
+            "prior": None if self.prior is None else len(self.prior),
+            "facts": dict(facts or self.facts),
+        }
+        head["sha256"] = fingerprint({k: v for k, v in head.items() if k not in ("facts", "name")})
+        write_json(folder / "stream.json", head)
+        return Stream.load(folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Stream:
+        """Open a stream folder; arrays are memory-mapped.
+
+        Raises MissingFile, or Tampered for a shard that is missing or has another length than stream.json says.
+        """
+        folder = Path(folder)
+        if not (folder / "stream.json").is_file():
+            raise MissingFile(f"{folder} is no stream: it has no stream.json.", "", "Make one with driftline stream.")
+        head = read_json(folder / "stream.json")
+        steps = []
+        for about in head["steps"]:
+            base = folder / f"step_{about['index']:05d}"
+            splits = {
+                name: Split(
+                    _open(base / f"{name}_x.npy", size["n"]),
+                    _open(base / f"{name}_y.npy", size["n"]),
+                    _open(base / f"{name}_ids.npy", size["n"]),
+                    _open(base / f"{name}_time.npy", size["n"]) if size["time"] else None,
+                )
+                for name, size in about["splits"].items()
+            }
+            steps.append(Step(about["index"], about["name"], splits))
+        prior = _open(folder / "prior_x.npy", head["prior"]) if head["prior"] is not None else None
+        return cls(head["name"], steps, head["classes"], prior, head["sha256"], head["facts"])
+
+    def verify(self, folder: Path) -> None:
+        """Hash every array again. Raises Tampered naming the first step and split that differs."""
+        head = read_json(folder / "stream.json")
+        for about, step in zip(head["steps"], self.steps, strict=True):
+            for name, size in about["splits"].items():
+                if _hash(step.splits[name]) != size["sha256"]:
+                    raise Tampered(
+                        f"Step {step.name!r}, split {name}, of {folder} was changed.",
+                        "",
+                        "Make the stream again.",
+                    )
+
+
+def _open(path: Path, n: int) -> Array:
+    if not path.is_file():
+        raise Tampered(f"The stream's file {path} is missing.", "", "Make the stream again.")
+    array: Array = np.load(path, mmap_mode="r")
+    if len(array) != n:
+        raise Tampered(f"{path} has {len(array)} samples, stream.json says {n}.", "", "Make the stream again.")
+    return array
+
+
+def _hash(split: Split, rows: int = 65_536) -> str:
+    digest = hashlib.sha256()
+    arrays: Iterable[Array] = (
+        split.x,
+        split.y.astype(np.int64),
+        *(() if split.time is None else (split.time.astype(np.int64),)),
+    )
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        for start in range(0, len(array), rows):
+            digest.update(np.ascontiguousarray(array[start : start + rows]).tobytes())
+    digest.update("\n".join(str(i) for i in split.ids).encode())
+    return digest.hexdigest()
+
+
+def check(x: Array, y: Array, n_classes: int, what: str) -> None:
+    """Refuse arrays that no learner could take, naming the first bad index. Raises BadArray."""
+    if y.ndim != 1 or len(x) != len(y):
+        raise BadArray(f"{what}: x has {len(x)} samples and y has shape {y.shape}.", "Expected y of shape (N,).")
+    if y.dtype.kind not in "iu":
+        raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0.")
+    bad = np.flatnonzero((y < 0) | (y >= n_classes))
+    if len(bad):
+        raise BadArray(f"{what}: label {y[bad[0]]} at index {bad[0]}.", f"Expected 0 … {n_classes - 1}.")
+    if x.dtype == np.uint8:
+        if x.ndim != 4 or x.shape[-1] != 3:
+            raise BadArray(
+                f"{what}: uint8 x of shape {x.shape}.",
+                "Expected images (N, H, W, 3).",
+                "Convert grey or RGBA images to RGB.",
+            )
+    elif x.dtype in (np.float16, np.float32):
+        for start in range(0, len(x), 65_536):
+            finite = np.isfinite(x[start : start + 65_536]).reshape(len(x[start : start + 65_536]), -1).all(1)
+            if not finite.all():
+                raise BadArray(
+                    f"{what}: x at index {start + int(np.argmin(finite))} holds NaN or infinity.",
+                    "Expected finite numbers.",
+                )
+        if x.ndim < 2:
+            raise BadArray(f"{what}: x has shape {x.shape}.", "Expected (N, D) features.")
+    else:
+        raise BadArray(
+            f"{what}: x has dtype {x.dtype}.",
+            "Expected float16 or float32 features, or uint8 images (N, H, W, 3).",
+        )

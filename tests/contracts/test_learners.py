@@ -1,0 +1,88 @@
+"""Every learner keeps the same promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import drifting
+
+from curate.ground.rng import rng_for
+from eval.learner import Learner, Task
+from eval.learners import LEARNERS
+
+STREAM = drifting(drift=0.1)
+TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
+BLIND = {"majority", "random"}  # they never look at x, so they cannot beat the majority
+SHORT = {"epochs": 5}
+
+
+def begun(name: str, seed: int = 0) -> Learner:
+    make = LEARNERS[name]
+    learner: Learner = make(**SHORT) if "epochs" in make().settings() else make()
+    learner.begin(Task(3, (8,), 4), rng_for(seed, name))
+    return learner
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+class TestLearner:
+    def test_predicts_before_it_has_learned(self, name: str) -> None:
+        answer = begun(name).predict(TEST.x)
+        assert answer.shape == (len(TEST),)
+        assert answer.dtype == np.int64
+        assert set(answer.tolist()) <= {0, 1, 2}
+
+    def test_predicting_does_not_learn(self, name: str) -> None:
+        a, b = begun(name), begun(name)
+        a.learn(TRAIN.x, TRAIN.y)
+        b.learn(TRAIN.x, TRAIN.y)
+        for _ in range(3):
+            a.predict(TRAIN.x)
+        a.learn(TRAIN.x[::-1], TRAIN.y[::-1])
+        b.learn(TRAIN.x[::-1], TRAIN.y[::-1])
+        assert (a.predict(TEST.x) == b.predict(TEST.x)).all()
+
+    def test_leaves_its_input_alone(self, name: str) -> None:
+        x, y = TRAIN.x.copy(), TRAIN.y.copy()
+        x.flags.writeable = y.flags.writeable = False
+        learner = begun(name)
+        learner.learn(x, y)
+        learner.learn(x, y)
+        learner.predict(x)
+        assert (x == TRAIN.x).all()
+        assert (y == TRAIN.y).all()
+
+    def test_the_same_seed_gives_the_same_answers(self, name: str) -> None:
+        answers = []
+        for _ in range(2):
+            learner = begun(name, seed=7)
+            learner.learn(TRAIN.x, TRAIN.y)
+            learner.learn(TRAIN.x + 0.5, TRAIN.y)
+            answers.append(learner.predict(TEST.x))
+        assert (answers[0] == answers[1]).all()
+
+    def test_begin_forgets_all(self, name: str) -> None:
+        used, fresh = begun(name), begun(name)
+        used.learn(TRAIN.x, (TRAIN.y + 1) % 3)
+        used.begin(Task(3, (8,), 4), rng_for(0, name))
+        used.learn(TRAIN.x, TRAIN.y)
+        fresh.learn(TRAIN.x, TRAIN.y)
+        assert (used.predict(TEST.x) == fresh.predict(TEST.x)).all()
+
+    def test_beats_the_majority_on_an_easy_stream(self, name: str) -> None:
+        learner = begun(name)
+        learner.learn_sequence([step.visible() for step in STREAM.steps])
+        right = (learner.predict(TEST.x) == TEST.y).mean()
+        assert right > 0.6 or name in BLIND
+
+    def test_takes_one_correction(self, name: str) -> None:
+        learner = begun(name)
+        learner.learn(TRAIN.x, TRAIN.y)
+        learner.correct(TEST.x[:1], TEST.y[:1])
+        assert learner.stored_bytes() >= 0
+
+    def test_takes_images_too(self, name: str) -> None:
+        learner = LEARNERS[name](**SHORT) if "epochs" in LEARNERS[name]().settings() else LEARNERS[name]()
+        learner.begin(Task(2, (4, 4, 3)), rng_for(0, name))
+        images = rng_for(1).integers(0, 256, (10, 4, 4, 3)).astype(np.uint8)
+        learner.learn(images, np.arange(10) % 2)
+        assert learner.predict(images).shape == (10,)

@@ -1,0 +1,80 @@
+"""Buckets: equal counts by (time, id), half-open spans, the same whatever the order of input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.buckets import BucketRules, assign
+from curate.ground.errors import BadConfig, Shortage
+
+DAY = 86_400
+times = st.lists(st.integers(-(10**9), 2 * 10**9), min_size=11, max_size=60)
+
+
+def of(uploaded: list[int], rules: BucketRules, ids: list[str] | None = None) -> tuple[list[int], list[str]]:
+    where, buckets = assign(np.array(uploaded, np.int64), ids or [str(i) for i in range(len(uploaded))], rules)
+    return where.tolist(), [b.name for b in buckets]
+
+
+@given(times, st.randoms())
+def test_equal_buckets_are_equal_ordered_and_independent_of_input_order(uploaded: list[int], random: object) -> None:
+    where, _ = of(uploaded, BucketRules(count=11))
+    sizes = np.bincount(where, minlength=11)
+    base, extra = divmod(len(uploaded), 11)
+    assert sizes.tolist() == [base + (i < extra) for i in range(11)]
+    order = np.lexsort((np.arange(len(uploaded)), uploaded))
+    assert (np.diff(np.array(where)[order]) >= 0).all()
+    shuffle = list(range(len(uploaded)))
+    random.shuffle(shuffle)  # type: ignore[attr-defined]
+    again, _ = of([uploaded[i] for i in shuffle], BucketRules(count=11), [str(i) for i in shuffle])
+    assert again == [where[i] for i in shuffle]
+
+
+def test_ties_are_split_by_id_as_numbers() -> None:
+    where, _ = of([5, 5, 5, 5], BucketRules(count=2), ["10", "9", "100", "2"])
+    assert where == [1, 0, 1, 0]
+
+
+@given(times)
+def test_together_never_cuts_through_a_second(uploaded: list[int]) -> None:
+    uploaded = [t // 10**8 for t in uploaded]
+    where, _ = of(uploaded, BucketRules(count=4, ties="together"))
+    assert len({(t, w) for t, w in zip(uploaded, where, strict=True)}) == len(set(uploaded))
+
+
+def test_calendar_years_decades_and_dates_before_1970() -> None:
+    uploaded = [-1, 0, 366 * DAY, -365 * 30 * DAY]
+    where, names = of(uploaded, BucketRules(kind="calendar", unit="year"))
+    assert names == ["1940", "1969", "1970", "1971"]
+    assert where == [1, 2, 3, 0]
+    assert of(uploaded, BucketRules(kind="calendar", unit="decade"))[1] == ["1940s", "1960s", "1970s"]
+
+
+def test_cuts_are_half_open() -> None:
+    assert of([9, 10, 11, 19, 20], BucketRules(kind="cuts", cuts=(10, 20)))[0] == [0, 1, 1, 1, 2]
+
+
+def test_a_photo_in_a_gap_belongs_to_no_bucket() -> None:
+    assert of([1, 5, 9], BucketRules(kind="spans", spans=((0, 4), (8, 10))))[0] == [0, -1, 1]
+
+
+def test_spans_in_words() -> None:
+    _, buckets = assign(np.array([0, DAY, 2 * DAY]), ["a", "b", "c"], BucketRules(count=3))
+    assert [b.plain()["start"] for b in buckets] == [
+        "1970-01-01T00:00:00Z",
+        "1970-01-02T00:00:00Z",
+        "1970-01-03T00:00:00Z",
+    ]
+    assert [b.end for b in buckets] == [DAY, 2 * DAY, 2 * DAY + 1]
+
+
+def test_bad_rules_are_named() -> None:
+    with pytest.raises(Shortage, match="2 photos for 3"):
+        of([1, 2], BucketRules(count=3))
+    with pytest.raises(BadConfig, match="rising order"):
+        of([1], BucketRules(kind="cuts", cuts=(5, 5)))
+    with pytest.raises(BadConfig, match="do not overlap"):
+        of([1], BucketRules(kind="spans", spans=((0, 5), (4, 6))))

@@ -1,0 +1,97 @@
+"""The ground: files that are whole or not there, names that make randomness, errors that say the way out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.ground.catalogue import Catalogue
+from curate.ground.errors import BadInput, UnknownName
+from curate.ground.files import content_digest, fingerprint, quick_digest, read_json, sweep, write_bytes, writing
+from curate.ground.progress import Journal
+from curate.ground.rng import rng_for
+from curate.table import ID, safe_id
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_bytes(path, b"old")
+
+    def fail() -> None:
+        with writing(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_sweep_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    (tmp_path / ".partial-99-a.txt").write_text("half")
+    (tmp_path / ".partial-fetch-x").mkdir()
+    (tmp_path / "a.txt").write_text("whole")
+    sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_same_names_give_the_same_numbers_in_another_process() -> None:
+    code = "from curate.ground.rng import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(other) == int(rng_for(5, "tint", 3).integers(10**9))
+
+
+def test_a_fingerprint_refuses_what_has_an_address() -> None:
+    with pytest.raises(TypeError):
+        fingerprint([object()])
+
+
+def test_content_digest_sees_names_and_bytes(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "a", b"1")
+    before = content_digest(tmp_path)
+    write_bytes(tmp_path / "a", b"2")
+    assert content_digest(tmp_path) != before
+
+
+def test_quick_digest_sees_a_change_at_the_end_of_a_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "big"
+    path.write_bytes(b"x" * (3 << 20))
+    before = quick_digest(path)
+    path.write_bytes(b"x" * ((3 << 20) - 1) + b"y")
+    assert quick_digest(path) != before
+
+
+def test_broken_json_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "done.json").write_text("{")
+    with pytest.raises(BadInput, match=r"done\.json is not valid JSON"):
+        read_json(tmp_path / "done.json")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="Known: finetune, nap. Did you mean 'nap'"):
+        Catalogue("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
+
+
+@given(st.text(max_size=200))
+def test_a_safe_id_is_safe_whatever_the_text(text: str) -> None:
+    assert ID.fullmatch(safe_id(text))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_different_names_get_different_ids(a: str, b: str) -> None:
+    assert a == b or safe_id(a) != safe_id(b)
+
+
+def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal(tmp_path / "log.jsonl")
+    with journal.progress("fetch", 3) as tick:
+        tick(3)
+    assert "\x1b" not in capsys.readouterr().err
+    events = [line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"end"' in line]
+    assert '"done": 3' in events[0]

@@ -1,0 +1,168 @@
+"""Publishing: n per class and bucket, splits that keep uploaders together, a release that can be checked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.ground.errors import MissingFile, Shortage, Tampered, UnknownName
+from curate.publish import PublishRules, attribution, publish, select, split
+from curate.release import Release
+
+CLASSES = ["background", "bus"]
+BUCKETS = [{"index": 1, "name": "1", "start": None, "end": None}, {"index": 2, "name": "2", "start": None, "end": None}]
+
+
+def accepted(n: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"{b}-{c}-{i}", "bucket": b, "concept": c, "user": None, "uploaded": i, "licence": None, "sha256": "x"}
+        for b in (1, 2) for c in CLASSES for i in range(n)
+    ]  # fmt: skip
+
+
+def made(folder: Path) -> Release:
+    rows = select(accepted(12), [1, 2], CLASSES, PublishRules(per_class=10), 0)
+    images = {r["id"]: (r["id"].encode(), "jpg") for r in rows}
+    from curate.ground.files import sha256_bytes
+
+    rows = [
+        {**r, "sha256": sha256_bytes(images[r["id"]][0]), "title": "<script>x</script>", "creator": "=1+1"}
+        for r in rows
+    ]
+    provenance = {
+        "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},
+        "prompts": {"bus": ["a | bus"]}, "validation": {"method": "crowd", "workers": 3, "agree": 2, "rule": "exact"},
+        "counts": {"ingest": {"read": 9, "kept": 8, "dropped": {"not_utf8": 1}}}, "judgement": None,
+    }  # fmt: skip
+    vectors = np.arange(len(rows) * 2, dtype=np.float16).reshape(-1, 2)
+    publish(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, PublishRules(name="tiny", per_class=10), 0)
+    return Release.open(folder)
+
+
+def test_n_of_each_class_and_bucket_seeded() -> None:
+    rules = PublishRules(per_class=10)
+    rows = select(accepted(12), [1, 2], CLASSES, rules, 0)
+    assert Counter((r["bucket"], r["concept"]) for r in rows) == dict.fromkeys(
+        ((b, c) for b in (1, 2) for c in CLASSES), 10
+    )
+    assert rows == select(list(reversed(accepted(12))), [1, 2], CLASSES, rules, 0), "input order does not matter"
+    assert rows != select(accepted(12), [1, 2], CLASSES, rules, 1)
+
+
+def test_too_few_is_an_error_with_a_table_and_fewer_must_be_asked_for() -> None:
+    rows = [r for r in accepted(12) if r["id"] not in ("1-bus-0", "1-bus-1", "1-bus-2")]
+    with pytest.raises(Shortage, match=r"bucket\s+1  bus\s+9 of 10[\s\S]*release\.per_class"):
+        select(rows, [1, 2], CLASSES, PublishRules(per_class=10), 0)
+    fewer = select(rows, [1, 2], CLASSES, PublishRules(per_class=10, short="fewer"), 0)
+    assert Counter(r["concept"] for r in fewer if r["bucket"] == 1) == {"bus": 9, "background": 10}
+    none = [r for r in rows if not (r["bucket"] == 2 and r["concept"] == "bus")]
+    with pytest.raises(Shortage, match=r"0 of 1"):
+        select(none, [1, 2], CLASSES, PublishRules(per_class=10, short="fewer"), 0)
+
+
+def test_splits_are_stratified_and_seeded() -> None:
+    rows = accepted(10)
+    sides = split(rows, 0.3, 0, 0)
+    tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
+    assert set(tests.values()) == {3}
+    assert sides == split(rows, 0.3, 0, 0)
+    assert sides != split(rows, 0.3, 0, 1)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.sampled_from(CLASSES)), min_size=1, max_size=60),
+    st.integers(0, 99),
+)
+def test_no_uploader_is_on_both_sides_and_no_cell_overflows(photos: list[tuple[int, int, str]], seed: int) -> None:
+    rows = [
+        {"id": str(i), "user": f"u{u}" if u else None, "bucket": b, "concept": c} for i, (u, b, c) in enumerate(photos)
+    ]
+    sides = split(rows, 0.3, seed, 0)
+    of_user: dict[str, set[str]] = {}
+    for row, side in zip(rows, sides, strict=True):
+        if row["user"]:
+            of_user.setdefault(row["user"], set()).add(side)
+    assert all(len(s) == 1 for s in of_user.values())
+    total = Counter((r["bucket"], r["concept"]) for r in rows)
+    tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
+    assert all(n <= round(0.3 * total[cell]) for cell, n in tests.items())
+
+
+class TestRelease:
+    def test_opens_verifies_and_gives_images_and_features_in_table_order(self, tmp_path: Path) -> None:
+        release = made(tmp_path)
+        release.verify()
+        assert [i for i, _ in release.images()] == release.table["id"].to_pylist()
+        assert all(data == i.encode() for i, data in release.images(bucket=2))
+        assert release.features("clip")[3].tolist() == [6.0, 7.0]
+        with pytest.raises(UnknownName, match="Known: clip"):
+            release.features("moco")
+
+    def test_same_input_same_bytes(self, tmp_path: Path) -> None:
+        made(tmp_path / "a")
+        made(tmp_path / "b")
+        a, b = (
+            sorted((p.relative_to(tmp_path / n), p.read_bytes()) for p in (tmp_path / n).rglob("*") if p.is_file())
+            for n in "ab"
+        )
+        assert a == b
+
+    def test_a_tampered_shard_is_named(self, tmp_path: Path) -> None:
+        release = made(tmp_path)
+        shard = tmp_path / "shards" / "bucket_01-00000.tar"
+        shard.write_bytes(shard.read_bytes().replace(b"1-bus-", b"1-BUS-"))
+        with pytest.raises(Tampered, match=r"bucket_01-00000\.tar"):
+            release.verify()
+        with pytest.raises(Tampered):
+            list(release.images())
+
+    def test_parts_of_two_releases_are_refused(self, tmp_path: Path) -> None:
+        made(tmp_path)
+        facts = json.loads((tmp_path / "release.json").read_text())
+        (tmp_path / "release.json").write_text(json.dumps(facts | {"images": 7}))
+        with pytest.raises(Tampered, match="40 rows.*says 7"):
+            Release.open(tmp_path)
+
+    def test_an_unfinished_release_is_refused(self, tmp_path: Path) -> None:
+        release = made(tmp_path)
+        (tmp_path / "SHA256SUMS").unlink()
+        with pytest.raises(MissingFile, match="not finished"):
+            release.verify()
+        with pytest.raises(MissingFile, match=r"no release\.json"):
+            Release.open(tmp_path / "shards")
+
+    def test_the_card_tells_facts_and_says_what_is_not_written(self, tmp_path: Path) -> None:
+        made(tmp_path)
+        card = (tmp_path / "README.md").read_text()
+        assert "| ingest | 9 | 8 | not\\_utf8 1 |" in card
+        assert "a \\| bus" in card
+        assert "*Not written yet.*" in card
+        import yaml
+
+        head = yaml.safe_load(card.split("---")[1])
+        assert head["configs"][0]["data_files"][0]["split"] == "bucket_01"
+
+
+def test_attribution_cannot_run_as_a_formula() -> None:
+    row = {
+        "id": "1",
+        "title": "=HYPERLINK(1)",
+        "creator": "@me",
+        "page_url": None,
+        "licence": None,
+        "licence_url": None,
+        "sha256": "x",
+    }
+    (found,) = csv.DictReader(io.StringIO(attribution([row])))
+    assert found["title"] == "'=HYPERLINK(1)"
+    assert found["creator"] == "'@me"

@@ -1,0 +1,209 @@
+"""Validation: what workers see, what they answer, and CLEAR's verdict with each of its ambiguities."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from curate.concepts import BACKGROUND, Concept
+from curate.ground.errors import BadConfig, BadInput
+from curate.validation.answers import read_answers
+from curate.validation.batches import question_page, read_batch, write_batch
+from curate.validation.tally import TallyRules, from_catalogue, tally, verdict
+
+CONCEPTS = [Concept("bus", ("bus",), "bus (exterior/interior)", "bus"), Concept("car", ("car",), "car", "car")]
+BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"]}
+
+
+def results(path: Path, lines: Sequence[dict[str, str]]) -> Path:
+    buffer = io.StringIO(newline="")
+    header = list(dict.fromkeys(k for line in lines for k in line))
+    writer = csv.DictWriter(buffer, header, quoting=csv.QUOTE_ALL)
+    writer.writeheader()
+    writer.writerows(lines)
+    path.write_text(buffer.getvalue(), encoding="utf-8")
+    return path
+
+
+def line(item: str = "i1", worker: str = "W1", **answers: str) -> dict[str, str]:
+    return {"WorkerId": worker, "Input.batch": "b1", "Input.item": item, **answers}
+
+
+class TestBatch:
+    def write(self, folder: Path) -> dict[str, Any]:
+        items = [(f"p{i}", "bus" if i % 2 else "car", f"image {i}".encode(), "jpg") for i in range(20)]
+        return write_batch(items, CONCEPTS, folder, 0, 3, 0.02, "https://example.org/i/")
+
+    def test_nothing_that_a_worker_sees_tells_the_expected_class(self, tmp_path: Path) -> None:
+        self.write(tmp_path)
+        rows = list(csv.DictReader((tmp_path / "batch.csv").open(newline="")))
+        assert set(rows[0]) == {"batch", "item", "image_url"}
+        for row in rows:
+            assert not {"bus", "car"} & set(row["image_url"].replace("/", " ").replace(".", " ").split())
+            assert (tmp_path / "images" / row["image_url"].rpartition("/")[2]).is_file()
+
+    def test_rows_are_shuffled_and_the_same_every_time(self, tmp_path: Path) -> None:
+        self.write(tmp_path / "a")
+        facts = self.write(tmp_path / "b")
+        first, second = ((tmp_path / n / "batch.csv").read_bytes() for n in "ab")
+        assert first == second
+        rows = list(csv.DictReader((tmp_path / "a" / "batch.csv").open(newline="")))
+        order = [facts["items"][row["item"]] for row in rows]
+        assert sorted(order) != order
+        assert len(set(order)) == 20
+        assert read_batch(tmp_path / "a") == facts
+
+    def test_the_estimate_has_mturks_smallest_fee(self, tmp_path: Path) -> None:
+        assert self.write(tmp_path)["estimate_usd"] == 1.80  # 20 images × 3 workers × ($0.02 + $0.01)
+
+    def test_the_page_is_plain_forms_and_escapes_outside_text(self) -> None:
+        hostile = Concept("x", ("x",), '<script>alert(1)</script> "${env}"', "x")
+        page = question_page([*CONCEPTS, hostile])
+        assert "<script" not in page
+        assert page.count("${") == 1, "the image's address is the only variable"
+        names: list[str] = []
+
+        class Reader(HTMLParser):
+            def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+                if tag == "input":
+                    names.append(f"{dict(attrs)['name']}={dict(attrs)['value']}")
+
+        Reader().feed(page)
+        assert names == ["labels=bus", "labels=car", "labels=x", "labels=none", "sensitive=yes", "sensitive=no"]
+        assert "https:" not in page, "no script, style or font from another host"
+
+    def test_a_concept_may_not_be_named_as_the_exclusive_box(self, tmp_path: Path) -> None:
+        with pytest.raises(BadConfig, match="named 'none'"):
+            write_batch([], [Concept("none", ("x",), "x", "x")], tmp_path, 0, 3, 0.02, "")
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        "answers",
+        [
+            {"Answer.labels": "bus|car"},
+            {"Answer.labels.bus": "true", "Answer.labels.car": "on", "Answer.labels.x": "false"},
+            {"Answer.labels": "['bus', 'car']"},
+            {"Answer.taskAnswers": json.dumps([{"labels": {"bus": True, "car": True, "x": False}}])},
+            {"Answer.taskAnswers": json.dumps([{"labels.bus": {"on": True}, "labels.car": {"on": True}}])},
+            {"Answer.taskAnswers": json.dumps([{"labels": {"labels": ["bus", "car"]}}])},
+        ],
+    )
+    def test_every_form_of_a_multiple_choice_is_read_alike(self, tmp_path: Path, answers: dict[str, str]) -> None:
+        table = read_answers([results(tmp_path / "r.csv", [line(**answers)])], BATCH, "k")
+        assert table["labels"].to_pylist() == [["bus", "car"]]
+        assert table["id"].to_pylist() == ["p1"]
+
+    def test_answers_that_cannot_count_keep_their_row_and_reason(self, tmp_path: Path) -> None:
+        lines = [
+            line(worker="A", **{"Answer.labels": "bus"}),
+            line(worker="A", **{"Answer.labels": "car"}),
+            line(worker="B", **{"Answer.labels": "none|bus"}),
+            line(worker="C", **{"Answer.labels": ""}),
+            line(worker="D", **{"Answer.labels": "plane"}),
+            line(worker="E", **{"Answer.labels": "bus", "AssignmentStatus": "Rejected"}),
+        ]
+        table = read_answers([results(tmp_path / "r.csv", lines)], BATCH, "k")
+        faults = table["fault"].to_pylist()
+        assert sorted(f or "" for f in faults) == [
+            "",
+            "contradiction",
+            "duplicate",
+            "empty",
+            "rejected",
+            "unknown_label",
+        ]
+
+    def test_worker_ids_are_kept_only_as_keyed_hashes(self, tmp_path: Path) -> None:
+        path = results(tmp_path / "r.csv", [line(worker="A1B2C3", **{"Answer.labels": "bus"})])
+        one, two = (read_answers([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))
+        assert "A1B2C3" not in one
+        assert one != two
+
+    def test_another_batch_is_refused_by_file_and_line(self, tmp_path: Path) -> None:
+        path = results(tmp_path / "r.csv", [line(**{"Answer.labels": "bus"}) | {"Input.batch": "b2"}])
+        with pytest.raises(
+            BadInput, match=r"r\.csv, line 2: Input\.batch is 'b2'\. Expected answers to batch 'b1'.*another run"
+        ):
+            read_answers([path], BATCH, "k")
+
+    def test_an_image_never_asked_is_refused(self, tmp_path: Path) -> None:
+        path = results(tmp_path / "r.csv", [line(item="zzz", **{"Answer.labels": "bus"})])
+        with pytest.raises(BadInput, match="'zzz' was never asked"):
+            read_answers([path], BATCH, "k")
+
+    def test_missing_columns_are_named(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("HITId,WorkerId\n1,2\n")
+        with pytest.raises(BadInput, match=r"no column Input\.batch"):
+            read_answers([tmp_path / "a.csv"], BATCH, "k")
+        (tmp_path / "b.csv").write_text("Input.batch,Input.item,Input.image_url\nb1,i1,u\n")
+        with pytest.raises(BadInput, match=r"no Answer\.\* column.*batch itself"):
+            read_answers([tmp_path / "b.csv"], BATCH, "k")
+
+
+def ticks(*sets: str, sensitive: int = 0) -> list[tuple[frozenset[str], bool]]:
+    return [(frozenset(s.split("+")) if s else frozenset(), i < sensitive) for i, s in enumerate(sets)]
+
+
+class TestVerdict:
+    @pytest.mark.parametrize(
+        ("answers", "expected"),
+        [
+            (ticks("bus", "bus", "bus"), "kept"),
+            (ticks("bus", "bus", "car"), "kept"),
+            (ticks("bus", "car", "none"), "no_majority"),
+            (ticks("car", "car", "bus"), "wrong_concept"),
+            (ticks("none", "none", "bus"), "wrong_concept"),
+            (ticks("bus", "bus+car", "bus+car"), "several_concepts"),
+            (ticks("bus", "bus"), "pending"),
+            (ticks("bus", "bus", "bus", sensitive=1), "held_for_review"),
+            (ticks("bus", "bus", "bus", sensitive=2), "sensitive"),
+        ],
+    )
+    def test_two_of_three_must_agree_on_the_single_expected_label(
+        self, answers: list[tuple[frozenset[str], bool]], expected: str
+    ) -> None:
+        assert verdict(answers, "bus", TallyRules()) == expected
+
+    def test_exact_and_per_option_differ_where_the_paper_is_ambiguous(self) -> None:
+        answers = ticks("bus", "bus+car", "bus+lamp")
+        assert verdict(answers, "bus", TallyRules(rule="exact")) == "no_majority"
+        assert verdict(answers, "bus", TallyRules(rule="per-option")) == "kept"
+
+    def test_the_literal_text_keeps_what_two_call_sensitive(self) -> None:
+        literal = TallyRules(sensitive_drop=3, sensitive_hold=3)
+        assert verdict(ticks("bus", "bus", "bus", sensitive=2), "bus", literal) == "kept"
+        assert verdict(ticks("bus", "bus", "bus", sensitive=3), "bus", literal) == "sensitive"
+
+    def test_background_is_none_of_the_above(self) -> None:
+        assert verdict(ticks("none", "none", "bus"), BACKGROUND, TallyRules()) == "kept"
+
+    def test_votes_and_agreement_stay_with_the_verdict(self) -> None:
+        answers = pa.table(
+            {
+                "id": ["p1"] * 3,
+                "labels": [["bus"], ["bus"], ["car"]],
+                "sensitive": [False] * 3,
+                "fault": pa.nulls(3, pa.string()),
+            }
+        )
+        (row,) = tally([{"id": "p1", "bucket": 1, "concept": "bus"}], answers, TallyRules()).to_pylist()
+        assert json.loads(row["votes"]) == {"bus": 2, "car": 1}
+        assert row["agreement"] == pytest.approx(2 / 3)
+
+    def test_a_catalogues_labels_may_stand_in_for_workers(self) -> None:
+        items = [
+            {"id": i, "bucket": 0, "concept": c}
+            for i, c in (("a", "bus"), ("b", "bus"), ("c", BACKGROUND), ("d", BACKGROUND), ("e", "bus"))
+        ]
+        known = {"a": "Busse", "b": "Wagen", "c": "Hund", "d": "Busse", "e": None}
+        found = from_catalogue(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
+        assert found == ["kept", "wrong_concept", "kept", "wrong_concept", "unlabelled"]

@@ -1,0 +1,85 @@
+"""The fast linear head against its slow twin (autograd, DataLoader-like loop) and against scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.ground.errors import Diverged
+from curate.ground.rng import rng_for
+from eval.engine.linear import Head, LinearSettings, fit, predict
+
+
+def data(n: int, width: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=n)
+    x = rng.normal(size=(classes, width))[y] + 0.7 * rng.normal(size=(n, width))
+    return (x / np.sqrt(width)).astype(np.float32), y.astype(np.int64)
+
+
+def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: np.random.Generator) -> torch.nn.Linear:
+    """What a user would write: nn.Linear, cross entropy, torch.optim.SGD."""
+    layer = torch.nn.Linear(x.shape[1], len(head.bias))
+    with torch.no_grad():
+        layer.weight.copy_(head.weights)
+        layer.bias.copy_(head.bias)
+    decayed = [
+        {"params": [layer.weight], "weight_decay": s.weight_decay},
+        {"params": [layer.bias], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.SGD(decayed, lr=s.lr, momentum=s.momentum)
+    for epoch in range(s.epochs):
+        for group in optimiser.param_groups:
+            group["lr"] = s.lr * (s.decay if epoch >= s.decay_after else 1)
+        order = rng.permutation(len(y))
+        for start in range(0, len(y), s.batch):
+            here = order[start : start + s.batch]
+            loss = torch.nn.functional.cross_entropy(layer(torch.from_numpy(x[here])), torch.from_numpy(y[here]))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    return layer
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(3, 90), st.integers(2, 20), st.integers(2, 6), st.integers(1, 40), st.sampled_from([0.0, 0.01]))
+def test_equals_the_loop_a_user_would_write(n: int, width: int, classes: int, batch: int, decay: float) -> None:
+    x, y = data(n, width, classes, n)
+    head = Head.new(classes, width, rng_for(0))
+    s = LinearSettings(lr=0.5, batch=batch, epochs=4, decay_after=2, weight_decay=decay)
+    twin = slow_twin(head, x, y, s, rng_for(1))
+    steps = fit(head, x, y, s, rng_for(1))
+    assert steps == 4 * -(-n // batch)
+    assert torch.allclose(head.weights, twin.weight, atol=1e-4)
+    assert torch.allclose(head.bias, twin.bias, atol=1e-4)
+
+
+def test_converged_head_equals_scikit_learn() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    x, y = data(300, 6, 3, 5)
+    decay = 0.01
+    head = Head.new(3, 6, rng_for(0))
+    fit(head, x, y, LinearSettings(lr=1.0, batch=300, epochs=3000, decay_after=3000, weight_decay=decay), rng_for(0))
+    peer = LogisticRegression(C=1 / (decay * len(y)), tol=1e-8, max_iter=5000).fit(x, y)
+    ours = np.asarray(head.weights - head.weights.mean(0))
+    theirs = peer.coef_ - peer.coef_.mean(0)
+    assert np.allclose(ours, theirs, atol=5e-3)
+    assert (predict(head, x) == peer.predict(x)).mean() > 0.995
+
+
+def test_replay_fills_half_of_every_batch_and_uses_all_of_the_memory() -> None:
+    x, y = data(64, 4, 2, 0)
+    head = Head.new(2, 4, rng_for(0))
+    elsewhere = np.full((64, 4), 50, np.float32)
+    fit(head, x, y, LinearSettings(lr=0.01, batch=16, epochs=1), rng_for(0), (elsewhere, np.ones(64, np.int64)))
+    assert (predict(head, elsewhere) == 1).all(), "what is only in the memory was learned"
+
+
+def test_numbers_that_are_not_finite_stop_the_run_by_name() -> None:
+    x, y = data(30, 4, 2, 0)
+    with pytest.raises(Diverged, match="Lower lr"):
+        fit(Head.new(2, 4, rng_for(0)), x * 1e20, y, LinearSettings(lr=1e20, epochs=3), rng_for(0))

@@ -1,0 +1,167 @@
+"""The grid: settings reach whom they belong to, failures stay with their learner, finished runs are not repeated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curate.ground.errors import BadArray, BadConfig, BadInput, Diverged, MissingFile, UnknownName
+from eval import rows
+from eval.learner import Array, Labels, Learner, Task
+from eval.report import colour, ink, results_of, write
+from eval.run import evaluate, seeds_of
+from stream_builder.stream import Stream
+
+
+@dataclass
+class Constant(Learner):
+    """A user's own learner."""
+
+    answer: int = 0
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.task = task
+
+    def predict(self, x: Array) -> Labels:
+        return np.full(len(x), self.answer, np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        pass
+
+
+class Explodes(Constant):
+    def learn(self, x: Array, y: Labels) -> None:
+        raise Diverged("boom")
+
+
+class Talks(Constant):
+    def predict(self, x: Array) -> Labels:
+        return np.zeros((len(x), 2), np.int64)
+
+
+def test_a_learner_of_your_own_needs_no_registration(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", [Constant, Constant(answer=1)], seeds=[0])
+    assert [r["learner"] for r in found["results"]] == ["Constant", "Constant"]
+    assert [r["settings"]["answer"] for r in found["results"]] == [0, 1]
+
+
+def test_the_document_is_the_contract(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", ["nearest-mean"], seeds=[0, 1])
+    json.dumps(found)
+    (result,) = found["results"]
+    assert set(result["scores"]) == {"in_domain", "next_domain", "accuracy", "backward", "forward"}
+    assert set(result["scores"]["forward"]) == {"mean", "sd", "values"}
+    assert np.array(result["matrix"]).shape == (4, 4)
+    assert found["stream"] == {"name": "drifting", "sha256": "drifting"}
+    assert found["skipped"] == []
+    streaming = evaluate(stream, "clear-streaming", ["nearest-mean"])["results"][0]
+    assert set(streaming["scores"]) == {"next_domain", "forward"}
+    assert all((cell is None) == (j <= i) for i, row in enumerate(streaming["matrix"]) for j, cell in enumerate(row))
+
+
+def test_settings_go_to_the_protocol_to_all_learners_or_to_one(stream: Stream) -> None:
+    found = evaluate(
+        stream, "clear-iid", ["nap", "finetune"], settings={"epochs": 2, "nap.lr": 0.1, "splits": "seeded"}
+    )
+    by_name = {r["learner"]: r["settings"] for r in found["results"]}
+    assert by_name["nap"]["epochs"] == by_name["finetune"]["epochs"] == 2
+    assert (by_name["nap"]["lr"], by_name["finetune"]["lr"]) == (0.1, 1.0)
+    assert by_name["nap"]["splits"] == "seeded"
+    with pytest.raises(BadConfig, match=r"Nobody has the setting 'epoch'.*finetune\.epochs"):
+        evaluate(stream, "clear-iid", ["finetune"], settings={"epoch": 2})
+
+
+def test_unknown_names_are_answered_with_the_known(stream: Stream) -> None:
+    with pytest.raises(UnknownName, match="no learner 'napp'"):
+        evaluate(stream, "clear-iid", ["napp"])
+    with pytest.raises(UnknownName, match="no protocol 'clear'"):
+        evaluate(stream, "clear", ["nap"])
+
+
+def test_a_learner_that_fails_is_listed_and_the_others_go_on(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", [Explodes, Constant])
+    assert [r["learner"] for r in found["results"]] == ["Constant"]
+    assert found["skipped"] == [{"learner": "Explodes", "because": "boom"}]
+
+
+def test_answers_of_the_wrong_shape_are_refused(stream: Stream) -> None:
+    with pytest.raises(BadArray, match=r"Talks\.predict gave shape \(30, 2\)"):
+        evaluate(stream, "clear-iid", [Talks])
+
+
+def test_finished_runs_are_read_not_repeated(stream: Stream, tmp_path: Path) -> None:
+    first = evaluate(stream, "clear-iid", ["nap"], seeds=[0, 1], settings={"epochs": 2}, out=tmp_path)
+    marks = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("run.json")}
+    assert len(marks) == 2
+    assert evaluate(stream, "clear-iid", ["nap"], seeds=[0, 1], settings={"epochs": 2}, out=tmp_path) == first
+    assert marks == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("run.json")}
+    evaluate(stream, "clear-iid", ["nap"], seeds=[0], settings={"epochs": 3}, out=tmp_path)
+    assert len(list(tmp_path.rglob("run.json"))) == 3, "other settings are another run"
+
+
+def test_seeded_splits_differ_by_seed_and_are_the_same_for_every_learner(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", [Constant], seeds=[0, 1, 2], settings={"splits": "seeded"})
+    again = evaluate(stream, "clear-iid", [Constant(answer=0)], seeds=[0, 1, 2], settings={"splits": "seeded"})
+    assert found["results"][0]["scores"] == again["results"][0]["scores"]
+
+
+def test_rows_of_another_version_are_refused(stream: Stream, tmp_path: Path) -> None:
+    evaluate(stream, "clear-iid", ["majority"], out=tmp_path)
+    (path,) = tmp_path.rglob("run.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 99}))
+    with pytest.raises(BadInput, match="format 99"):
+        results_of([tmp_path])
+    with pytest.raises(MissingFile, match="no runs"):
+        rows.find([tmp_path / "empty"])
+
+
+@pytest.mark.parametrize("text", ["", "a", "3-1", "0,0", "-1"])
+def test_bad_seeds(text: str) -> None:
+    with pytest.raises(BadConfig, match="--seeds"):
+        seeds_of(text)
+
+
+class TestReport:
+    def test_is_one_self_contained_page_with_numbers_in_the_cells(self, stream: Stream, tmp_path: Path) -> None:
+        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds=[0, 1], out=tmp_path / "runs")
+        page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+        documents = results_of([tmp_path / "runs"])
+        for result in documents[0]["results"]:
+            for row in result["matrix"]:
+                for cell in row:
+                    assert f">{100 * cell:.1f}</td>" in page
+        assert "http://" not in page
+        assert "https://" not in page
+        assert "<script" not in page
+
+    def test_comes_from_rows_only_and_twice_the_same(self, stream: Stream, tmp_path: Path) -> None:
+        direct = evaluate(stream, "clear-iid", ["nearest-mean"], seeds=[0, 1], out=tmp_path / "runs")
+        (read,) = results_of([tmp_path / "runs"])
+        assert read["results"] == direct["results"]
+
+    def test_csv_and_latex_hold_every_score(self, stream: Stream, tmp_path: Path) -> None:
+        evaluate(stream, "clear-iid", ["nearest-mean"], seeds=[0, 1], out=tmp_path / "runs")
+        write(results_of([tmp_path / "runs"]), tmp_path / "out")
+        lines = (tmp_path / "out" / "scores.csv").read_text().splitlines()
+        assert len(lines) == 1 + 5 * 2
+        assert r"\toprule" in (tmp_path / "out" / "scores.tex").read_text()
+
+    def test_hostile_names_are_text(self, stream: Stream, tmp_path: Path) -> None:
+        evil = Stream("<script>alert(1)</script>", stream.steps, stream.classes, sha256="x")
+        evaluate(evil, "clear-iid", ["majority"], out=tmp_path / "runs")
+        page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+        assert "<script>alert" not in page
+
+    def test_ink_is_readable_on_every_colour(self) -> None:
+        def luminance(hexed: str) -> float:
+            parts = [int(hexed[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+            linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+            return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+        for value in np.linspace(0, 1, 101):
+            a, b = luminance(colour(value, (0, 1))), luminance(ink(value, (0, 1)))
+            assert (max(a, b) + 0.05) / (min(a, b) + 0.05) >= 4.5, value

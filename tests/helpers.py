@@ -1,0 +1,40 @@
+"""Hand-made inputs that many tests use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from curate.ground.rng import rng_for
+from stream_builder.stream import Split, Step, Stream
+
+
+def drifting(
+    steps: int = 4, classes: int = 3, n: int = 60, width: int = 8, drift: float = 0.5, noise: float = 1.0
+) -> Stream:
+    """Gaussian classes whose means move a little every step; train and test splits."""
+    rng = rng_for(0, "drifting")
+    means, way = rng.normal(0, 1.5, (classes, width)), rng.normal(0, drift, (classes, width))
+    made = []
+    for t in range(steps):
+        splits = {}
+        for name, size in (("train", n), ("test", n // 2)):
+            y = np.arange(size, dtype=np.int64) % classes
+            x = ((means + t * way)[y] + rng.normal(0, noise, (size, width))).astype(np.float32)
+            ids = np.array([f"{t}-{name}-{i}" for i in range(size)])
+            splits[name] = Split(x, y, ids, np.arange(size, dtype=np.int64) + t * 1000)
+        made.append(Step(t, str(t), splits))
+    return Stream("drifting", made, [f"class {c}" for c in range(classes)], sha256="drifting")
+
+
+YFCC_LINE = (
+    "{id}\t39089491@N00\tnino\t2012-02-16 09:56:37.0\t{uploaded}\tCanon+PowerShot\tIMG\t\ta,b\t\t\t\t\t"
+    "http://www.flickr.com/photos/39089491@N00/{id}/\t{url}\tAttribution License\t"
+    "http://creativecommons.org/licenses/by/2.0/\t7205\t8\tdf7747990d\t692d7e0a7f\tjpg\t{marker}"
+)
+
+
+def yfcc_line(
+    id: object = 1, uploaded: object = 1331840483, url: str = "http://127.0.0.1:9/a.jpg", marker: int = 0
+) -> str:
+    """One 23-column record."""
+    return YFCC_LINE.format(id=id, uploaded=uploaded, url=url, marker=marker)

@@ -1,0 +1,76 @@
+"""CLEAR's equations on hand-made matrices, and its findings on a drifting stream [CLEAR, sec. 5, supplement 3]."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers import drifting
+
+from curate.ground.errors import BadInput
+from eval.protocols.clear import score
+from eval.rows import Row
+from eval.run import evaluate
+
+R = np.array([[0.9, 0.6, 0.3], [0.8, 0.7, 0.5], [0.4, 0.2, 1.0]])
+
+
+def test_the_five_equations_by_hand() -> None:
+    assert score.in_domain(R) == pytest.approx((0.9 + 0.7 + 1.0) / 3)
+    assert score.next_domain(R) == pytest.approx((0.6 + 0.5) / 2)
+    assert score.accuracy(R) == pytest.approx((0.9 + 0.8 + 0.7 + 0.4 + 0.2 + 1.0) / 6)
+    assert score.backward(R) == pytest.approx((0.8 + 0.4 + 0.2) / 3)
+    assert score.forward(R) == pytest.approx((0.6 + 0.3 + 0.5) / 3)
+
+
+def test_the_five_equations_equal_avalanches() -> None:
+    from avalanche.evaluation.metrics.accuracy import Accuracy  # the package as a whole must be importable
+
+    assert Accuracy
+    from avalanche.benchmarks.classic.clear import CLEARMetric
+
+    theirs = CLEARMetric().get_metrics(R)
+    assert score.in_domain(R) == pytest.approx(theirs["in_domain"])
+    assert score.next_domain(R) == pytest.approx(theirs["next_domain"])
+    assert score.accuracy(R) == pytest.approx(theirs["accuracy"])
+    assert score.backward(R) == pytest.approx(theirs["backward_transfer"])
+    assert score.forward(R) == pytest.approx(theirs["forward_transfer"])
+
+
+def test_streaming_scores_read_only_cells_that_exist() -> None:
+    rows = [Row(str(j), 10, i + j, learned_to=i) for i in range(3) for j in range(i + 1, 3)]
+    matrix = score.matrix(rows, 3)
+    assert np.isnan(matrix[np.tril_indices(3)]).all()
+    assert score.next_domain(matrix) == pytest.approx((0.1 + 0.3) / 2)
+    assert score.forward(matrix) == pytest.approx((0.1 + 0.2 + 0.3) / 3)
+    assert np.isnan(score.in_domain(matrix)), "a score that needs missing cells says so"
+
+
+def test_a_test_on_nothing_is_an_error_not_zero() -> None:
+    with pytest.raises(BadInput, match="no samples"):
+        score.matrix([Row("0", 0, 0, learned_to=0)], 1)
+
+
+def test_in_domain_is_above_next_domain_is_above_forward_where_there_is_drift() -> None:
+    found = evaluate(
+        drifting(steps=6, n=300, drift=0.55, noise=2.5), "clear-iid", ["scratch", "finetune"], seeds=[0, 1, 2]
+    )
+    for result in found["results"]:
+        means = {k: v["mean"] for k, v in result["scores"].items()}
+        assert means["in_domain"] > means["next_domain"] > means["forward"], result["learner"]
+
+
+def test_napping_falls_behind_learning() -> None:
+    found = evaluate(
+        drifting(steps=6, n=300, drift=0.55, noise=2.5), "clear-streaming", ["nap", "finetune"], seeds=[0, 1, 2]
+    )
+    nap, finetune = (r["scores"]["next_domain"]["mean"] for r in found["results"])
+    assert nap < finetune
+
+
+def test_streaming_trains_on_more_and_so_predicts_the_next_step_better() -> None:
+    stream = drifting(steps=6, n=40, drift=0.25, noise=3.0)
+    iid, streaming = (
+        evaluate(stream, p, ["cumulative"], seeds=range(5))["results"][0]["scores"]["next_domain"]["mean"]
+        for p in ("clear-iid", "clear-streaming")
+    )
+    assert streaming > iid

@@ -1,0 +1,253 @@
+"""The command line: exit codes, one clear paragraph, one JSON document; and every bad input that a user may bring."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from helpers import yfcc_line
+from PIL import Image
+
+from curate.ground.files import content_digest
+from curate.ground.rng import rng_for
+from pipelines.demo.draw import photo
+
+Write = Callable[..., Path]
+CONFIG = """\
+collection: {{source: {source}, path: {path}}}
+filter: {{upload_after_capture: {strict}}}
+buckets: {{kind: equal, count: 2, unlabelled: []}}
+embed: {{model: driftline-photo-world}}
+retrieve:
+  per_class: {per_class}
+  depth: 50
+  background: false
+  short: {short}
+  concepts:
+    - {{name: car, prompts: [a photo of a car]}}
+    - {{name: bus, prompts: [a photo of a bus]}}
+"""
+
+
+def driftline(*args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipelines.cli", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def run_folder(
+    folder: Path, path: Path, source: str = "yfcc", strict: str = "true", per_class: int = 2, short: str = "fail"
+) -> Path:
+    folder.mkdir(exist_ok=True)
+    text = CONFIG.format(source=source, path=path, strict=strict, per_class=per_class, short=short)
+    (folder / "driftline.yaml").write_text(text)
+    return folder
+
+
+def message(done: subprocess.CompletedProcess[str], code: int) -> str:
+    """The paragraph that a user sees; never a traceback."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip()
+
+
+class TestBadInput:
+    """Each case of the issue, as a user meets it."""
+
+    def test_missing_file(self, tmp_path: Path) -> None:
+        folder = run_folder(tmp_path / "run", tmp_path / "nowhere.tsv")
+        assert "There is no file" in message(driftline("run", folder), 1)
+
+    def test_empty_file(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines())
+        text = message(driftline("run", folder), 1)
+        assert "dataset.tsv is empty. Expected one YFCC100M record a line. Download it again." in text
+
+    def test_truncated_bz2(self, tmp_path: Path) -> None:
+        import random
+
+        random.seed(1)
+        lines = "".join(yfcc_line(i, url=f"http://127.0.0.1/{random.random()}") + "\n" for i in range(20_000))
+        data = bz2.compress(lines.encode())
+        (tmp_path / "dataset.bz2").write_bytes(data[: len(data) * 2 // 3])
+        text = message(driftline("run", run_folder(tmp_path / "run", tmp_path / "dataset.bz2")), 1)
+        assert "damaged or cut off after line" in text
+        assert "download the file again" in text
+
+    def test_wrong_number_of_columns(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines("a\tb", "c\td"))
+        assert "has 23 or 25 tab-separated columns (line 1 has 2)" in message(driftline("run", folder), 1)
+
+    def test_bytes_that_are_not_utf8_are_counted_and_the_rest_goes_on(self, tmp_path: Path) -> None:
+        path = tmp_path / "dataset.tsv"
+        path.write_bytes(yfcc_line(1).encode() + b"\n" + yfcc_line(2).encode().replace(b"nino", b"\xff\xfe") + b"\n")
+        done = driftline("run", run_folder(tmp_path / "run", path), "--until", "ingest", "--json")
+        (stage, *_) = json.loads(done.stdout)["stages"]
+        assert stage["counts"] == {"read": 2, "kept": 1, "dropped": {"not_utf8": 1}}
+
+    def test_dates_of_1970_and_2038(self, tmp_path: Path, write_lines: Write) -> None:
+        path = write_lines(yfcc_line(1, uploaded=0), yfcc_line(2, uploaded=2**31 - 1), yfcc_line(3))
+        done = driftline("run", run_folder(tmp_path / "run", path), "--until", "filter", "--json")
+        assert json.loads(done.stdout)["stages"][1]["counts"]["dropped"] == {"impossible_upload_date": 2}
+
+    def test_a_folder_without_one_dated_photo(self, tmp_path: Path) -> None:
+        (tmp_path / "photos").mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / "a.jpg")
+        folder = run_folder(tmp_path / "run", tmp_path / "photos", "folder", "false")
+        text = message(driftline("run", folder), 1)
+        assert "The stage filter kept none of 1 records (no_upload_date 1)" in text
+        assert "EXIF DateTimeOriginal" in text
+        assert json.loads(driftline("status", folder, "--json").stdout)["stages"][0]["state"] == "done", (
+            "ingest is not lost"
+        )
+
+    def test_a_broken_jpeg_is_one_named_miss(self, tmp_path: Path) -> None:
+        photos = dated_photos(tmp_path / "photos", 4)
+        data = (photos / "p0.jpg").read_bytes()
+        (photos / "p0.jpg").write_bytes(data[: len(data) * 2 // 3])
+        done = driftline("run", run_folder(tmp_path / "run", photos, "folder", "false"), "--until", "fetch", "--json")
+        assert json.loads(done.stdout)["stages"][2]["counts"] == {"read": 4, "kept": 3, "dropped": {"broken_image": 1}}
+
+    def test_results_of_another_batch(self, tmp_path: Path) -> None:
+        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 12), "folder", "false")
+        assert driftline("run", folder).returncode == 0
+        (folder / "answers").mkdir()
+        (folder / "answers" / "theirs.csv").write_text(
+            '"WorkerId","Input.batch","Input.item","Answer.labels"\n"W","zzz","i","car"\n'
+        )
+        text = message(driftline("run", folder), 1)
+        assert "theirs.csv, line 2: Input.batch is 'zzz'" in text
+        assert "belongs to another run" in text
+        states = {s["stage"]: s["state"] for s in json.loads(driftline("status", folder, "--json").stdout)["stages"]}
+        assert states["retrieve"] == "done"
+        assert states["ask"] == "waiting"
+
+    def test_a_concept_that_retrieves_too_little_is_a_table_and_nothing_is_lost(self, tmp_path: Path) -> None:
+        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 6), "folder", "false", per_class=40)
+        text = message(driftline("run", folder), 1)
+        assert "Some concepts retrieve too few images" in text
+        assert "of 40" in text
+        assert "retrieve.short: fewer" in text
+        states = {s["stage"]: s["state"] for s in json.loads(driftline("status", folder, "--json").stdout)["stages"]}
+        assert states["embed"] == "done"
+        assert states["retrieve"] == "unfinished"
+
+    def test_a_bucket_with_fewer_images_than_asked_for_the_release(self, tmp_path: Path) -> None:
+        photos = dated_photos(tmp_path / "photos", 24)
+        table = tmp_path / "photos.csv"
+        lines = [f"photos/p{i}.jpg,{2000 + i % 20},{('car', 'bus')[i % 2]}" for i in range(24)]
+        table.write_text("file,year,label\n" + "\n".join(lines) + "\n")
+        folder = run_folder(tmp_path / "run", table, "delimited", "false", per_class=2)
+        assert photos.is_dir()
+        with (folder / "driftline.yaml").open("a") as file:
+            file.write("validation: {method: catalogue}\nrelease: {per_class: 9}\n")
+        columns = "collection.columns={path: file, uploaded: year, label: label}"
+        text = message(driftline("run", folder, "--set", columns), 1)
+        assert "Too few accepted images for the release" in text
+        assert "of 9" in text
+        assert "release.short: fewer" in text
+        states = {
+            s["stage"]: s["state"]
+            for s in json.loads(driftline("status", folder, "--json", "--set", columns).stdout)["stages"]
+        }
+        assert states["tally"] == "done"
+        assert driftline("run", folder, "--set", columns, "--set", "release.short=fewer").returncode == 0
+
+    def test_an_unknown_model_is_answered_with_the_nearest(self, tmp_path: Path) -> None:
+        folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 4), "folder", "false")
+        text = message(driftline("run", folder, "--set", "embed.model=ViT-B32"), 2)
+        assert "ViT-B-32" in text
+
+    def test_unknown_key_stage_learner_and_protocol(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
+        assert "unknown key" in message(driftline("run", folder, "--set", "fetch.thread=3"), 2)
+        assert "Stages, in order: ingest, filter" in message(driftline("run", folder, "--until", "download"), 2)
+        assert "Known: " in message(driftline("list", "learner"), 2)
+
+
+def dated_photos(folder: Path, n: int) -> Path:
+    folder.mkdir()
+    for i in range(n):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769)[0x9003] = f"20{i % 20:02d}:05:01 10:00:00"
+        photo([("car", "bus")[i % 2]], 0.1, rng_for(0, i)).save(folder / f"p{i}.jpg", exif=exif)
+    return folder
+
+
+class TestCommands:
+    def test_help_has_an_example_for_every_command(self) -> None:
+        import typer.main
+
+        from pipelines.cli import app
+
+        def walk(group: object, path: list[str]) -> None:
+            for name, command in group.commands.items():  # type: ignore[attr-defined]
+                if hasattr(command, "commands"):
+                    walk(command, [*path, name])
+                else:
+                    assert f"Example: driftline {' '.join([*path, name])}" in command.help
+
+        walk(typer.main.get_command(app), [])
+
+    def test_version_and_lists(self) -> None:
+        assert driftline("--version").stdout.startswith("driftline ")
+        for kind in ("sources", "protocols", "learners", "exports", "presets"):
+            entries = json.loads(driftline("list", kind, "--json").stdout)
+            assert entries
+            assert all(e["summary"] for e in entries)
+
+    def test_dry_run_changes_nothing(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
+        done = driftline("run", folder, "--dry-run", "--json")
+        plan = json.loads(done.stdout)["plan"]
+        assert [p["action"] for p in plan] == ["run"] * 9
+        assert not (folder / "stages").exists()
+
+    def test_init_does_not_overwrite(self, tmp_path: Path) -> None:
+        assert driftline("init", tmp_path / "a", "--preset", "clear10").returncode == 0
+        assert "is there already" in message(driftline("init", tmp_path / "a", "--preset", "mini"), 2)
+
+    def test_stream_and_eval_from_arrays(self, tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        y = np.arange(120) % 3
+        x = (np.eye(3)[y] * 3 + rng.normal(size=(120, 3))).astype(np.float32)
+        np.savez(
+            tmp_path / "f.npz",
+            x=x,
+            y=y,
+            step=np.arange(120) // 40,
+            split=np.where(np.arange(120) % 4 == 3, "test", "train"),
+        )
+        assert driftline("stream", "from-arrays", tmp_path / "f.npz", "--out", tmp_path / "s").returncode == 0
+        shown = json.loads(driftline("stream", "show", tmp_path / "s", "--json").stdout)
+        assert [s["splits"] for s in shown["steps"]] == [{"train": 30, "test": 10}] * 3
+        learners = ("--learners", "nearest-mean,nap", "--seeds", "0-1", "--set", "epochs=3")
+        done = driftline(
+            "eval", tmp_path / "s", "--protocol", "clear-iid", *learners, "--out", tmp_path / "r", "--json"
+        )
+        document = json.loads(done.stdout)
+        assert document["protocol"] == "clear-iid"
+        assert [r["learner"] for r in document["results"]] == ["nearest-mean", "nap"]
+        assert document["results"][1]["settings"]["epochs"] == 3
+        assert driftline("report", tmp_path / "r", "--out", tmp_path / "html").returncode == 0
+        assert (tmp_path / "html" / "index.html").stat().st_size > 4000
+        assert "at least two" in message(_one_step_eval(tmp_path), 1)
+
+
+def _one_step_eval(folder: Path) -> subprocess.CompletedProcess[str]:
+    np.savez(folder / "one.npz", x=np.ones((4, 2), np.float32), y=np.arange(4) % 2)
+    driftline("stream", "from-arrays", folder / "one.npz", "--out", folder / "one")
+    return driftline(
+        "eval", folder / "one", "--protocol", "clear-streaming", "--learners", "nap", "--out", folder / "o"
+    )
+
+
+def test_content_digest_is_what_the_kill_tests_compare(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    one = content_digest(tmp_path)
+    (tmp_path / "done.json").write_text("{}")
+    assert content_digest(tmp_path) == one

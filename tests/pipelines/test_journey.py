@@ -1,0 +1,170 @@
+"""The journey on a tiny photo world: counts balance, every photo's fate can be told, nothing is repeated."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from curate.ground.errors import UnknownName
+from curate.ground.progress import Journal
+from curate.release import Release
+from pipelines.config import load
+from pipelines.demo.draw import CONCEPTS
+from pipelines.runner import folder_of, plan, run, status
+from pipelines.stage import Context, Counts
+from pipelines.stages import STAGES
+from pipelines.trace import trace
+
+pytestmark = [pytest.mark.xdist_group("journey"), pytest.mark.slow]
+
+
+def context(root: Path) -> Context:
+    return Context(root, load(root / "driftline.yaml"), Journal(quiet=True))
+
+
+def test_every_stage_is_done_and_its_counts_balance(journey: Path) -> None:
+    entries = status(context(journey))
+    assert [e["state"] for e in entries] == ["done"] * len(STAGES)
+    for e in entries:
+        counts = e["counts"]
+        assert counts["read"] == counts["kept"] + sum(counts["dropped"].values()), e["stage"]
+    kept = {e["stage"]: e["counts"]["kept"] for e in entries}
+    read = {e["stage"]: e["counts"]["read"] for e in entries}
+    for before, after in pairwise(STAGES):
+        assert kept[before] == read[after], f"{before} → {after}"
+
+
+def test_the_dirt_of_the_world_ends_under_its_own_name(journey: Path) -> None:
+    behaviour = json.loads((journey / "world" / "behaviour.json").read_text())
+    index = pq.read_table(folder_of(journey, "fetch") / "index.parquet")
+    faults = dict(zip(index["id"].to_pylist(), index["fault"].to_pylist(), strict=True))
+    expected = {"gone": "http_404", "busy": None, "html": "not_an_image", "cut": "truncated_body"}
+    met = Counter(how for id_, how in behaviour.items() if id_ in faults)
+    assert set(met) == set(expected), "the world shows every kind of trouble"
+    for id_, fault in faults.items():
+        assert fault == (expected[behaviour[id_]] if id_ in behaviour else None)
+    dropped = {e["stage"]: e["counts"]["dropped"] for e in status(context(journey))}
+    assert {"wrong_column_count"} == set(dropped["ingest"])
+    expected_faults = {"video", "no_url", "malformed_url", "duplicate_id", "not_after_capture", "no_capture_date"}
+    assert expected_faults | {"impossible_upload_date"} <= set(dropped["filter"])
+
+
+def test_ids_are_conserved_from_line_to_release(journey: Path) -> None:
+    def ids(stage: str, pattern: str) -> list[str]:
+        files = sorted(folder_of(journey, stage).glob(pattern))
+        return [i for f in files for i in pq.read_table(f, columns=["id"])["id"].to_pylist()]
+
+    assert Counter(ids("ingest", "table/*.parquet")) == Counter(
+        ids("filter", "table/*.parquet") + ids("filter", "rejects/*.parquet")
+    )
+    assert sorted(ids("filter", "table/*.parquet")) == sorted(ids("fetch", "index.parquet"))
+    assert (
+        set(ids("publish", "release/metadata.parquet"))
+        <= set(ids("tally", "verdicts.parquet"))
+        <= set(ids("bucket", "members.parquet"))
+    )
+
+
+def test_labels_of_the_release_are_nearly_always_the_truth(journey: Path) -> None:
+    truth = json.loads((journey / "world" / "truth.json").read_text())
+    release = Release.open(journey)
+    release.verify()
+    right = 0
+    for id_, name in zip(release.table["id"].to_pylist(), release.table["class"].to_pylist(), strict=True):
+        shown = set(truth[id_]) & set(CONCEPTS)
+        right += shown == ({name} if name != "background" else set())
+    assert right / len(release.table) > 0.97, "three workers with 5 % errors each leave few mistakes"
+
+
+def test_no_bucket_holds_a_photo_of_another_span(journey: Path) -> None:
+    release = Release.open(journey)
+    spans = {b["index"]: (b["start"], b["end"]) for b in release.buckets}
+    assert 0 not in spans, "bucket 0 stays unlabelled"
+    from curate.buckets import iso
+
+    for bucket, uploaded in zip(
+        release.table["bucket"].to_pylist(), release.table["uploaded"].to_pylist(), strict=True
+    ):
+        start, end = spans[bucket]
+        assert start <= iso(uploaded) < end
+
+
+def test_a_second_run_does_nothing(journey: Path) -> None:
+    marks = {p: p.stat().st_mtime_ns for p in (journey / "stages").rglob("*") if p.is_file()}
+    assert {p.action for p in plan(context(journey))} == {"skip"}
+    run(context(journey))
+    assert marks == {p: p.stat().st_mtime_ns for p in (journey / "stages").rglob("*") if p.is_file()}
+
+
+def test_a_changed_setting_makes_its_stage_and_all_after_it_stale(journey: Path) -> None:
+    changed = Context(journey, load(journey / "driftline.yaml", ["retrieve.depth=77"]), Journal(quiet=True))
+    states = [e["state"] for e in status(changed)]
+    assert states == ["done"] * 5 + ["stale"] * 4
+    actions = [p.action for p in plan(changed)]
+    assert actions == ["skip"] * 5 + ["run"] * 4
+
+
+class TestTrace:
+    def test_of_a_published_photo_tells_bucket_scores_and_votes(self, journey: Path) -> None:
+        id_ = Release.open(journey).table["id"][0].as_py()
+        found = trace(journey, id_)
+        assert found["ended"] == "It is in the release."
+        by_stage = {e["stage"]: e for e in found["events"]}
+        assert set(by_stage) == set(STAGES)
+        assert "bucket" in by_stage["bucket"]
+        assert json.loads(by_stage["tally"]["votes"])
+
+    def test_of_every_photo_ends_with_a_reason(self, journey: Path) -> None:
+        table = pq.read_table(sorted((folder_of(journey, "ingest") / "table").glob("*.parquet")))
+        seen = set()
+        for id_ in table["id"].to_pylist()[:60]:
+            found = trace(journey, id_)
+            assert found["events"][0]["stage"] == "ingest"
+            seen.add(found["ended"])
+        assert len(seen) > 4
+
+    def test_of_a_photo_behind_a_dead_link(self, journey: Path) -> None:
+        index = pq.read_table(folder_of(journey, "fetch") / "index.parquet", filters=[("fault", "=", "http_404")])
+        found = trace(journey, index["id"][0].as_py())
+        assert found["ended"] == "It left at fetch: http_404."
+
+    def test_of_a_line_that_could_not_be_read(self, journey: Path) -> None:
+        rejects = pq.read_table(sorted((folder_of(journey, "ingest") / "rejects").glob("*.parquet")))
+        id_ = rejects["detail"][0].as_py().split("\t")[1]
+        assert "dropped: wrong_column_count" in {e["outcome"] for e in trace(journey, id_)["events"]}
+
+    def test_of_an_unknown_id_is_an_error(self, journey: Path) -> None:
+        with pytest.raises(UnknownName, match="has met the id '0'"):
+            trace(journey, "0")
+
+
+def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
+    page = (journey / "report" / "index.html").read_text()
+    assert "the photos are rendered by a program and the workers are simulated" in page
+    assert page.count("data:image/jpeg;base64,") >= 100
+    headings = ("What the classes looked like", "The collection over time", "Every photo accounted for")
+    tables = ("clear-iid on photo-world", "clear-streaming on photo-world", "Retrieval precision")
+    for heading in (*headings, *tables, "Settings of this run"):
+        assert heading in page
+    assert 'src="http' not in page
+    assert "src='http" not in page
+    results = json.loads((journey / "report" / "results.json").read_text())
+    assert {r["learner"] for r in results[0]["results"]} == {
+        "majority",
+        "nearest-mean",
+        "nap",
+        "scratch",
+        "finetune",
+        "cumulative",
+        "er",
+    }
+
+
+def test_counts_that_do_not_balance_cannot_be_made() -> None:
+    with pytest.raises(AssertionError, match="1 records unaccounted"):
+        Counts(3, 1, {"video": 1})

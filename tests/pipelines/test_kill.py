@@ -1,0 +1,80 @@
+"""A run that is killed and started again ends in the same bytes as one that was left alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from curate.ground.errors import Busy
+from pipelines.runner import alone
+
+
+def benchmark() -> ModuleType:
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_resume.py"
+    spec = importlib.util.spec_from_file_location("kill_resume", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_sigkill_at_random_moments_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
+    found = benchmark().compare(tmp_path, kills=3, seed=1, records=500)
+    assert found["kills"] == 3
+    assert found["files"] > 20
+    assert found["differ"] == []
+
+
+def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
+    """img2dataset runs in a process of its own, which must not outlive a killed run."""
+    with socket.socket() as silent:  # accepts connections and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(64)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.jpg"
+        code = (
+            "import sys; from pathlib import Path; import pyarrow as pa\n"
+            "from curate.fetch import FetchRules, fetch\n"
+            "from curate.ground.progress import Journal\n"
+            "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
+            "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
+            "fetch(rows, Path(sys.argv[2]), FetchRules(timeout=60), Journal(quiet=True))\n"
+        )
+        run = subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)])
+        assert silent.accept(), "the download has begun"
+        job = next(p for p in jobs_of(str(tmp_path)))
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        for _ in range(100):
+            if job not in jobs_of(str(tmp_path)):
+                return
+            time.sleep(0.1)
+        pytest.fail("the download lived on")
+
+
+def jobs_of(folder: str) -> list[int]:
+    """Processes that run curate.fetch_job for a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if "curate.fetch_job" in words and folder in words:
+                found.append(int(entry.name))
+    return found
+
+
+def test_two_runs_on_one_folder_are_refused(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(Busy, match="Another driftline process"), alone(tmp_path):
+        pass

@@ -1,0 +1,146 @@
+"""Streams: what goes in comes out; what is wrong is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from curate.ground.errors import BadArray, BadInput, MissingFile, Tampered, Unfit
+from stream_builder.from_arrays import from_arrays
+from stream_builder.stream import Stream
+
+
+def npz(folder: Path, **arrays: Any) -> Path:
+    path = folder / "a.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def good(n: int = 12) -> dict[str, Any]:
+    return {
+        "x": np.arange(n * 2, dtype=np.float32).reshape(n, 2),
+        "y": np.arange(n) % 3,
+        "step": np.arange(n) // 6,
+        "split": np.where(np.arange(n) % 3 == 2, "test", "train"),
+        "id": np.array([f"s{i}" for i in range(n)]),
+        "time": np.arange(n, dtype=np.int64),
+        "classes": np.array(["a", "b", "c"]),
+    }
+
+
+def test_arrays_to_stream_to_disk_and_back(tmp_path: Path) -> None:
+    arrays = good()
+    stream = from_arrays(npz(tmp_path, **arrays)).save(tmp_path / "s")
+    again = Stream.load(tmp_path / "s")
+    assert again.sha256 == stream.sha256
+    assert again.classes == ["a", "b", "c"]
+    train = again.steps[1]["train"]
+    assert train.ids.tolist() == ["s6", "s7", "s9", "s10"]
+    assert train.y.tolist() == [0, 1, 0, 1]
+    assert (train.x == arrays["x"][[6, 7, 9, 10]]).all()
+    assert again.flat("test").ids.tolist() == ["s2", "s5", "s8", "s11"]
+    assert isinstance(train.x, np.memmap), "opening a stream reads no samples"
+
+
+def test_the_hash_is_of_the_content_not_of_the_name(tmp_path: Path) -> None:
+    first = from_arrays(npz(tmp_path, **good())).save(tmp_path / "one")
+    (tmp_path / "a.npz").rename(tmp_path / "b.npz")
+    second = from_arrays(tmp_path / "b.npz").save(tmp_path / "two")
+    assert (first.name, second.name) == ("a", "b")
+    assert first.sha256 == second.sha256
+    changed = good()
+    changed["y"] = changed["y"][::-1]
+    assert from_arrays(npz(tmp_path, **changed)).save(tmp_path / "three").sha256 != first.sha256
+
+
+def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Stream) -> None:
+    step = stream.steps[0]
+    assert list(step.visible().splits) == ["train"]
+    past = step.past()["train"]
+    assert len(past) == len(step["train"]) + len(step["test"])
+    assert past.time is not None
+    assert (np.diff(past.time) >= 0).all()
+    with pytest.raises(Unfit, match="no val split"):
+        step["val"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": None}, "lacks x"),
+        ({"z": np.zeros(3)}, "holds z"),
+        ({"x": np.zeros((12, 2))}, "float64.*float32"),
+        ({"x": np.zeros((12, 4, 4), np.uint8)}, r"\(N, H, W, 3\)"),
+        ({"x": np.zeros((12, 4, 4, 4), np.uint8)}, "RGBA"),
+        ({"x": np.zeros((11, 2), np.float32)}, "11 samples"),
+        ({"x": np.where(np.arange(24).reshape(12, 2) == 14, np.nan, 1).astype(np.float32)}, "index 7 holds NaN"),
+        ({"y": np.zeros(12)}, "y has dtype float64"),
+        ({"y": np.arange(12)}, "label 3 at index 3. Expected 0 … 2"),
+        ({"y": np.arange(12) - 1}, "label -1 at index 0"),
+        ({"split": np.array(["train"] * 11 + ["dev"])}, "'dev' at index 11"),
+        ({"step": np.zeros(12)}, "step in .* float64"),
+        ({"time": np.zeros(5, np.int64)}, r"time in .* shape \(5,\)"),
+        ({"x": np.zeros((0, 2), np.float32), "y": np.zeros(0, np.int64)}, "no samples"),
+    ],
+)
+def test_wrong_arrays_are_refused_by_name_and_index(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    arrays = {k: v for k, v in (good() | change).items() if v is not None}
+    with pytest.raises((BadArray, BadInput), match=message):
+        from_arrays(npz(tmp_path, **arrays))
+
+
+def test_a_file_that_is_no_npz_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 nonsense")
+    with pytest.raises(BadInput, match="cannot be read as .npz"):
+        from_arrays(tmp_path / "a.npz")
+    with pytest.raises(MissingFile, match="nowhere"):
+        from_arrays(tmp_path / "nowhere.npz")
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.array([{"a": 1}], dtype=object), y=np.zeros(1, np.int64))
+    with pytest.raises(BadInput, match="no objects"):
+        from_arrays(path)
+
+
+def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Path) -> None:
+    stream = from_arrays(npz(tmp_path, **good())).save(tmp_path / "s")
+    path = tmp_path / "s" / "step_00001" / "train_y.npy"
+    np.save(path, np.array([2, 2, 2, 2]))
+    with pytest.raises(Tampered, match="Step '1', split train"):
+        Stream.load(tmp_path / "s").verify(tmp_path / "s")
+    np.save(path, np.array([2, 2]))
+    with pytest.raises(Tampered, match=r"train_y\.npy has 2 samples, stream\.json says 4"):
+        Stream.load(tmp_path / "s")
+    path.unlink()
+    with pytest.raises(Tampered, match=r"train_y\.npy is missing"):
+        Stream.load(tmp_path / "s")
+    assert json.loads((tmp_path / "s" / "stream.json").read_text())["sha256"] == stream.sha256
+
+
+@pytest.mark.xdist_group("journey")
+def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
+    from curate.release import Release
+    from stream_builder.from_release import from_release
+
+    release = Release.open(journey)
+    stream = from_release(release)
+    assert [s.name for s in stream.steps] == [b["name"] for b in release.buckets]
+    rows = {r["id"]: r for r in release.table.to_pylist()}
+    for step, bucket in zip(stream.steps, release.buckets, strict=True):
+        for side, split in step.splits.items():
+            assert split.time is not None
+            assert (np.diff(split.time) >= 0).all()
+            for id_, y in zip(split.ids.tolist(), split.y.tolist(), strict=True):
+                assert rows[id_]["bucket"] == bucket["index"]
+                assert rows[id_]["label"] == y
+                assert rows[id_]["split_0"] == side
+    pixels = from_release(release, "pixels:16")
+    assert pixels.x_shape == (16, 16, 3)
+    assert pixels.steps[0]["train"].x.dtype == np.uint8
+    assert pixels.flat("train").ids.tolist() == stream.flat("train").ids.tolist()

@@ -1,0 +1,122 @@
+"""Documentation cannot drift: every command of README and docs is executed, every name in a catalogue is documented."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curate.export import EXPORTS
+from curate.ground.rng import rng_for
+from curate.sources import SOURCES
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS
+from pipelines import presets
+from pipelines.demo.draw import photo
+from pipelines.stages import STAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def commands(page: Path) -> list[str]:
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    return [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+@pytest.fixture(scope="module")
+def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a reader would have it: the demo's folder, some photos, features, and the README's results."""
+    from PIL import Image
+
+    here = tmp_path_factory.mktemp("docs")
+    (here / "demo").symlink_to(journey)
+    (here / "photos").mkdir()
+    for i in range(12):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769)[0x9003] = f"20{10 + i // 3}:05:01 10:00:0{i % 10}"
+        photo(["car"], 0.2, rng_for(1, i)).save(here / "photos" / f"p{i}.jpg", exif=exif)
+    y = np.arange(240) % 3
+    x = (np.eye(6)[y] * 2 + rng_for(0).normal(size=(240, 6))).astype(np.float32)
+    np.savez(
+        here / "features.npz",
+        x=x,
+        y=y,
+        step=np.arange(240) // 60,
+        split=np.where(np.arange(240) % 4 == 3, "test", "train"),
+    )
+    for command in commands(ROOT / "README.md"):
+        execute(command, here)
+    return here
+
+
+def execute(command: str, here: Path) -> None:
+    """Run one documented command; set-up commands would install or call this suite, so they are checked instead."""
+    words = shlex.split(command)
+    if words[0] == "make":
+        subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True)
+    elif words[:2] == ["pip", "install"]:
+        assert words[2] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    elif words[0] == "python":
+        subprocess.run([sys.executable, str(ROOT / words[1]), "--help"], check=True, capture_output=True)
+    else:
+        assert words[0] == "driftline", command
+        done = subprocess.run(
+            [sys.executable, "-m", "pipelines.cli", *words[1:]], cwd=here, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+
+@pytest.mark.xdist_group("journey")
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_command_runs(page: Path, place: Path) -> None:
+    if page.name != "README.md" or page.parent != ROOT:  # the README's ran when the place was made
+        for command in commands(page):
+            execute(command, place)
+    assert (place / "report" / "index.html").is_file()
+
+
+@pytest.mark.xdist_group("journey")
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_python_example_runs(page: Path, place: Path) -> None:
+    code = "\n".join(blocks(page, "python"))
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_link_and_picture_is_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_name_of_a_catalogue_is_documented() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for catalogue in (SOURCES, PROTOCOLS, LEARNERS, EXPORTS, STAGES):
+        for name in catalogue:
+            assert re.search(rf"\b{re.escape(name)}\b", text), f"{catalogue.kind} {name} is in no document"
+            assert catalogue.summary(name), f"{catalogue.kind} {name} has no docstring"
+    for name in presets.names():
+        assert name in text
+
+
+def test_no_document_names_a_place_of_one_machine() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert "/work/" not in text
+        assert "/root/" not in text
+        assert "/home/" not in text

@@ -1,0 +1,80 @@
+"""Imports run downhill: pipelines → eval → stream_builder → curate, through two doors, and siblings never meet."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("curate", "stream_builder", "eval", "pipelines")
+FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
+SIBLINGS = ("curate.sources", "curate.export", "stream_builder.shifts", "eval.protocols")
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path) -> set[str]:
+    """Every module of the project that a file imports, wherever in the file."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return {n for n in names if n.split(".")[0] in ROOMS}
+
+
+def may(importer: str, target: str) -> bool:
+    """The table of the package map."""
+    room, goal = importer.split(".")[0], target.split(".")[0]
+    if room == "pipelines" or room == goal:
+        return True
+    if target == "curate" or target.startswith("curate.ground"):
+        return goal == "curate"
+    if room == "stream_builder":
+        return target.startswith("curate.release")
+    if room == "eval":
+        return target in ("stream_builder", "stream_builder.stream") or target.startswith("stream_builder.stream.")
+    return False
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_run_downhill(path: Path) -> None:
+    wrong = sorted(t for t in imported(path) if not may(module_of(path), t))
+    assert not wrong, f"{module_of(path)} imports {wrong}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_siblings_do_not_import_siblings(path: Path) -> None:
+    importer = module_of(path)
+    for family in SIBLINGS:
+        if importer.startswith(family + "."):
+            own = ".".join(importer.split(".")[: family.count(".") + 2])
+            others = {
+                t for t in imported(path)
+                if t.startswith(family + ".") and not t.startswith(own) and t.count(".") > family.count(".") + 0
+                and (ROOT / Path(*t.split(".")[: family.count(".") + 2])).with_suffix(".py").exists()
+            }  # fmt: skip
+            assert not others, f"{importer} imports its siblings {others}"
+
+
+def test_the_rule_itself_refuses_a_climb() -> None:
+    assert not may("curate.fetch", "eval.run")
+    assert not may("eval.run", "curate.release")
+    assert not may("stream_builder.stream", "curate.publish")
+    assert may("eval.run", "curate.ground.errors")
+
+
+def test_no_heavy_import_at_the_top_of_what_the_command_line_loads() -> None:
+    import subprocess
+    import sys
+
+    heavy = ("torch", "open_clip", "faiss", "pandas", "pyarrow", "numpy")
+    code = f"import sys, pipelines.cli; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
