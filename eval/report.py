@@ -33,6 +33,9 @@ LABELS = {
 }
 
 
+BLIND = ("majority", "random")  # learners that never look at an image
+
+
 def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Row folders → one document of `eval --json` per protocol and stream; streams are never mixed."""
     groups: dict[tuple[str, str, str], list[row_files.Run]] = {}
@@ -82,7 +85,8 @@ def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict
     results = document["results"]
     columns = list(results[0]["scores"]) if results else []
     best = {c: max(r["scores"][c]["mean"] for r in results) for c in columns}
-    cells = [cell for r in results for row in r["matrix"] or [] for cell in row if cell is not None]
+    seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
+    cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     steps = len(results[0]["matrix"]) if results and results[0]["matrix"] else 0
     span = (min(cells), max(cells)) if cells else (0.0, 1.0)
     return {
@@ -101,7 +105,7 @@ def colour(value: float, span: tuple[float, float]) -> str:
     ('#f1f5f2', '#0b4f6c')
     """
     low, high = span
-    t = (value - low) / (high - low) if high > low else 1.0
+    t = min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
     ends = ((241, 245, 242), (11, 79, 108))
     return "#" + "".join(f"{round(a + (b - a) * t):02x}" for a, b in zip(*ends, strict=True))
 

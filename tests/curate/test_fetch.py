@@ -114,9 +114,18 @@ def rows(urls: list[str | None], paths: list[str | None] | None = None) -> pa.Ta
 
 
 EXPECTED = {
-    "good": None, "busy": None, "png": None, "text": None, "404": "http_404", "html": "not_an_image",
-    "empty": "empty_body",    "cut": "truncated_body", "halffile": "broken_image", "noai": "opted_out", "loop": "redirect_loop",
-}  # fmt: skip
+    "good": None,
+    "busy": None,
+    "png": None,
+    "text": None,
+    "404": "http_404",
+    "html": "not_an_image",
+    "empty": "empty_body",
+    "cut": "truncated_body",
+    "halffile": "broken_image",
+    "noai": "opted_out",
+    "loop": "redirect_loop",
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,63 @@
+"""The linear head against the loop a user would write (DataLoader, autograd, SGD): python benchmarks/bench_linear.py
+
+Same data, same order of magnitude of work, one thread, CPU seconds, variants interleaved, median of three. Prints one
+JSON line with ratios; exits 1 below the gate.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+import torch
+
+from curate.ground.rng import rng_for
+from eval.engine.linear import Head, LinearSettings, fit
+
+N, D, C, EPOCHS = 2310, 2048, 11, 3  # one bucket of CLEAR-10, ResNet-50 features
+GATE = 2.0
+
+
+def users_loop(x: torch.Tensor, y: torch.Tensor) -> None:
+    """TensorDataset, DataLoader, nn.Linear, SGD."""
+    layer = torch.nn.Linear(D, C)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=256, shuffle=True)
+    for _ in range(EPOCHS):
+        for bx, by in loader:
+            loss = torch.nn.functional.cross_entropy(layer(bx), by)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+
+def main() -> None:
+    """Measure and judge."""
+    torch.set_num_threads(1)
+    rng = rng_for(0, "bench linear")
+    x = rng.normal(size=(N, D)).astype(np.float32) / np.float32(np.sqrt(D))
+    y = rng.integers(C, size=N)
+    a = torch.ones(2048, 2048)
+    times: dict[str, list[float]] = {"loop": [], "ours": [], "gemm": []}
+    for _ in range(3):
+        for name, work in {
+            "loop": lambda: users_loop(torch.from_numpy(x), torch.from_numpy(y)),
+            "ours": lambda: fit(Head.new(C, D, rng_for(0)), x, y, LinearSettings(epochs=EPOCHS), rng_for(1)),
+            "gemm": lambda: a @ a,
+        }.items():
+            begun = time.process_time()
+            work()
+            times[name].append(time.process_time() - begun)
+    loop, ours, gemm = (statistics.median(times[name]) for name in ("loop", "ours", "gemm"))
+    flops = 4 * N * D * C * EPOCHS
+    ratio = loop / ours
+    share = (flops / ours) / (2 * 2048**3 / gemm)
+    print(json.dumps({"benchmark": "linear", "times_faster_than_loop": round(ratio, 2), "share_of_sgemm": round(share, 3)}))
+    sys.exit(0 if ratio >= GATE else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Real pictures, the whole way: the USDA watercolours become a benchmark whose matrix shows their drift."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "docs/usda/build.py", "--data", str(shared / "usda"), "--out", str(tmp_path)]
+    done = subprocess.run([*command, "--epochs", "12", "--seeds", "2"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "report: " in done.stdout
+    results = json.loads((tmp_path / "report" / "results.json").read_text())
+    by_learner = {r["learner"]: r for r in results[0]["results"]}
+    for learner in ("nap", "finetune", "cumulative", "nearest-mean"):
+        means = {k: v["mean"] for k, v in by_learner[learner]["scores"].items()}
+        assert means["in_domain"] > means["next_domain"] > means["forward"], (learner, means)
+    from curate.release import Release
+
+    release = Release.open(tmp_path)
+    release.verify()
+    assert len(release.buckets) == 6
+    assert "Pictures: U.S. Department of Agriculture" in (release.path / "README.md").read_text()
+
+
+@pytest.mark.shared
+def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> None:
+    spec = importlib.util.spec_from_file_location("usda_build", ROOT / "docs" / "usda" / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
+    names = [line.partition(",")[0] for line in (shared / "usda" / "usda_metadata.csv").read_text().splitlines()[1:]]
+    share = np.mean([build.for_model(name) for name in names])
+    assert 0.37 < share < 0.43
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(shared: Path, tmp_path: Path) -> None:
+    """Given MobileNet vectors, six buckets: in-domain .942, next-domain .903, forward .848 with a class-balanced
+    logistic regression [DATA.md]. Ours is CLEAR's SGD probe with six times its epochs: at the paper's 100 it has not
+    converged on these vectors (in-domain .91), as the specification found on others."""
+    from eval.run import evaluate
+    from stream_builder.from_arrays import from_arrays
+
+    data = np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False)
+    vectors = data["embedding_u8"].astype(np.float32) * data["scale"]
+    labels, y = np.unique(data["label"], return_inverse=True)
+    year = data["year"]
+    step = np.searchsorted([1904, 1908, 1911, 1913, 1918], year, side="right")
+    side = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
+    np.savez(tmp_path / "usda.npz", x=vectors, y=y, step=step, split=side, classes=labels)
+    found = evaluate(from_arrays(tmp_path / "usda.npz"), "clear-iid", ["scratch"], settings={"epochs": 600, "decay_after": 360})
+    means = {k: v["mean"] for k, v in found["results"][0]["scores"].items()}
+    assert means["in_domain"] == pytest.approx(0.942, abs=0.01)
+    assert means["next_domain"] == pytest.approx(0.903, abs=0.015)
+    assert means["forward"] == pytest.approx(0.848, abs=0.02)
