@@ -55,7 +55,8 @@ def main() -> None:
     flops = 4 * N * D * C * EPOCHS
     ratio = loop / ours
     share = (flops / ours) / (2 * 2048**3 / gemm)
-    print(json.dumps({"benchmark": "linear", "times_faster_than_loop": round(ratio, 2), "share_of_sgemm": round(share, 3)}))
+    found = {"benchmark": "linear", "times_faster_than_loop": round(ratio, 2), "share_of_sgemm": round(share, 3)}
+    print(json.dumps(found))
     sys.exit(0 if ratio >= GATE else 1)
 
 

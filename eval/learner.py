@@ -62,10 +62,21 @@ class Learner(ABC):
 
     def stored_bytes(self) -> int:
         """Bytes kept between batches: weights, buffers, indices."""
-        return sum(a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray))
+        return bytes_of([value for name, value in vars(self).items() if name != "rng"])
 
     def settings(self) -> dict[str, Any]:
         """The dataclass fields, as plain data."""
         if not is_dataclass(self):
             return {}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of all arrays and tensors in plain data: lists, tuples, dicts, objects of driftline."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if isinstance(value, dict):
+        return sum(bytes_of(v) for v in value.values())
+    if isinstance(value, list | tuple):
+        return sum(bytes_of(v) for v in value)
+    return bytes_of(vars(value)) if type(value).__module__.startswith("eval.") else 0

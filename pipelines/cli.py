@@ -124,6 +124,7 @@ def run(
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=256, help="Processes for work that can be spread.")
     ] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="Where work is done: local.")] = "local",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and why; change nothing.")
     ] = False,
@@ -137,6 +138,8 @@ def run(
 
     from pipelines import runner
 
+    if engine != "local":
+        raise BadConfig(f"--engine is {engine!r}.", "Expected local: this version spreads work over processes only.")
     context = context_of(directory, sets, as_json, workers)
     if dry_run:
         plans = [asdict(p) for p in runner.plan(context, start, until)]
@@ -271,6 +274,7 @@ def evaluate(
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
     sets: Sets = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
@@ -288,7 +292,8 @@ def evaluate(
         PROTOCOLS[name]
     for name in chosen:
         LEARNERS[name]
-    settings: dict[str, Any] = {}
+    place = _device(device)
+    settings: dict[str, Any] = {f"{n}.device": place for n in chosen if hasattr(LEARNERS[n], "device")}
     for change in sets or ():
         holder: dict[str, Any] = {}
         key = change.partition("=")[0]
@@ -307,6 +312,15 @@ def evaluate(
             print(_scores(document))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _device(name: str) -> str:
+    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
+    if name == "cpu":  # torch need not be asked
+        return name
+    from eval.learners.linear import place
+
+    return place(name)
 
 
 def _scores(document: dict[str, Any]) -> str:

@@ -62,7 +62,8 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     step = np.searchsorted([1904, 1908, 1911, 1913, 1918], year, side="right")
     side = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
     np.savez(tmp_path / "usda.npz", x=vectors, y=y, step=step, split=side, classes=labels)
-    found = evaluate(from_arrays(tmp_path / "usda.npz"), "clear-iid", ["scratch"], settings={"epochs": 600, "decay_after": 360})
+    longer = {"epochs": 600, "decay_after": 360}
+    found = evaluate(from_arrays(tmp_path / "usda.npz"), "clear-iid", ["scratch"], settings=longer)
     means = {k: v["mean"] for k, v in found["results"][0]["scores"].items()}
     assert means["in_domain"] == pytest.approx(0.942, abs=0.01)
     assert means["next_domain"] == pytest.approx(0.903, abs=0.015)

@@ -44,24 +44,35 @@ class Head:
     bias_velocity: Any
 
     @classmethod
-    def new(cls, n_classes: int, width: int, rng: np.random.Generator) -> Head:
-        """torch.nn.Linear's initialisation, U(±1/√D), drawn from `rng`."""
+    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu") -> Head:
+        """torch.nn.Linear's initialisation, U(±1/√D), drawn from `rng` on the CPU: the same on every device."""
         import torch
 
         bound = 1 / np.sqrt(width)
         weights = torch.from_numpy(rng.uniform(-bound, bound, (n_classes, width)).astype(np.float32))
         bias = torch.from_numpy(rng.uniform(-bound, bound, n_classes).astype(np.float32))
+        weights, bias = weights.to(device), bias.to(device)
         return cls(weights, bias, torch.zeros_like(weights), torch.zeros_like(bias))
+
+    def copy(self) -> Head:
+        """A copy that further training does not touch."""
+        return Head(*(t.clone() for t in (self.weights, self.bias, self.weights_velocity, self.bias_velocity)))
 
     def rest(self) -> None:
         """Forget momentum, as a new optimiser does."""
         self.weights_velocity.zero_()
         self.bias_velocity.zero_()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of weights and bias."""
-        return int(self.weights.nbytes + self.bias.nbytes)
+
+class Rule:
+    """What a method adds to plain SGD; the default adds nothing. Tensors are float32, shapes of the head's own."""
+
+    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
+        """The data's gradient dw (C, D), db (C,) on the batch x (B, D), y (B,) → the gradient to descend."""
+        return dw, db
+
+    def moved(self, dw: Any, db: Any, step_w: Any, step_b: Any) -> None:
+        """Called after each step with the data's gradient and the step that the weights took."""
 
 
 @contextmanager
@@ -84,27 +95,24 @@ def fit(
     settings: LinearSettings,
     rng: np.random.Generator,
     memory: tuple[Floats, Labels] | None = None,
+    rule: Rule | None = None,
 ) -> int:
     """Train `head` in place on x (N, D), y (N,); returns the number of gradient steps.
 
     memory: replayed samples; each step takes `batch` of x and as many of the memory (drawn without repetition
-    until it is used up, then shuffled anew) [Chaudhry et al. 2019; Avalanche's Replay].
+    until it is used up, then shuffled anew) [Chaudhry et al. 2019; Avalanche's Replay]. rule: what a method adds.
     Raises Diverged when the loss is not finite.
     """
     import torch
 
     steps = 0
     with one_thread(), torch.inference_mode():
-        data, labels = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.array(y))
-        extra = (
-            None
-            if memory is None
-            else (torch.from_numpy(np.ascontiguousarray(memory[0])), torch.from_numpy(np.array(memory[1])))
-        )
+        data, labels = on(x, head), on(y, head)
+        extra = None if memory is None else (on(memory[0], head), on(memory[1], head))
         queue: list[int] = []
         for epoch in range(settings.epochs):
             lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
-            order = torch.from_numpy(rng.permutation(len(y)))
+            order = on(rng.permutation(len(y)), head)
             for start in range(0, len(y), settings.batch):
                 here = order[start : start + settings.batch]
                 bx, by = data[here], labels[here]
@@ -112,30 +120,45 @@ def fit(
                     wanted = min(settings.batch, len(extra[1]))
                     while len(queue) < wanted:
                         queue += rng.permutation(len(extra[1])).tolist()
-                    drawn = torch.tensor(queue[:wanted])
+                    drawn = torch.tensor(queue[:wanted], device=labels.device)
                     del queue[:wanted]
                     bx, by = torch.cat([bx, extra[0][drawn]]), torch.cat([by, extra[1][drawn]])
-                step(head, bx, by, lr, settings)
+                step(head, bx, by, lr, settings, rule)
                 steps += 1
     if not bool(torch.isfinite(head.weights).all()):
         raise Diverged("The linear head's weights are not finite.", "", f"Lower lr (it is {settings.lr}).")
     return steps
 
 
-def step(head: Head, x: Any, y: Any, lr: float, settings: LinearSettings) -> None:
-    """One SGD step on a batch: gradient of the mean cross-entropy, by hand."""
+def on(array: npt.NDArray[Any], head: Head) -> Any:
+    """An array as a tensor of its own on the head's device (the array may be read only)."""
+    import torch
+
+    return torch.tensor(np.ascontiguousarray(array), device=head.weights.device)
+
+
+def data_gradient(head: Head, x: Any, y: Any) -> tuple[Any, Any]:
+    """Gradient of the mean cross-entropy: (C, D) and (C,)."""
     import torch
 
     g = torch.softmax(torch.addmm(head.bias, x, head.weights.T), 1)  # (B, C)
-    g[torch.arange(len(y)), y] -= 1
+    g[torch.arange(len(y), device=y.device), y] -= 1
     g /= len(y)
-    dw = g.T @ x  # (C, D)
+    return g.T @ x, g.sum(0)
+
+
+def step(head: Head, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
+    """One SGD step on a batch."""
+    data_w, data_b = data_gradient(head, x, y)
+    dw, db = (data_w, data_b) if rule is None else rule.gradient(head, data_w, data_b, x, y)
     if settings.weight_decay:
-        dw.add_(head.weights, alpha=settings.weight_decay)
+        dw = dw.add(head.weights, alpha=settings.weight_decay)
     head.weights_velocity.mul_(settings.momentum).add_(dw)
-    head.bias_velocity.mul_(settings.momentum).add_(g.sum(0))
+    head.bias_velocity.mul_(settings.momentum).add_(db)
     head.weights.add_(head.weights_velocity, alpha=-lr)
     head.bias.add_(head.bias_velocity, alpha=-lr)
+    if rule is not None:
+        rule.moved(data_w, data_b, -lr * head.weights_velocity, -lr * head.bias_velocity)
 
 
 def predict(head: Head, x: Floats) -> Labels:
@@ -143,6 +166,6 @@ def predict(head: Head, x: Floats) -> Labels:
     import torch
 
     with one_thread(), torch.inference_mode():
-        scores = torch.addmm(head.bias, torch.from_numpy(np.ascontiguousarray(x)), head.weights.T)
-        labels: Labels = scores.argmax(1).numpy()
+        scores = torch.addmm(head.bias, on(x, head), head.weights.T)
+        labels: Labels = scores.argmax(1).cpu().numpy()
     return labels

@@ -18,5 +18,12 @@ LEARNERS = Catalogue(
         "finetune": "eval.learners.finetune:Finetune",
         "cumulative": "eval.learners.cumulative:Cumulative",
         "er": "eval.learners.er:Er",
+        "reservoir": "eval.learners.reservoir:Reservoir",
+        "gdumb": "eval.learners.gdumb:Gdumb",
+        "agem": "eval.learners.agem:Agem",
+        "ewc": "eval.learners.ewc:Ewc",
+        "si": "eval.learners.si:Si",
+        "lwf": "eval.learners.lwf:Lwf",
+        "cwr": "eval.learners.cwr:Cwr",
     },
 )

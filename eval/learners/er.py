@@ -8,6 +8,7 @@ import numpy as np
 
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
+from eval.memory import Share, balanced
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Er(LinearLearner):
         """An empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
-        self.kept: list[tuple[Array, Labels]] = []  # one entry a past step, in random order within
+        self.kept: list[Share] = []
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train with replay, then store."""
@@ -33,11 +34,4 @@ class Er(LinearLearner):
         if self.kept:
             replay = (np.concatenate([a for a, _ in self.kept]), np.concatenate([b for _, b in self.kept]))
         self.train(x, y, replay)
-        order = self.rng.permutation(len(y))
-        self.kept.append((np.asarray(x)[order], np.asarray(y)[order]))
-        share, more = divmod(self.limit, len(self.kept))
-        self.kept = [(a[: share + (i < more)], b[: share + (i < more)]) for i, (a, b) in enumerate(self.kept)]
-
-    def stored_bytes(self) -> int:
-        """Head and memory."""
-        return super().stored_bytes() + sum(a.nbytes + b.nbytes for a, b in self.kept)
+        self.kept = balanced(self.kept, x, y, self.limit, self.rng)

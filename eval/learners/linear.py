@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.engine.linear import Floats, Head, LinearSettings, fit, predict
+from curate.ground.errors import BadConfig
+from eval.engine.linear import Floats, Head, LinearSettings, Rule, fit, predict
 from eval.learner import Array, Labels, Learner, Task
 
 
@@ -15,7 +16,7 @@ class LinearLearner(Learner):
     """A softmax head on features, trained by SGD (CLEAR's linear probe by default).
 
     scale: "rms" divides inputs by one constant, the root mean squared length of the first training data, so that
-    lr = 1 is stable whatever the features' unit; "none" leaves them as they are.
+    lr = 1 is stable whatever the features' unit; "none" leaves them as they are. device: "cpu", "cuda", or "auto".
     """
 
     lr: float = LinearSettings.lr
@@ -26,16 +27,18 @@ class LinearLearner(Learner):
     decay_after: int = LinearSettings.decay_after
     decay: float = LinearSettings.decay
     scale: str = "rms"
+    device: str = "cpu"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new head; nothing is remembered."""
         self.task, self.rng, self.gradient_steps = task, rng, 0
+        self.place = place(self.device)
         self.length: float | None = None
         self.reset()
 
     def reset(self) -> None:
         """New random weights."""
-        self.head = Head.new(self.task.n_classes, int(np.prod(self.task.x_shape)), self.rng)
+        self.head = Head.new(self.task.n_classes, int(np.prod(self.task.x_shape)), self.rng, self.place)
 
     def inputs(self, x: Array) -> Floats:
         """(N, ...) → (N, D) float32, scaled; uint8 images first become 0 … 1."""
@@ -45,8 +48,8 @@ class LinearLearner(Learner):
             flat = flat / np.float32(self.length)
         return np.asarray(flat, np.float32)
 
-    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None) -> None:
-        """One training run over (x, y) with a new optimiser."""
+    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> None:
+        """One training run over (x, y) with a new optimiser. rule: what the method adds to plain SGD."""
         if self.length is None:
             plain = np.asarray(self.inputs(x), np.float64)
             self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
@@ -55,7 +58,7 @@ class LinearLearner(Learner):
             self.lr, self.momentum, self.weight_decay, self.batch, self.epochs, self.decay_after, self.decay
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        self.gradient_steps += fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay)
+        self.gradient_steps += fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score."""
@@ -65,6 +68,13 @@ class LinearLearner(Learner):
         """Train on this data, from the weights at hand."""
         self.train(x, y)
 
-    def stored_bytes(self) -> int:
-        """The head and whatever arrays a learner keeps."""
-        return super().stored_bytes() + self.head.nbytes
+
+def place(device: str) -> str:
+    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadConfig(f"device is {device!r}.", "No CUDA device is visible.", "Use cpu or auto.")
+    return device

@@ -116,8 +116,10 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path: Path) -> None
 def test_weights_that_cannot_be_reached_say_how_to_place_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # the environment is read at import only
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(MissingFile, match=r"cannot be reached[\s\S]*set embed\.weights to its path"):
         Clip("ViT-B-32", "laion2b_s34b_b79k")
 

@@ -1,0 +1,38 @@
+"""GDumb: a greedy class-balanced memory, and a model trained from scratch on it alone [Prabhu et al. 2020]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.learner import Array, Labels, Task
+from eval.learners.linear import LinearLearner
+from eval.memory import greedy_balanced
+
+
+@dataclass
+class Gdumb(LinearLearner):
+    """Trains new weights on a class-balanced memory after each step, and on nothing else.
+
+    memory: samples; 0 means as many as the first step has (CLEAR: one bucket).
+    """
+
+    memory: int = 0
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """An empty memory."""
+        super().begin(task, rng)
+        self.limit = self.memory
+        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
+        self.y: Labels = np.zeros(0, np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Update the memory, then train from scratch on it."""
+        self.limit = self.limit or len(y)
+        held = np.arange(len(self.y))
+        labels = np.concatenate([self.y, y])
+        keep = greedy_balanced(labels, held, self.limit, self.rng)
+        self.x, self.y = np.concatenate([self.x.astype(x.dtype), x])[keep], labels[keep]
+        self.reset()
+        self.train(self.x, self.y)

@@ -1,0 +1,57 @@
+"""Bounded memories of past samples: what is kept of a stream that is too long to keep."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eval.learner import Array, Labels
+
+Share = tuple[Array, Labels]  # what is kept of one past step, in random order
+
+
+def balanced(kept: list[Share], x: Array, y: Labels, limit: int, rng: np.random.Generator) -> list[Share]:
+    """Every step seen so far holds an equal share of `limit` samples, a random subset of what it held before."""
+    order = rng.permutation(len(y))
+    kept = [*kept, (np.asarray(x)[order], np.asarray(y)[order])]
+    share, more = divmod(limit, len(kept))
+    return [(a[: share + (i < more)], b[: share + (i < more)]) for i, (a, b) in enumerate(kept)]
+
+
+def biased_reservoir(size: int, new: int, seen: int, limit: int, alpha: float, rng: np.random.Generator) -> Array:
+    """One bucket of CLEAR's biased reservoir sampling [CLEAR, supplement 4, algorithm 1].
+
+    size: samples in the buffer. new: samples of the bucket. seen: samples of the stream so far, this bucket included.
+    limit: k. alpha: α. Returns positions into "buffer, then bucket" (size + new): the buffer after this bucket.
+    A bucket that would replace more than the whole buffer replaces all of it, by a random part of what was accepted
+    (the algorithm as printed would overflow).
+    """
+    fill = min(limit - size, new)
+    buffer = np.arange(size + fill)
+    candidates = np.arange(size + fill, size + new)
+    accepted = candidates[rng.random(len(candidates)) <= alpha * limit / seen]
+    accepted = rng.permutation(accepted)[:limit]
+    return np.concatenate([rng.permutation(buffer)[len(accepted) :], accepted])
+
+
+def greedy_balanced(labels: Labels, held: Array, limit: int, rng: np.random.Generator) -> Array:
+    """GDumb's greedy balancing sampler [Prabhu et al. 2020, algorithm 1].
+
+    labels: of "buffer, then new samples in order". held: positions that are in the buffer now. Each new sample enters
+    while its class has fewer than limit / classes seen; a full buffer gives up a random sample of its largest class.
+    Returns the positions in the buffer afterwards.
+    """
+    inside: dict[int, list[int]] = {}
+    for position in held.tolist():
+        inside.setdefault(int(labels[position]), []).append(position)
+    total = len(held)
+    for position in range(len(held), len(labels)):
+        mine = inside.setdefault(int(labels[position]), [])
+        if len(mine) >= limit / len(inside):
+            continue
+        if total >= limit:
+            largest = max(inside.values(), key=len)
+            largest.pop(int(rng.integers(len(largest))))
+            total -= 1
+        mine.append(position)
+        total += 1
+    return np.array(sorted(p for positions in inside.values() for p in positions), np.int64)
