@@ -129,7 +129,7 @@ class TestSi:
         """The same data, order and start: important weights move less than without it."""
         stream = drifting(steps=2, n=200, drift=1.5, noise=1.5)
         moved = []
-        for learner in (Finetune(epochs=20, lr=0.05), Si(epochs=20, lr=0.05, strength=0.01)):
+        for learner in (Finetune(epochs=20, lr=0.05), Si(epochs=20, lr=0.05, strength=1.0)):
             learner.begin(Task(3, (8,)), rng_for(0))
             learner.learn_step(stream.steps[0])
             before = learner.head.weights.clone()
