@@ -37,6 +37,10 @@ def tree(root: Path) -> dict[str, str]:
     return found
 
 
+def _marks(run: Path) -> list[str]:
+    return [p.read_text(encoding="utf-8") for p in sorted(run.glob("stages/*/done.json"))]
+
+
 def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]:
     """Returns kills done, moments (seconds after start), stages hit, and names of files that differ."""
     draw = random.Random(seed)
@@ -60,19 +64,28 @@ def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]
         shutil.copytree(folder / "whole" / "answers", folder / "killed" / "answers")
         subprocess.run([*command, folder / "whole"], check=True, **quiet)
         length = time.monotonic() - clock + 25
+        lasted = {e["stage"]: e["seconds"] for e in map(json.loads, _marks(folder / "whole"))}
         moments, hit = [], []
         while len(moments) < kills:
+            # Every second kill is aimed: fetch takes most of the time, so that blind moments would nearly all hit it.
+            target = draw.choice(sorted(lasted)) if len(moments) % 2 else None
+            clock = time.monotonic()
             job = subprocess.Popen([*command, folder / "killed"], **quiet)
-            moment = draw.uniform(0.3, length)
+            if target is None:
+                wait = draw.uniform(0.3, length)
+            else:
+                while job.poll() is None and not list((folder / "killed" / "stages").glob(f"*_{target}/begun.json")):
+                    time.sleep(0.002)
+                wait = draw.uniform(0, 1.1 * lasted[target])
             try:
-                job.wait(moment)
+                job.wait(wait)
                 # It finished before its moment came: begin once more from nothing, so that kills hit real work.
                 shutil.rmtree(folder / "killed" / "stages")
             except subprocess.TimeoutExpired:
                 job.send_signal(signal.SIGKILL)
                 job.wait()
+                moments.append(round(time.monotonic() - clock, 1))
                 begun = sorted((folder / "killed" / "stages").glob("*/begun.json"))
-                moments.append(round(moment, 1))
                 hit.append(begun[0].parent.name if begun else "between stages")
         subprocess.run([*command, folder / "killed"], check=True, **quiet)
     whole, killed = tree(folder / "whole"), tree(folder / "killed")

@@ -236,6 +236,47 @@ def stream_from_arrays(
     _made(from_arrays(file).save(out), out)
 
 
+@command(
+    stream_app, "compose", 'driftline stream compose --base cifar10 --sequence "C:L:R" --sizes 600,400,600,400 --out S'
+)
+def stream_compose(
+    base: Annotated[
+        Path, typer.Option("--base", help="Folder with *train*.parquet and *test*.parquet (image, label).")
+    ],
+    sequence: Annotated[str, typer.Option("--sequence", help="Shifts of each target step: driftline list shifts.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
+    sizes: Annotated[
+        str, typer.Option("--sizes", help="Samples of each step, the source first.")
+    ] = "6000,4000,6000,4000",
+    test_size: Annotated[int, typer.Option("--test-size", min=1, help="Test samples of the last step.")] = 5000,
+    seed: Annotated[int, typer.Option("--seed", help="Decides the draws and the noise.")] = 0,
+) -> None:
+    """Compose a synthetic shift sequence: several shifts at one step with a comma, parameters as in R(45)."""
+    from stream_builder.bases import open_base
+    from stream_builder.from_shifts import compose
+
+    if not all(part.strip().isdigit() for part in sizes.split(",")):
+        raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers with commas, as in 6000,4000,6000,4000.")
+    numbers = [int(part) for part in sizes.split(",")]
+    _made(compose(open_base(base), sequence, numbers, test_size, seed).save(out), out)
+
+
+@command(stream_app, "measure", "driftline stream measure S --json")
+def stream_measure(
+    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")], as_json: Json = False
+) -> None:
+    """Measure how much shift: Wasserstein-2 from each step's training data to the last step's test data."""
+    from stream_builder.measure import measure
+    from stream_builder.stream import Stream
+
+    found = measure(Stream.load(path))
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for name, values in found.items():
+            print(f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values))
+
+
 def _made(stream: Any, out: Path) -> None:
     n = sum(len(s) for step in stream.steps for s in step.splits.values())
     print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
@@ -363,7 +404,7 @@ def report(
     print(f"report: {journey_report(context, Release.open(run_folder), Stream.load(stream), paths[0], out)}")
 
 
-KINDS = ("sources", "protocols", "learners", "exports", "presets")
+KINDS = ("sources", "shifts", "protocols", "learners", "exports", "presets")
 
 
 @command(app, "list", "driftline list learners")
@@ -386,6 +427,8 @@ def _entries(what: str) -> dict[str, str]:
         return {name: presets.summary(name) for name in presets.names()}
     if what == "sources":
         from curate.sources import SOURCES as CATALOGUE
+    elif what == "shifts":
+        from stream_builder.shifts import SHIFTS as CATALOGUE
     elif what == "protocols":
         from eval.protocol import PROTOCOLS as CATALOGUE
     elif what == "learners":

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
 
 from curate.ground.rng import rng_for
 from stream_builder.stream import Split, Step, Stream
@@ -38,3 +44,16 @@ def yfcc_line(
 ) -> str:
     """One 23-column record."""
     return YFCC_LINE.format(id=id, uploaded=uploaded, url=url, marker=marker)
+
+
+def write_base(folder: Path, mode: str = "RGB") -> None:
+    """A base of two classes, 60 + 60 images of 8 × 8, as Parquet."""
+    folder.mkdir()
+    for side in ("train", "test"):
+        rows = []
+        for i in range(60):
+            buffer = io.BytesIO()
+            pixels = rng_for(0, side, i).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+            Image.fromarray(pixels).convert(mode).save(buffer, "PNG")
+            rows.append({"image": buffer.getvalue(), "label": i % 2})
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"toy_{side}.parquet")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import write_base
 
 from curate.export import EXPORTS
 from curate.ground.rng import rng_for
@@ -21,6 +22,7 @@ from eval.protocol import PROTOCOLS
 from pipelines import presets
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
+from stream_builder.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
@@ -56,6 +58,7 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         step=np.arange(240) // 60,
         split=np.where(np.arange(240) % 4 == 3, "test", "train"),
     )
+    write_base(here / "base")
     for command in commands(ROOT / "README.md"):
         execute(command, here)
     return here
@@ -106,7 +109,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for catalogue in (SOURCES, PROTOCOLS, LEARNERS, EXPORTS, STAGES):
+    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STAGES):
         for name in catalogue:
             assert re.search(rf"\b{re.escape(name)}\b", text), f"{catalogue.kind} {name} is in no document"
             assert catalogue.summary(name), f"{catalogue.kind} {name} has no docstring"

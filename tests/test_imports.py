@@ -54,13 +54,23 @@ def test_siblings_do_not_import_siblings(path: Path) -> None:
     importer = module_of(path)
     for family in SIBLINGS:
         if importer.startswith(family + "."):
-            own = ".".join(importer.split(".")[: family.count(".") + 2])
-            others = {
-                t for t in imported(path)
-                if t.startswith(family + ".") and not t.startswith(own) and t.count(".") > family.count(".") + 0
-                and (ROOT / Path(*t.split(".")[: family.count(".") + 2])).with_suffix(".py").exists()
-            }  # fmt: skip
+            own = sibling_of(importer, family)
+            others = {t for t in imported(path) if sibling_of(t, family) not in (None, own, "base")}
             assert not others, f"{importer} imports its siblings {others}"
+
+
+def sibling_of(module: str, family: str) -> str | None:
+    """The member of a family that a module belongs to; None for the family's own names and for other modules."""
+    member = module.removeprefix(family + ".").split(".")[0]
+    folder = ROOT / Path(*family.split("."))
+    is_member = module.startswith(family + ".") and ((folder / f"{member}.py").exists() or (folder / member).is_dir())
+    return member if is_member else None
+
+
+def test_the_sibling_rule_itself_sees_a_sibling() -> None:
+    assert sibling_of("curate.sources.yfcc.Yfcc", "curate.sources") == "yfcc"
+    assert sibling_of("eval.protocols.clear.walk", "eval.protocols") == "clear"
+    assert sibling_of("curate.sources.SOURCES", "curate.sources") is None
 
 
 def test_the_rule_itself_refuses_a_climb() -> None:

@@ -195,7 +195,7 @@ class TestCommands:
 
     def test_version_and_lists(self) -> None:
         assert driftline("--version").stdout.startswith("driftline ")
-        for kind in ("sources", "protocols", "learners", "exports", "presets"):
+        for kind in ("sources", "shifts", "protocols", "learners", "exports", "presets"):
             entries = json.loads(driftline("list", kind, "--json").stdout)
             assert entries
             assert all(e["summary"] for e in entries)

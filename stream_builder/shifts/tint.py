@@ -1,0 +1,28 @@
+"""T, red tint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from stream_builder.shifts.base import Images, Labels, Shift, check_images
+
+
+@dataclass(frozen=True)
+class Tint(Shift):
+    """T: adds `amount` × times to the red channel, saturating at 255 [Seq-to-Final, sec. 2.2]. A covariate shift."""
+
+    letter: ClassVar[str] = "T"
+    acts_on: ClassVar[str] = "colour"
+    amount: int = 30  # grey levels
+
+    def apply(
+        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+    ) -> tuple[Images, Labels]:
+        """New images; labels as given."""
+        check_images(x)
+        out = x.copy()
+        out[..., 0] = np.clip(x[..., 0].astype(np.int32) + self.amount * times, 0, 255)
+        return out, y

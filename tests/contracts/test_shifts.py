@@ -1,0 +1,64 @@
+"""Every shift: shape and dtype kept, input untouched, repeatable, and zero times changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from curate.ground.errors import BadArray
+from curate.ground.rng import rng_for
+from stream_builder.shifts import SHIFTS
+from stream_builder.shifts.base import ORDER, Shift
+
+C = 10
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = rng_for(0, "shifts")
+    return rng.integers(0, 256, (30, 12, 12, 3)).astype(np.uint8), np.arange(30, dtype=np.int64) % C
+
+
+@pytest.mark.parametrize("letter", SHIFTS)
+class TestShift:
+    def test_keeps_shape_and_dtype_and_leaves_the_input_alone(self, letter: str) -> None:
+        x, y = data()
+        before = x.copy(), y.copy()
+        x.flags.writeable = y.flags.writeable = False
+        shift: Shift = SHIFTS[letter]()
+        for times in range(4):
+            new_x, new_y = shift.apply(x, y, times, C, rng_for(1))
+            assert (new_x.shape, new_x.dtype) == (x.shape, x.dtype)
+            assert (new_y.shape, new_y.dtype) == (y.shape, y.dtype)
+            assert set(new_y.tolist()) <= set(range(C))
+        assert (x == before[0]).all()
+        assert (y == before[1]).all()
+
+    def test_zero_times_is_the_identity(self, letter: str) -> None:
+        x, y = data()
+        new_x, new_y = SHIFTS[letter]().apply(x, y, 0, C, rng_for(1))
+        assert (new_x == x).all()
+        assert (new_y == y).all()
+
+    def test_the_same_generator_gives_the_same_result(self, letter: str) -> None:
+        x, y = data()
+        (a, b), (c, d) = (SHIFTS[letter]().apply(x, y, 2, C, rng_for(7)) for _ in range(2))
+        assert (a == c).all()
+        assert (b == d).all()
+
+    def test_says_what_it_acts_on_and_changes_that_alone(self, letter: str) -> None:
+        x, y = data()
+        shift: Shift = SHIFTS[letter]()
+        assert shift.letter == letter
+        assert shift.acts_on in ORDER
+        new_x, new_y = shift.apply(x, y, 1, C, rng_for(1))
+        changed = (not (new_x == x).all(), not (new_y == y).all())
+        assert changed == ((False, True) if shift.acts_on == "label" else (True, False))
+
+    @pytest.mark.parametrize(
+        "bad", [np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)]
+    )
+    def test_other_layouts_are_refused(self, letter: str, bad: np.ndarray) -> None:
+        if SHIFTS[letter].acts_on == "label":
+            return  # labels only: images are not looked at
+        with pytest.raises(BadArray, match=r"uint8 \(N, H, W, 3\)"):
+            SHIFTS[letter]().apply(bad, np.zeros(2, np.int64), 1, C, rng_for(1))
