@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +69,7 @@ def execute(command: str, here: Path) -> None:
     if words[0] == "make":
         subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True)
     elif words[:2] == ["pip", "install"]:
-        assert words[2] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+        assert (ROOT / words[2] / "pyproject.toml").is_file()
     elif words[0] == "python":
         subprocess.run([sys.executable, str(ROOT / words[1]), "--help"], check=True, capture_output=True)
     else:

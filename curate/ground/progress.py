@@ -59,6 +59,7 @@ class Journal:
                 yield tick
         else:
             last = begun
+            of = f" of {total:,}" if total is not None else ""
 
             def tick(n: int) -> None:
                 nonlocal done, last
@@ -67,7 +68,7 @@ class Journal:
                 if not self.quiet and now - last >= 10:
                     last = now
                     left = f", about {(total - done) * (now - begun) / done:.0f} s left" if total and done else ""
-                    print(f"{what}: {done:,} of {total or '?':,} {unit}{left}", file=sys.stderr, flush=True)
+                    print(f"{what}: {done:,}{of} {unit}{left}", file=sys.stderr, flush=True)
 
             yield tick
         self.write("end", what=what, done=done, seconds=round(time.monotonic() - begun, 3))

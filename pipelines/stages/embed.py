@@ -31,6 +31,11 @@ def model_of(context: Context) -> tuple[str, str | None]:
     return model, weights
 
 
+def _public(given: str) -> str:
+    """A model's name as a release may tell it: of a local path only the last part."""
+    return given if "://" in given or given.startswith("hf-hub:") else Path(given).name or given
+
+
 @dataclass(frozen=True)
 class Embed(Stage):
     """Embed every image that is in a bucket; finished shards are not embedded again."""
@@ -55,5 +60,6 @@ class Embed(Stage):
         members = pq.read_table(inputs["bucket"] / "members.parquet")
         faults = embed(inputs["fetch"], members, encoder, out, self.context.journal, section.batch)
         kept = faults.pop("", 0)
-        write_json(out / "encoder.json", describe(encoder, section.model, section.weights))
+        name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
+        write_json(out / "encoder.json", describe(encoder, name or "", file))
         return Counts(len(members), kept, faults)

@@ -88,6 +88,19 @@ def test_different_names_get_different_ids(a: str, b: str) -> None:
     assert a == b or safe_id(a) != safe_id(b)
 
 
+@pytest.mark.parametrize(
+    ("total", "expected"), [(4000, "fetch: 1,000 of 4,000 rows, about"), (None, "fetch: 1,000 rows")]
+)
+def test_slow_work_says_how_far_it_is(
+    total: int | None, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr("curate.ground.progress.time.monotonic", lambda: next(clock))
+    with Journal().progress("fetch", total, "rows") as tick:
+        tick(1000)
+    assert capsys.readouterr().err.startswith(expected)
+
+
 def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal(tmp_path / "log.jsonl")
     with journal.progress("fetch", 3) as tick:
