@@ -17,8 +17,8 @@ import torch
 from curate.ground.rng import rng_for
 from eval.engine.linear import Head, LinearSettings, fit
 
-N, D, C, EPOCHS = 2310, 2048, 11, 3  # one bucket of CLEAR-10, ResNet-50 features
-GATE = 2.0
+N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features
+GATE = 3.2  # 80 % of what was measured as sure: 4
 
 
 def users_loop(x: torch.Tensor, y: torch.Tensor) -> None:

@@ -110,19 +110,24 @@ def fit(
         data, labels = on(x, head), on(y, head)
         extra = None if memory is None else (on(memory[0], head), on(memory[1], head))
         queue: list[int] = []
+        replayed = 0 if extra is None else min(settings.batch, len(extra[1]))
+        # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
+        room = torch.empty((min(settings.batch, len(y)) + replayed, data.shape[1]), device=data.device)
         for epoch in range(settings.epochs):
             lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
             order = on(rng.permutation(len(y)), head)
             for start in range(0, len(y), settings.batch):
                 here = order[start : start + settings.batch]
-                bx, by = data[here], labels[here]
+                n, by = len(here), labels[here]
+                torch.index_select(data, 0, here, out=room[:n])
                 if extra is not None:
-                    wanted = min(settings.batch, len(extra[1]))
-                    while len(queue) < wanted:
+                    while len(queue) < replayed:
                         queue += rng.permutation(len(extra[1])).tolist()
-                    drawn = torch.tensor(queue[:wanted], device=labels.device)
-                    del queue[:wanted]
-                    bx, by = torch.cat([bx, extra[0][drawn]]), torch.cat([by, extra[1][drawn]])
+                    drawn = torch.tensor(queue[:replayed], device=labels.device)
+                    del queue[:replayed]
+                    torch.index_select(extra[0], 0, drawn, out=room[n : n + replayed])
+                    by = torch.cat([by, extra[1][drawn]])
+                bx = room[: n + replayed]
                 step(head, bx, by, lr, settings, rule)
                 steps += 1
     if not bool(torch.isfinite(head.weights).all()):
@@ -131,20 +136,22 @@ def fit(
 
 
 def on(array: npt.NDArray[Any], head: Head) -> Any:
-    """An array as a tensor of its own on the head's device (the array may be read only)."""
+    """An array as a tensor on the head's device; copied where it is read only, as memory-mapped arrays are."""
     import torch
 
-    return torch.tensor(np.ascontiguousarray(array), device=head.weights.device)
+    ready = np.ascontiguousarray(array)
+    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(head.weights.device)
 
 
 def data_gradient(head: Head, x: Any, y: Any) -> tuple[Any, Any]:
     """Gradient of the mean cross-entropy: (C, D) and (C,)."""
     import torch
 
-    g = torch.softmax(torch.addmm(head.bias, x, head.weights.T), 1)  # (B, C)
-    g[torch.arange(len(y), device=y.device), y] -= 1
+    # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
+    g = torch.softmax(torch.addmm(head.bias[:, None], head.weights, x.T), 0)
+    g[y, torch.arange(len(y), device=y.device)] -= 1
     g /= len(y)
-    return g.T @ x, g.sum(0)
+    return g @ x, g.sum(1)
 
 
 def step(head: Head, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
