@@ -1,6 +1,6 @@
 """A benchmark from real pictures: the USDA's dated fruit watercolours (1886–1942).
 
-    python docs/usda/build.py --data ../shared/data/usda --out usda            about 6 minutes on two cores
+    python docs/usda/build.py --data ../shared/data/usda --out usda            about 3 minutes on two cores
 
 No public CLIP can be had offline, so a small one is trained on captions of two fifths of the pictures; the benchmark
 is built from the other three fifths. In its report in-domain accuracy stands above next-domain, and that above

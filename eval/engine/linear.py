@@ -58,6 +58,11 @@ class Head:
         """A copy that further training does not touch."""
         return Head(*(t.clone() for t in (self.weights, self.bias, self.weights_velocity, self.bias_velocity)))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between training runs: weights and bias; momentum is forgotten."""
+        return int(self.weights.nbytes + self.bias.nbytes)
+
     def rest(self) -> None:
         """Forget momentum, as a new optimiser does."""
         self.weights_velocity.zero_()

@@ -29,8 +29,6 @@ class Cwr(LinearLearner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train from the consolidated weights, then consolidate."""
-        import torch
-
         if self.past.any():
             self.head.weights.copy_(self.consolidated)
         self.train(x, y)
@@ -38,9 +36,8 @@ class Cwr(LinearLearner):
         seen = np.flatnonzero(current)
         where = on(seen, self.head)
         trained = self.head.weights[where] - self.head.weights[where].mean()
-        past = torch.tensor(np.sqrt(self.past[seen] / current[seen]), dtype=torch.float32, device=trained.device)[
-            :, None
-        ]
+        ratio = np.sqrt(self.past[seen] / current[seen])[:, None]
+        past = on(ratio.astype(np.float32), self.head)
         self.consolidated[where] = (self.consolidated[where] * past + trained) / (past + 1)
         self.past += current
         self.head.weights.copy_(self.consolidated)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import BadConfig
-from eval.engine.linear import Head, Rule, on, one_thread
+from eval.engine.linear import Head, Rule, data_gradient, on, one_thread
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
 
@@ -53,8 +53,6 @@ def fisher(head: Head, x: Any, y: Any) -> tuple[Any, Any]:
 def fisher_of_batches(head: Head, x: Any, y: Any, batch: int) -> tuple[Any, Any]:
     """What Avalanche computes instead: mean over batches of the squared gradient of the batch's mean loss."""
     import torch
-
-    from eval.engine.linear import data_gradient
 
     w, b = torch.zeros_like(head.weights), torch.zeros_like(head.bias)
     starts = range(0, len(y), batch)

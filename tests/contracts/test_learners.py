@@ -78,7 +78,18 @@ class TestLearner:
         learner = begun(name)
         learner.learn(TRAIN.x, TRAIN.y)
         learner.correct(TEST.x[:1], TEST.y[:1])
-        assert learner.stored_bytes() >= 0
+        assert learner.predict(TEST.x).shape == (len(TEST),)
+
+    def test_says_what_it_keeps(self, name: str) -> None:
+        """A head keeps (D + 1) × C numbers of 4 bytes, momentum not among them; a memory comes on top."""
+        learner = begun(name)
+        learner.learn(TRAIN.x, TRAIN.y)
+        kept = learner.stored_bytes()
+        assert kept >= (4 * 3 * 9 if "epochs" in learner.settings() else 0)
+        if name in ("nap", "finetune", "scratch", "lwf"):
+            assert kept == 4 * 3 * 9
+        if name in ("cumulative", "er", "reservoir", "gdumb", "agem"):
+            assert kept == 4 * 3 * 9 + TRAIN.x.nbytes + TRAIN.y.nbytes
 
     def test_takes_images_too(self, name: str) -> None:
         learner = LEARNERS[name](**SHORT) if "epochs" in LEARNERS[name]().settings() else LEARNERS[name]()

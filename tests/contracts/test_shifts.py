@@ -54,11 +54,12 @@ class TestShift:
         changed = (not (new_x == x).all(), not (new_y == y).all())
         assert changed == ((False, True) if shift.acts_on == "label" else (True, False))
 
-    @pytest.mark.parametrize(
-        "bad", [np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)]
-    )
-    def test_other_layouts_are_refused(self, letter: str, bad: np.ndarray) -> None:
-        if SHIFTS[letter].acts_on == "label":
-            return  # labels only: images are not looked at
-        with pytest.raises(BadArray, match=r"uint8 \(N, H, W, 3\)"):
-            SHIFTS[letter]().apply(bad, np.zeros(2, np.int64), 1, C, rng_for(1))
+
+LAYOUTS = [np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)]
+
+
+@pytest.mark.parametrize("letter", [letter for letter in SHIFTS if SHIFTS[letter].acts_on != "label"])
+@pytest.mark.parametrize("bad", LAYOUTS, ids=["float", "grey", "RGBA"])
+def test_shifts_of_images_refuse_other_layouts(letter: str, bad: np.ndarray) -> None:
+    with pytest.raises(BadArray, match=r"uint8 \(N, H, W, 3\)"):
+        SHIFTS[letter]().apply(bad, np.zeros(2, np.int64), 1, C, rng_for(1))

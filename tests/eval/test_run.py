@@ -107,6 +107,8 @@ def test_seeded_splits_differ_by_seed_and_are_the_same_for_every_learner(stream:
     found = evaluate(stream, "clear-iid", [Constant], seeds=[0, 1, 2], settings={"splits": "seeded"})
     again = evaluate(stream, "clear-iid", [Constant(answer=0)], seeds=[0, 1, 2], settings={"splits": "seeded"})
     assert found["results"][0]["scores"] == again["results"][0]["scores"]
+    seeing = evaluate(stream, "clear-iid", ["nearest-mean"], seeds=range(5), settings={"splits": "seeded"})
+    assert len(set(seeing["results"][0]["scores"]["forward"]["values"])) > 1
 
 
 def test_rows_of_another_version_are_refused(stream: Stream, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def _one_step_eval(folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_content_digest_is_what_the_kill_tests_compare(tmp_path: Path) -> None:
+def test_a_folders_digest_leaves_its_own_mark_out(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
     one = content_digest(tmp_path)
     (tmp_path / "done.json").write_text("{}")
