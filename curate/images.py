@@ -20,12 +20,15 @@ FORMATS = {
 @dataclass(frozen=True)
 class ImageRules:
     """min_edge, max_aspect: CLEAR's download filters (README: 120 and 2; the released data shows none).
-    max_pixels: guards against decompression bombs. max_bytes: guards against endless bodies."""
+    max_pixels, max_edge: guard against decompression bombs. max_bytes: guards against endless bodies. min_bytes:
+    CLEAR's code keeps files of more than 10."""
 
     min_edge: int = 1
     max_aspect: float | None = None
     max_pixels: int = 100_000_000
+    max_edge: int = 30_000
     max_bytes: int = 50_000_000
+    min_bytes: int = 11
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ def look(data: bytes, rules: ImageRules) -> Looked:
 
     if not data:
         return Looked("empty_body")
+    if len(data) < rules.min_bytes:
+        return Looked("too_few_bytes", f"{len(data)} bytes")
     if len(data) > rules.max_bytes:
         return Looked("too_many_bytes", f"{len(data)} bytes")
     try:
@@ -54,8 +59,9 @@ def look(data: bytes, rules: ImageRules) -> Looked:
                 kind, (width, height) = image.format, image.size
                 if kind not in FORMATS:
                     return Looked("unsupported_format", kind)
-                if width * height > rules.max_pixels:
+                if width * height > rules.max_pixels or max(width, height) > rules.max_edge:
                     return Looked("too_many_pixels", f"{width} × {height}")
+                image.draft("L", (1, 1))  # JPEG: reads every coefficient, computes an eighth of the pixels
                 image.load()
     except Image.DecompressionBombError as error:
         return Looked("too_many_pixels", str(error))

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 TABLE = pa.schema(
     [
@@ -75,6 +77,51 @@ def safe_id(text: str) -> str:
 def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> pa.RecordBatch:
     """Rows (missing keys are null) as one batch of `schema`."""
     return pa.RecordBatch.from_pydict({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
+
+
+def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same records, `rows` at a time (the last batch may have fewer): parts do not depend on how input was read.
+
+    When `batches` raises, the records before are yielded first.
+    """
+    held: list[pa.RecordBatch] = []
+    count = 0
+    trouble: Exception | None = None
+    source = iter(batches)
+    while True:
+        try:
+            batch = next(source, None)
+        except Exception as error:
+            batch, trouble = None, error
+        if batch is None:
+            break
+        held.append(batch)
+        count += len(batch)
+        while count >= rows:
+            table = pa.Table.from_batches(held)
+            yield one_batch(table.slice(0, rows))
+            held = table.slice(rows).to_batches()
+            count -= rows
+    if count:
+        yield one_batch(pa.Table.from_batches(held))
+    if trouble is not None:
+        raise trouble
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one record batch with its own memory."""
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def as_mask(values: pa.ChunkedArray | pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Booleans (N,); null counts as false."""
+    return whole(pc.fill_null(values, False)).to_numpy(zero_copy_only=False).astype(bool)
 
 
 def rejects_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +14,7 @@ import typer
 
 from curate.ground.errors import BadConfig, DriftlineError, UnknownName
 from curate.ground.progress import Journal
+from curate.ground.workers import Engine
 from pipelines import VERSION
 
 app = typer.Typer(
@@ -67,13 +69,13 @@ def command(group: typer.Typer, name: str, example: str) -> Callable[[Callable[.
     return register
 
 
-def context_of(directory: Path, sets: list[str] | None, quiet: bool, workers: int = 1) -> Any:
+def context_of(directory: Path, sets: list[str] | None, quiet: bool, engine: Engine | None = None) -> Any:
     """Configuration, log and place of a run."""
     from pipelines.config import load
     from pipelines.stage import Context
 
     config = load(directory / "driftline.yaml", sets or ())
-    return Context(directory, config, Journal(directory / "log.jsonl", quiet), workers)
+    return Context(directory, config, Journal(directory / "log.jsonl", quiet), engine or Engine())
 
 
 @command(app, "demo", "driftline demo --out demo")
@@ -122,9 +124,12 @@ def run(
     ] = None,
     sets: Sets = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, help="Processes for work that can be spread.")
-    ] = 1,
-    engine: Annotated[str, typer.Option("--engine", help="Where work is done: local.")] = "local",
+        int | None, typer.Option("--workers", min=1, max=256, help="Processes at a time (default: one a core).")
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option("--engine", help="local, or ray (the cluster that RAY_ADDRESS names, else this machine)."),
+    ] = "local",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and why; change nothing.")
     ] = False,
@@ -138,9 +143,10 @@ def run(
 
     from pipelines import runner
 
-    if engine != "local":
-        raise BadConfig(f"--engine is {engine!r}.", "Expected local: this version spreads work over processes only.")
-    context = context_of(directory, sets, as_json, workers)
+    if engine not in ("local", "ray"):
+        raise BadConfig(f"--engine is {engine!r}.", "Expected local or ray.")
+    spread = Engine("ray" if engine == "ray" else "local", workers or len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, spread)
     if dry_run:
         plans = [asdict(p) for p in runner.plan(context, start, until)]
         print(

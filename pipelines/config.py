@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from curate.concepts import BACKGROUND
+from curate.fetch.rules import MIRRORS, mirror_url
 from curate.ground.errors import BadConfig, MissingFile
 
 
@@ -59,6 +60,8 @@ class Collection(Section):
     """delimited: column separator"""
     root: str | None = None
     """delimited: folder that image paths start from (default: the table's folder)"""
+    damaged: Literal["stop", "keep"] = "stop"
+    """yfcc: where a file is cut off, stop with an error, or keep what came before and go on"""
     label: Literal["none", "parent"] = "none"
     """folder: "parent" takes each photo's folder name as its known label"""
 
@@ -74,31 +77,77 @@ class Filter(Section):
     """upload times before this are not believed (a date, or null)"""
     latest: Time | None = None
     """upload times from this on are not believed (a date, or null)"""
+    licences: list[Annotated[str, Field(min_length=1)]] = []
+    """allowed licences: how their name or address begins, e.g. [Attribution License] (empty: all)"""
+    box: tuple[float, float, float, float] | None = None
+    """only photos taken in [west, south, east, north], degrees (null: everywhere)"""
+    cameras: list[Annotated[str, Field(min_length=1)]] = []
+    """only cameras whose name holds one of these, e.g. [Canon, NIKON] (empty: all)"""
+    tags_any: list[str] = []
+    """only photos with one of these tags (empty: all)"""
+    tags_none: list[str] = []
+    """no photos with one of these tags"""
+    per_user: Positive | None = None
+    """at most this many photos of one user, the first in metadata order (null: all)"""
+    withdrawn: str | None = None
+    """CSV file with a column id: photos whose owners took them back (data_cards/withdrawn.csv)"""
+    where: str | None = None
+    """a filter of your own: one DuckDB expression over the table's columns (null: none)"""
 
 
 class Fetch(Section):
     """How images are fetched and checked."""
 
+    way: Literal["native", "img2dataset"] = "native"
+    """native (one event loop a worker) or img2dataset: same checks, same result, see docs/acquisition.md"""
     shard_size: Positive = 1000
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None
     """keep the smallest prefix, in metadata order, that holds this many images (null: all)"""
     timeout: Annotated[float, Field(gt=0)] = 10.0
     """seconds for each read from a server"""
+    deadline: Annotated[float, Field(gt=0)] = 60.0
+    """seconds for one image in all"""
     retries: Annotated[int, Field(ge=0, le=20)] = 2
     """further rounds for misses that may pass (time-outs, 429, 5xx)"""
     backoff: Annotated[float, Field(ge=0)] = 1.0
     """seconds before the first further round, doubling"""
     threads: Annotated[int, Field(ge=1, le=256)] = 16
     """connections of each process"""
+    per_host: Annotated[int, Field(ge=1, le=256)] = 16
+    """native: of them to one host"""
+    rate: Annotated[float, Field(gt=0)] | None = None
+    """native: requests a second to one host, over all workers (null: no limit)"""
+    private_addresses: Literal["auto", "allow", "refuse"] = "auto"
+    """addresses of private networks: auto allows them where most of the collection's URLs are such addresses"""
+    mirror: str | None = None
+    """where to look when an address is dead: multimedia-commons (the S3 copy of YFCC100M) or a URL with {hash}"""
+    placeholders: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = []
+    """SHA-256 of pictures that stand for "no picture" """
+    min_bytes: Positive = 11
+    """smaller files are no pictures (CLEAR's code: more than 10)"""
     min_edge: Positive = 1
     """shorter edge, pixels (CLEAR's README: 120)"""
     max_aspect: Annotated[float, Field(ge=1)] | None = None
     """longer edge / shorter edge (CLEAR's README: 2; null: any)"""
     max_pixels: Positive = 100_000_000
     """guard against decompression bombs"""
+    max_edge: Positive = 30_000
+    """longer edge, pixels: guard against decompression bombs"""
     max_bytes: Positive = 50_000_000
     """guard against endless files"""
+
+    @field_validator("mirror")
+    @classmethod
+    def _is_a_mirror(cls, value: str | None) -> str | None:
+        if value is not None and value not in MIRRORS:
+            try:
+                made = mirror_url(value, "")
+            except (KeyError, IndexError, ValueError) as error:
+                raise ValueError(f"expected a URL with {{hash}}, {{first}}, {{second}}: {error!r}") from None
+            if "{hash}" not in value or not made.startswith(("http://", "https://")):
+                raise ValueError(f"expected {', '.join(MIRRORS)} or an http(s) URL with {{hash}}")
+        return value
 
 
 class Buckets(Section):

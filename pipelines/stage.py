@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.ground.progress import Journal
+from curate.ground.workers import Engine
 from pipelines.config import Config, resolve
 
 
@@ -36,12 +37,12 @@ class Counts:
 
 @dataclass(frozen=True)
 class Context:
-    """root: the run folder. workers: processes for work that can be spread; never changes a byte of the output."""
+    """root: the run folder. engine: where work that can be spread is done; never changes a byte of the output."""
 
     root: Path
     config: Config
     journal: Journal
-    workers: int = 1
+    engine: Engine = field(default_factory=Engine)
 
     def path(self, given: str) -> Path:
         """A path of the configuration."""

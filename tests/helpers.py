@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -57,3 +61,21 @@ def write_base(folder: Path, mode: str = "RGB") -> None:
             Image.fromarray(pixels).convert(mode).save(buffer, "PNG")
             rows.append({"image": buffer.getvalue(), "label": i % 2})
         pq.write_table(pa.Table.from_pylist(rows), folder / f"toy_{side}.parquet")
+
+
+def made_rows(rows: int, seed: int = 0, columns: int = 23, dirty: float = 0.0) -> Iterator[bytes]:
+    """Blocks of made YFCC100M lines, as the benchmarks use them."""
+    blocks: Iterator[bytes] = benchmark("yfcc_rows").lines(rows, seed, columns, dirty)
+    return blocks
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of `benchmarks/`, which is no package."""
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

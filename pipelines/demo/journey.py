@@ -48,7 +48,7 @@ class Scale:
 QUICK = Scale(2800, 16, 6, 2)
 
 
-def demo(out: Path, scale: Scale, journal: Journal, workers: int = 1) -> dict[str, object]:
+def demo(out: Path, scale: Scale, journal: Journal) -> dict[str, object]:
     """Run the whole journey in `out`; returns {"report", "seconds", "stages"}. Finished parts are not repeated."""
     clock = time.monotonic()
     journal.say(NOTICE)
@@ -56,7 +56,7 @@ def demo(out: Path, scale: Scale, journal: Journal, workers: int = 1) -> dict[st
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
-    context = Context(out, load(config_path), journal, workers)
+    context = Context(out, load(config_path), journal)
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)

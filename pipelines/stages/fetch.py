@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
 from curate.fetch import FetchRules, fetch
+from curate.fetch.guard import is_own
 from curate.images import ImageRules
 from pipelines.stage import Counts, Stage
 
 
 @dataclass(frozen=True)
 class Fetch(Stage):
-    """Download (img2dataset) or copy every image; finished shards are not fetched again."""
+    """Download or copy every image; finished shards are not fetched again."""
 
     name: ClassVar[str] = "fetch"
     needs: ClassVar[tuple[str, ...]] = ("filter",)
@@ -24,17 +25,25 @@ class Fetch(Stage):
 
     def settings(self) -> Any:
         """The fetch section, but what cannot change the bytes."""
-        return self.context.config.fetch.model_dump(exclude={"threads", "backoff"})
+        return self.context.config.fetch.model_dump(exclude={"threads", "backoff", "per_host", "rate"})
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
-        section = self.context.config.fetch
         parts = sorted((inputs["filter"] / "table").glob("part-*.parquet"))
-        rows = pq.read_table(parts, columns=["id", "row", "url", "path", "uploaded"])
-        rules = FetchRules(
-            section.shard_size, section.stop_after, section.timeout, section.retries, section.backoff, section.threads,
-            ImageRules(section.min_edge, section.max_aspect, section.max_pixels, section.max_bytes),
-        )  # fmt: skip
-        faults = fetch(rows, out, rules, self.context.journal, self.context.workers)
+        faults = fetch(parts, out, self.rules(parts), self.context.journal, self.context.engine)
         kept = faults.pop("", 0)
-        return Counts(len(rows), kept, faults)
+        return Counts(kept + sum(faults.values()), kept, faults)
+
+    def rules(self, parts: Sequence[Path]) -> FetchRules:
+        """The fetch section. Private addresses, where nothing is said, are allowed to a collection that is made of
+        them: judged by the first part that has rows."""
+        values = self.context.config.fetch.model_dump()
+        images = ImageRules(**{f.name: values.pop(f.name) for f in fields(ImageRules)})
+        said = values.pop("private_addresses")
+        first = next((part for part in parts if pq.read_metadata(part).num_rows), None)
+        own = said == "auto" and first is not None and is_own(pq.read_table(first, columns=["url"])["url"].to_pylist())
+        workers = self.context.engine.workers
+        rate = values.pop("rate")
+        return FetchRules(
+            **values, images=images, private=said == "allow" or own, rate=None if rate is None else rate / workers
+        )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow.parquet as pq
-
-from curate.filters import FilterRules, drop_faulty
-from curate.ground.files import write_parquet
-from curate.table import rejects_table
+from curate.filters import FilterRules
+from curate.sift import sift
 from pipelines.stage import Counts, Stage
 
 
@@ -27,25 +23,24 @@ class FilterTable(Stage):
         "date (folders: EXIF DateTimeOriginal)."
     )
 
+    def rules(self) -> FilterRules:
+        """The filter section, its paths resolved."""
+        values = self.context.config.filter.model_dump()
+        values["withdrawn"] = None if values["withdrawn"] is None else self.context.path(values["withdrawn"])
+        return FilterRules(**values)
+
     def settings(self) -> Any:
-        """The filter section."""
-        return self.context.config.filter.model_dump()
+        """The filter section; the list of withdrawn ids enters through `outside`."""
+        return self.context.config.filter.model_dump(exclude={"withdrawn"})
+
+    def outside(self) -> list[Path]:
+        """The list of withdrawn ids."""
+        withdrawn = self.rules().withdrawn
+        return [withdrawn] if withdrawn is not None and withdrawn.is_file() else []
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
-        rules = FilterRules(**self.context.config.filter.model_dump())
-        seen: set[str] = set()
-        reasons: Counter[str] = Counter()
-        kept = 0
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
-        with self.context.journal.progress("filter", sum(pq.read_metadata(p).num_rows for p in parts), "rows") as tick:
-            for part in parts:
-                table = pq.read_table(part)
-                good, dropped = drop_faulty(table, rules, seen)
-                reasons.update(reason for _, _, reason in dropped)
-                kept += len(good)
-                write_parquet(out / "table" / part.name, good)
-                rows = [{"id": i, "row": r, "reason": reason} for i, r, reason in sorted(dropped, key=lambda d: d[1])]
-                write_parquet(out / "rejects" / part.name, rejects_table(rows))
-                tick(len(table))
-        return Counts(kept + sum(reasons.values()), kept, reasons)
+        counts = sift(parts, out, self.rules(), self.context.journal, self.context.engine)
+        kept = counts.pop("", 0)
+        return Counts(kept + sum(counts.values()), kept, counts)

@@ -41,6 +41,7 @@ class Ingest(Stage):
         kind = SOURCES[section.source]
         values: dict[str, Any] = section.model_dump()
         values["path"] = self.context.path(section.path)
+        values["threads"] = self.context.engine.workers
         values["root"] = None if section.root is None else self.context.path(section.root)
         made: Source = kind(**{f.name: values[f.name] for f in fields(kind)})
         return made

@@ -3,106 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import threading
+import shutil
 from collections import Counter
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
+from faults import EXPECTED, FaultServer, bomb, picture
 
-from curate.fetch import FetchRules, fetch, miss
-from curate.ground.errors import Tampered
+from curate.fetch import FetchRules, client, fetch
+from curate.fetch.rules import Got, yfcc_hash
+from curate.fetch.shard import COLUMNS
+from curate.ground.errors import DriftlineError, Tampered
 from curate.ground.progress import Journal
+from curate.ground.workers import Engine
 from curate.images import ImageRules, look
+from curate.local import cell_path
 from curate.shards import load_index, read_images, read_tar, write_tar
 
 QUIET = Journal(quiet=True)
-
-
-def picture(size: tuple[int, int] = (20, 16), kind: str = "JPEG", mode: str = "RGB", seed: int = 0) -> bytes:
-    buffer = io.BytesIO()
-    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3)).astype(np.uint8)
-    Image.fromarray(pixels).convert(mode).save(buffer, kind)
-    return buffer.getvalue()
-
-
-class Server:
-    """A loopback server whose URLs misbehave by name: /KIND/N."""
-
-    def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                kind, number = self.path.strip("/").split("/")
-                outer.asked[self.path] += 1
-                body = picture(seed=int(number))
-                if kind == "404":
-                    self.reply(404, b"gone")
-                elif kind == "busy" and outer.asked[self.path] == 1:
-                    self.reply(503, b"later")
-                elif kind == "html":
-                    self.reply(200, b"<html>photo unavailable</html>", "text/html")
-                elif kind == "empty":
-                    self.reply(200, b"")
-                elif kind == "cut":
-                    self.reply(200, body[: len(body) // 2], length=len(body))
-                elif kind == "halffile":
-                    self.reply(200, body[: len(body) // 2])
-                elif kind == "noai":
-                    self.reply(200, body, headers={"X-Robots-Tag": "noai"})
-                elif kind == "loop":
-                    self.reply(302, b"", headers={"Location": self.path})
-                elif kind == "png":
-                    self.reply(200, picture(kind="PNG", seed=int(number)), "image/png")
-                elif kind == "text":
-                    self.reply(200, body, "text/plain")
-                else:
-                    self.reply(200, body)
-
-            def reply(
-                self,
-                code: int,
-                body: bytes,
-                kind: str = "image/jpeg",
-                length: int | None = None,
-                headers: dict[str, str] | None = None,
-            ) -> None:
-                said = {"Content-Type": kind, "Content-Length": str(length or len(body)), **(headers or {})}
-                self.send_response(code)
-                for name, value in said.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.base = f"http://127.0.0.1:{self.http.server_address[1]}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+RULES = FetchRules(
+    shard_size=15,
+    retries=1,
+    backoff=0,
+    timeout=1.5,
+    deadline=2.5,
+    private=True,
+    threads=40,
+    per_host=40,
+    images=ImageRules(max_bytes=1_000_000),
+)
+WAYS = ("native", "img2dataset")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    one = Server()
+def server() -> Iterator[FaultServer]:
+    one = FaultServer()
     yield one
-    one.http.shutdown()
-    one.http.server_close()
+    one.close()
 
 
-def rows(urls: list[str | None], paths: list[str | None] | None = None) -> pa.Table:
+@pytest.fixture(scope="module", autouse=True)
+def _no_job_is_left() -> Iterator[None]:
+    yield
+    client.stop()
+
+
+def part(folder: Path, urls: list[str | None], paths: list[str | None] | None = None) -> list[Path]:
+    """One part of a table with these addresses."""
     n = len(urls)
-    return pa.table(
+    table = pa.table(
         {
             "id": [f"p{i}" for i in range(n)],
             "row": pa.array(range(n), pa.int64()),
@@ -111,91 +64,172 @@ def rows(urls: list[str | None], paths: list[str | None] | None = None) -> pa.Ta
             "uploaded": pa.array(range(n), pa.int64()),
         }
     )
+    assert table.column_names == COLUMNS
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"part-{len(list(folder.glob('part-*'))):05d}.parquet"
+    pq.write_table(table, path)
+    return [path]
 
 
-EXPECTED = {
-    "good": None,
-    "busy": None,
-    "png": None,
-    "text": None,
-    "404": "http_404",
-    "html": "not_an_image",
-    "empty": "empty_body",
-    "cut": "truncated_body",
-    "halffile": "broken_image",
-    "noai": "opted_out",
-    "loop": "redirect_loop",
-}
+def same_files(a: Path, b: Path) -> bool:
+    """Two folders hold the same files, byte by byte."""
+    found = [{p.name: hashlib.sha256(p.read_bytes()).digest() for p in folder.iterdir()} for folder in (a, b)]
+    return found[0] == found[1]
 
 
-@pytest.fixture(scope="module")
-def fetched(server: Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table, Counter[str]]:
-    """Two of every kind, in two shards, one local file and one missing, fetched once for several tests."""
+KINDS = [kind for kind in EXPECTED if kind != "inside"]  # where private addresses are allowed it is only unreachable
+Fetched = tuple[Path, list[Path], Counter[str], FetchRules]
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def fetched(request: pytest.FixtureRequest, server: FaultServer, tmp_path_factory: pytest.TempPathFactory) -> Fetched:
+    """Two of every kind, in several shards, one local file and one missing, fetched once for several tests."""
     out = tmp_path_factory.mktemp("fetch")
     local = out / "local.png"
     local.write_bytes(picture(kind="PNG"))
-    urls: list[str | None] = [f"{server.base}/{kind}/{i}" for i in range(2) for kind in EXPECTED] + [None, None]
+    # both ways must see the first answers of "busy" and "slowdown", so each has numbers of its own
+    first = 100 * WAYS.index(request.param)
+    urls: list[str | None] = [f"{server.base}/{kind}/{first + i}" for i in range(2) for kind in KINDS] + [None, None]
     paths: list[str | None] = [None] * (len(urls) - 2) + [str(local), str(out / "nowhere.png")]
-    table = rows(urls, paths)
-    counts = fetch(table, out / "a", FetchRules(shard_size=15, retries=1, backoff=0, timeout=5), QUIET)
-    return out, table, counts
+    parts = part(out / "table", urls, paths)
+    rules = replace(RULES, way=request.param)
+    return out, parts, fetch(parts, out / "a", rules, QUIET), rules
 
 
-def test_every_row_is_one_image_or_one_named_miss(fetched: tuple[Path, pa.Table, Counter[str]]) -> None:
-    out, table, counts = fetched
-    wanted = Counter(fault or "" for fault in EXPECTED.values() for _ in range(2))
-    wanted[""] += 1
-    wanted["file_unreadable"] += 1
-    assert counts == wanted
+def test_every_row_is_one_image_or_one_named_miss(fetched: Fetched) -> None:
+    out, _, counts, _ = fetched
     index = load_index(out / "a")
-    assert index["id"].to_pylist() == table["id"].to_pylist()
-    kinds = [k for _ in range(2) for k in EXPECTED]
-    for kind, fault in zip(kinds, index["fault"].to_pylist(), strict=False):
-        assert fault == EXPECTED[kind], kind
+    assert index["id"].to_pylist() == [f"p{i}" for i in range(2 * len(KINDS) + 2)]
+    ended = dict(zip(2 * KINDS, index["fault"].to_pylist(), strict=False))
+    assert ended == {kind: EXPECTED[kind] for kind in KINDS}
+    wanted = Counter(fault or "" for kind, fault in EXPECTED.items() if kind != "inside" for _ in range(2))
+    assert counts == wanted + Counter({"": 1, "file_unreadable": 1})
 
 
-def test_original_bytes_and_formats_are_kept(fetched: tuple[Path, pa.Table, Counter[str]]) -> None:
-    out, _, _ = fetched
+def test_original_bytes_and_formats_are_kept(fetched: Fetched) -> None:
+    out, _, _, _ = fetched
     index = load_index(out / "a")
     members = dict(zip(index["id"].to_pylist(), index["member"].to_pylist(), strict=True))
-    position = list(EXPECTED).index("png")
+    position = KINDS.index("png")
     assert members[f"p{position}"] == f"p{position}.png", "a PNG behind a .jpg-like address stays a PNG"
-    found = {i: d for s in range(2) for i, d in read_images(out / "a", index, s)}
+    shards = {s: dict(read_images(out / "a", index, s)) for s in set(index["shard"].to_pylist())}
+    found = {i: d for images in shards.values() for i, d in images.items()}
     assert found["p0"] == picture(seed=0)
     assert found[f"p{position}"] == picture(kind="PNG", seed=0)
+    assert found[f"p{KINDS.index('cmyk')}"] == picture(mode="CMYK", seed=0)
 
 
 def test_a_kill_between_shards_repeats_no_finished_shard_and_ends_in_the_same_bytes(
-    fetched: tuple[Path, pa.Table, Counter[str]], server: Server, tmp_path: Path
+    fetched: Fetched, server: FaultServer, tmp_path: Path
 ) -> None:
-    out, table, counts = fetched
-    import shutil
-
-    for name in ("00000.tar", "00000.parquet"):  # a run that was killed after its first shard
+    out, parts, counts, rules = fetched
+    for name in ("00000.tar", "00000.parquet", "00003.tar", "00003.parquet"):  # killed when these were done
         shutil.copy(out / "a" / name, tmp_path / name)
     server.asked.clear()
-    again = fetch(table, tmp_path, FetchRules(shard_size=15, retries=1, backoff=0, timeout=5), QUIET, workers=2)
+    again = fetch(parts, tmp_path, rules, QUIET, Engine(workers=2))
     assert again == counts
-    first_shard = {url.removeprefix(server.base) for url in table["url"].to_pylist()[:15]}
-    assert not first_shard & set(server.asked)
-    for path in (out / "a").iterdir():
-        assert (
-            hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256((tmp_path / path.name).read_bytes()).digest()
-        )
+    urls = pq.read_table(parts[0])["url"].to_pylist()
+    done = {url.removeprefix(server.base) for url in [*urls[:15], *urls[45:60]]}
+    assert not done & set(server.asked)
+    assert same_files(out / "a", tmp_path)
 
 
-def test_first_n_is_the_smallest_prefix_in_row_order(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_private_addresses_are_refused_also_behind_names_and_redirects(
+    way: str, server: FaultServer, tmp_path: Path
+) -> None:
+    port = server.port
+    urls: list[str | None] = [f"{server.base}/good/1", f"http://localhost:{port}/good/1", f"http://[::1]:{port}/a"]
+    urls += ["http://169.254.169.254/latest/meta-data", f"http://127.1:{port}/good/1", "http://[::ffff:127.0.0.1]/a"]
+    server.asked.clear()
+    rules = replace(RULES, private=False, way=way)  # type: ignore[arg-type]
+    assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"private_address": len(urls)}
+    assert not server.asked
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_only_http_is_spoken(way: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(picture(kind="PNG"))
+    urls: list[str | None] = [f"file://{secret}", "ftp://127.0.0.1/a.jpg", "data:image/png;base64,AAAA", "http://"]
+    rules = replace(RULES, way=way)  # type: ignore[arg-type]
+    assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"malformed_url": 4}
+
+
+def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_path: Path) -> None:
+    dead = [f"{server.base}/{kind}/1" for kind in ("404", "html", "noai", "good")]
+    mirror = server.base + "/good/{hash}"
+    counts = fetch(part(tmp_path / "t", list(dead)), tmp_path / "a", replace(RULES, mirror=mirror), QUIET)
+    assert counts == {"": 3, "opted_out": 1}
+    index = load_index(tmp_path / "a").to_pylist()
+    assert index[0]["detail"] == "from the mirror; http_404 at its own address"
+    assert index[3]["detail"] is None
+    assert server.asked[f"/good/{yfcc_hash(dead[0])}"] == 1
+    empty = replace(RULES, mirror=server.base + "/410/{first}/{second}/{hash}.jpg")
+    assert fetch(part(tmp_path / "u", [dead[0]]), tmp_path / "b", empty, QUIET) == {"http_404": 1}
+    assert "mirror: 410" in load_index(tmp_path / "b")["detail"][0].as_py()
+
+
+def test_a_known_placeholder_picture_is_no_image(server: FaultServer, tmp_path: Path) -> None:
+    known = (hashlib.sha256(picture(seed=3)).hexdigest(),)
+    urls: list[str | None] = [f"{server.base}/good/{i}" for i in (3, 4)]
+    counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", replace(RULES, placeholders=known), QUIET)
+    assert counts == {"": 1, "placeholder": 1}
+
+
+def test_a_host_is_asked_no_faster_than_its_rate(server: FaultServer, tmp_path: Path) -> None:
+    import time
+
+    urls: list[str | None] = [f"{server.base}/good/{i}" for i in range(11)]
+    begun = time.monotonic()
+    fetch(part(tmp_path / "t", urls), tmp_path / "a", replace(RULES, rate=20.0), QUIET)
+    assert time.monotonic() - begun >= 10 / 20
+
+
+@pytest.mark.parametrize("engine", [Engine(), Engine(workers=2)])
+def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_path: Path, engine: Engine) -> None:
     urls: list[str | None] = [f"{server.base}/{'good' if i % 3 else '404'}/{i}" for i in range(24)]
-    for name, workers in (("one", 1), ("two", 2)):
-        counts = fetch(
-            rows(urls), tmp_path / name, FetchRules(shard_size=4, stop_after=5, retries=0, backoff=0), QUIET, workers
-        )
-        assert counts[""] == 5
-        faults = load_index(tmp_path / name)["fault"].to_pylist()
-        assert faults[:8] == ["http_404", None, None, "http_404", None, None, "http_404", None]
-        assert faults[8:] == ["surplus"] * 16
-    a, b = (sorted((p.name, p.read_bytes()) for p in (tmp_path / n).iterdir()) for n in ("one", "two"))
-    assert a == b
+    rules = replace(RULES, shard_size=4, stop_after=5, retries=0)
+    parts = part(tmp_path / "t", urls[:10]) + part(tmp_path / "t", urls[10:])  # a shard crosses the border
+    assert fetch(parts, tmp_path / "a", rules, QUIET, engine) == {"": 5, "http_404": 3, "surplus": 16}
+    faults = load_index(tmp_path / "a")["fault"].to_pylist()
+    assert faults[:8] == ["http_404", None, None, "http_404", None, None, "http_404", None]
+    assert faults[8:] == ["surplus"] * 16
+    assert sorted(p.name for p in (tmp_path / "a").glob("*.tar")) == ["00000.tar", "00001.tar"]
+
+
+def test_images_inside_parquet_files(tmp_path: Path) -> None:
+    file = tmp_path / "images.parquet"
+    cells = [{"bytes": picture(seed=i), "path": None} for i in range(5)] + [None]
+    pq.write_table(pa.table({"image": cells}), file, row_group_size=2)
+    paths: list[str | None] = [cell_path(file, "image", i) for i in (0, 4, 5, 9)] + [cell_path(file, "nope", 0)]
+    counts = fetch(part(tmp_path / "t", [None] * 5, paths), tmp_path / "a", RULES, QUIET)
+    assert counts == {"": 2, "no_image": 1, "file_unreadable": 2}
+    index = load_index(tmp_path / "a")
+    assert dict(read_images(tmp_path / "a", index, 0)) == {"p0": picture(seed=0), "p1": picture(seed=4)}
+
+
+def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
+    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urls: list[str | None] = [f"{server.base}/good/{i}" for i in range(30)]
+    parts = part(tmp_path / "t", urls)
+    from curate.fetch import shard
+
+    writes = iter([write_tar])
+
+    def full(path: Path, members: Iterator[tuple[str, bytes]]) -> int:
+        if (write := next(writes, None)) is None:
+            raise OSError(28, "No space left on device")
+        return write(path, members)
+
+    monkeypatch.setattr(shard, "write_tar", full)
+    with pytest.raises(DriftlineError, match=r"disk of .* is full.*finished shards are kept"):
+        fetch(parts, tmp_path / "a", RULES, QUIET)
+    assert (tmp_path / "a" / "00000.parquet").exists()
+    assert not list((tmp_path / "a").glob("*00001*"))
+    monkeypatch.undo()
+    assert fetch(parts, tmp_path / "a", RULES, QUIET) == {"": 30}
 
 
 @pytest.mark.parametrize(
@@ -217,9 +251,7 @@ def test_a_look_at_the_bytes(data: bytes, fault: str | None) -> None:
 
 
 def test_a_decompression_bomb_is_refused_by_its_header() -> None:
-    buffer = io.BytesIO()
-    Image.new("1", (30_000, 30_000)).save(buffer, "PNG")
-    assert look(buffer.getvalue(), ImageRules()).fault == "too_many_pixels"
+    assert look(bomb(30_000, 30_000), ImageRules()).fault == "too_many_pixels"
 
 
 def test_a_changed_image_is_named(tmp_path: Path) -> None:
@@ -235,12 +267,16 @@ def test_a_tar_with_a_path_outside_its_folder_is_refused(tmp_path: Path) -> None
         list(read_tar(tmp_path / "x.tar"))
 
 
-def test_messages_become_reasons() -> None:
-    assert miss("HTTP Error 429: Too Many Requests") == "http_429"
-    assert miss("<urlopen error [Errno 111] Connection refused>") == "connection_failed"
-    assert miss("IncompleteRead(10 bytes read, 5 more expected)") == "truncated_body"
-
-
-def test_shards_are_readable_by_parquet_tools(fetched: tuple[Path, pa.Table, Counter[str]]) -> None:
-    out, _, _ = fetched
-    assert pq.read_metadata(out / "a" / "00000.parquet").num_rows == 15
+@pytest.mark.parametrize(
+    ("message", "fault"),
+    [
+        ("HTTP Error 429: Too Many Requests", "http_429"),
+        ("HTTP Error 502: Bad Gateway", "http_5xx"),
+        ("<urlopen error [Errno 111] Connection refused>", "connection_failed"),
+        ("IncompleteRead(10 bytes read, 5 more expected)", "truncated_body"),
+        ("<urlopen error unknown url type: file>", "malformed_url"),
+        ("something new", "download_failed"),
+    ],
+)
+def test_messages_of_img2dataset_become_reasons(message: str, fault: str) -> None:
+    assert client.miss(message) == Got(None, fault, message)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from curate.filters import FilterRules, drop_faulty
+from curate.filters import FilterRules, check, reasons
+from curate.ground.errors import BadConfig, BadInput
+from curate.ground.files import write_parquet
+from curate.ground.progress import Journal
+from curate.ground.workers import Engine
+from curate.sift import mark, sift
 from curate.table import TABLE, batch_of
 
-GOOD = {
+QUIET = Journal(quiet=True)
+GOOD: dict[str, object] = {
     "id": "1",
     "row": 0,
     "url": "http://127.0.0.1/a.jpg",
@@ -20,9 +30,8 @@ GOOD = {
 
 def outcome(rules: FilterRules | None = None, **changes: object) -> str:
     table = pa.Table.from_batches([batch_of([GOOD | changes], TABLE)])
-    good, dropped = drop_faulty(table, rules or FilterRules(), set())
-    assert len(good) + len(dropped) == 1
-    return dropped[0][2] if dropped else "kept"
+    (reason,) = reasons(table, rules or FilterRules()).to_pylist()
+    return reason or "kept"
 
 
 @pytest.mark.parametrize(
@@ -61,11 +70,109 @@ def test_believed_span_is_half_open() -> None:
     assert outcome(rules, uploaded=1_300_000_001) == "impossible_upload_date"
 
 
-def test_the_first_of_two_equal_ids_stays_across_parts() -> None:
-    seen: set[str] = set()
-    table = pa.Table.from_batches([batch_of([GOOD, GOOD | {"row": 1}], TABLE)])
-    good, dropped = drop_faulty(table, FilterRules(), seen)
-    assert good["row"].to_pylist() == [0]
-    assert dropped == [("1", 1, "duplicate_id")]
-    good, dropped = drop_faulty(table, FilterRules(), seen)
-    assert len(good) == 0
+@pytest.mark.parametrize(
+    ("rules", "changes", "expected"),
+    [
+        (FilterRules(licences=["Attribution License"]), {"licence": "attribution license"}, "kept"),
+        (FilterRules(licences=["Attribution Li"]), {"licence": "Attribution-NoDerivs License"}, "licence_not_allowed"),
+        (FilterRules(licences=["http://cc/by/"]), {"licence": "x", "licence_url": "http://cc/by/2.0"}, "kept"),
+        (FilterRules(licences=["Attribution"]), {"licence": None}, "licence_not_allowed"),
+        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 8.0, "latitude": 50.0}, "kept"),
+        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 5.0, "latitude": 45.0}, "kept"),
+        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 4.9, "latitude": 50.0}, "outside_box"),
+        (FilterRules(box=(5, 45, 15, 55)), {}, "no_position"),
+        (FilterRules(box=(170, -50, -170, 0)), {"longitude": -175.0, "latitude": -20.0}, "kept"),
+        (FilterRules(box=(170, -50, -170, 0)), {"longitude": 0.0, "latitude": -20.0}, "outside_box"),
+        (FilterRules(cameras=["canon"]), {"camera": "Canon EOS 5D"}, "kept"),
+        (FilterRules(cameras=["c.non"]), {"camera": "Canon EOS 5D"}, "camera_not_wanted"),
+        (FilterRules(tags_any=["red car"]), {"tags": "blue,Red+Car"}, "kept"),
+        (FilterRules(tags_any=["car"]), {"tags": "blue,red+car"}, "no_wanted_tag"),
+        (FilterRules(tags_any=["a,b"]), {"tags": "x,a%2Cb"}, "kept"),
+        (FilterRules(tags_none=["screenshot"]), {"tags": "screenshot"}, "unwanted_tag"),
+        (FilterRules(tags_none=["screenshot"]), {"tags": None}, "kept"),
+        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": "Canon 5D"}, "kept"),
+        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": "Nikon"}, "own_filter"),
+        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": None}, "own_filter"),
+    ],
+)  # fmt: skip
+def test_filters_that_a_user_may_add(rules: FilterRules, changes: dict[str, object], expected: str) -> None:
+    assert outcome(rules, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "no_such_column = 1",
+        "uploaded +",
+        "title",
+        "(SELECT count(*) FROM read_csv('/etc/passwd')) > 0",
+        "true) FROM photos; DROP TABLE photos; --",
+    ],
+)
+def test_an_expression_that_cannot_be_used_is_refused_before_the_run(where: str) -> None:
+    with pytest.raises(BadConfig, match=r"filter\.where"):
+        check(FilterRules(where=where))
+
+
+def test_a_box_inside_out_is_refused() -> None:
+    with pytest.raises(BadConfig, match=r"filter\.box"):
+        check(FilterRules(box=(0, 50, 10, 40)))
+
+
+def test_withdrawn_photos_are_dropped_and_a_list_without_ids_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "withdrawn.csv"
+    path.write_text("id,since\n1,2026-01-01\n")
+    assert outcome(FilterRules(withdrawn=path)) == "withdrawn"
+    assert outcome(FilterRules(withdrawn=path), id="2") == "kept"
+    path.write_text("photo\n1\n")
+    with pytest.raises(BadInput, match="no column 'id'"):
+        check(FilterRules(withdrawn=path))
+
+
+def parts_of(folder: Path, *parts: list[dict[str, object]]) -> list[Path]:
+    """Parts of a table whose rows are numbered through."""
+    row, paths = 0, []
+    for number, changes in enumerate(parts):
+        rows = [GOOD | {"row": row + i} | change for i, change in enumerate(changes)]
+        row += len(rows)
+        paths.append(folder / f"part-{number:05d}.parquet")
+        write_parquet(paths[-1], pa.Table.from_batches([batch_of(rows, TABLE)]))
+    return paths
+
+
+def kept_rows(folder: Path) -> list[int]:
+    return [r for p in sorted((folder / "table").iterdir()) for r in pq.read_table(p)["row"].to_pylist()]
+
+
+def test_the_first_good_row_of_an_id_stays_across_parts(tmp_path: Path) -> None:
+    parts = parts_of(tmp_path, [{"media": "video"}, {}], [{}, {"id": "2"}], [{"id": "2"}, {"id": "3"}])
+    counts = sift(parts, tmp_path / "out", FilterRules(), QUIET)
+    assert counts == {"": 3, "video": 1, "duplicate_id": 2}
+    assert kept_rows(tmp_path / "out") == [1, 3, 5]
+
+
+def test_one_user_does_not_fill_a_collection(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"id": str(i), "user": u} for i, u in enumerate(["a", "a", "b", "a", None, None])]
+    counts = sift(parts_of(tmp_path, rows[:3], rows[3:]), tmp_path / "out", FilterRules(per_user=2), QUIET)
+    assert counts == {"": 5, "too_many_of_user": 1}
+    assert kept_rows(tmp_path / "out") == [0, 1, 2, 4, 5]
+
+
+@pytest.mark.parametrize("finished", ["none", "marks", "one part", "all but the mark of being done"])
+def test_a_sift_that_was_killed_goes_on_and_ends_in_the_same_bytes(tmp_path: Path, finished: str) -> None:
+    rows: list[dict[str, object]] = [{"id": str(i % 7), "user": "ab"[i % 2]} for i in range(12)]
+    parts = parts_of(tmp_path, rows[:4], rows[4:8], rows[8:])
+    rules = FilterRules(per_user=2)
+    counts = sift(parts, tmp_path / "whole", rules, QUIET)
+    again = tmp_path / "again"
+    if finished != "none":
+        for part in parts:
+            mark(part, again / "marks" / part.name, rules)
+    for part in parts[: {"one part": 1, "all but the mark of being done": 3}.get(finished, 0)]:
+        for kind in ("table", "rejects"):
+            (again / kind).mkdir(exist_ok=True)
+            shutil.copy(tmp_path / "whole" / kind / part.name, again / kind / part.name)
+    assert sift(parts, again, rules, QUIET, Engine(workers=2)) == counts
+    files = [p.relative_to(again) for p in sorted(again.rglob("*.parquet"))]
+    assert files == [p.relative_to(tmp_path / "whole") for p in sorted((tmp_path / "whole").rglob("*.parquet"))]
+    assert all((again / f).read_bytes() == (tmp_path / "whole" / f).read_bytes() for f in files)

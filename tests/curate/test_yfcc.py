@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
+import re
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
+from unittest import mock
+from urllib.parse import unquote_plus
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from helpers import yfcc_line
+from helpers import made_rows, yfcc_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.filters import FilterRules, drop_faulty
+from curate.filters import FilterRules
 from curate.ground.errors import BadInput
-from curate.sources.yfcc import LONGEST_LINE, Yfcc
+from curate.ground.files import write_parquet
+from curate.ground.progress import Journal
+from curate.sift import sift
+from curate.sources.yfcc import Yfcc, lines
+from curate.sources.yfcc.columns import NAMES
+from curate.sources.yfcc.lines import LONGEST_LINE
 from curate.table import TABLE
 
 Write = Callable[..., Path]
@@ -110,28 +124,173 @@ def test_a_table_of_another_kind_is_refused(write_lines: Write) -> None:
         read(write_lines("a\tb\tc", "d\te\tf"))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
-@given(st.lists(st.binary(max_size=200).map(lambda b: b.replace(b"\n", b"")), max_size=8), st.integers(0, 2**62))
-def test_any_bytes_in_every_line_out(tmp_path: Path, junk: list[bytes], uploaded: int) -> None:
+def plainly(data: bytes) -> list[dict[str, Any]]:
+    """The same records, line by line in plain Python: slow, and easy to check by eye."""
+    lines = data.split(b"\n")
+    lines = lines[:-1] if lines[-1] == b"" else lines
+    width = next((n for n in (line.count(b"\t") + 1 for line in lines) if n in (23, 25)), 0)
+    made = []
+    for row, line in enumerate(lines):
+        record, fault = _plain_record(line.rstrip(b"\r"), width)
+        made.append({"row": row, "fault": fault} | (record if fault is None else {}))
+    return made
+
+
+def _plain_record(line: bytes, width: int) -> tuple[dict[str, Any], str | None]:
+    if line.count(b"\t") + 1 != width:
+        return {}, "wrong_column_count"
+    if b"\x00" in line:
+        return {}, "nul_byte"
+    try:
+        f = line.decode().split("\t")
+    except UnicodeDecodeError:
+        return {}, "not_utf8"
+    f = f if width == 23 else [f[1], *f[3:]]
+    if not re.fullmatch(r"[0-9]{1,90}", f[0]):
+        return {}, "bad_id"
+    if f[4] and not re.fullmatch(r"-?[0-9]{1,18}", f[4]):
+        return {}, "bad_upload_time"
+    if f[22] not in ("0", "1"):
+        return {}, "bad_marker"
+    taken = None
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?", f[3]):
+        with contextlib.suppress(ValueError):
+            taken = int((datetime.fromisoformat(f[3][:19]) - datetime(1970, 1, 1)).total_seconds())
+    text = {n: unquote_plus(f[i]).replace("\0", "\ufffd") for n, i in (("title", 6), ("nickname", 2), ("camera", 5))}
+    raw = {"id": f[0], "url": f[14], "user": f[1], "tags": f[8], "licence": f[15], "page_url": f[13]}
+    return {k: v or None for k, v in (text | raw).items()} | {
+        "uploaded": int(f[4]) if f[4] else None,
+        "taken": taken,
+        "media": "video" if f[22] == "1" else "photo",
+        "description": unquote_plus(f[7]).replace("\0", "\ufffd") or None,
+        "latitude": float(f[11]) if re.fullmatch(r"-?[0-9]+\.[0-9]+", f[11]) and abs(float(f[11])) <= 180 else None,
+    }, None
+
+
+junk = st.binary(max_size=60).map(lambda b: b.replace(b"\n", b""))
+field = st.sampled_from(
+    [b"", b"a+b", b"%C3%A9", b"%e9", b"%", b"%4", b"%00", b"+%2B+", b"caf\xc3\xa9%", b"\xff", b"x\0", b"a\rb", b"\r",
+     b"1331840483", b"-1", b"2012-02-30 00:00:00.0", b"0000-01-01 00:00:00.0", b"2012-02-16 09:56:37", b"null",
+     b"90.5", b"-181.25", b'"', b"'"]
+)  # fmt: skip
+
+
+@st.composite
+def damaged_line(draw: st.DrawFn) -> bytes:
+    """A sound line in which a few fields are something else, or are too many or too few."""
+    fields = yfcc_line(draw(st.integers(0, 10**12))).encode().split(b"\t")
+    for _ in range(draw(st.integers(0, 3))):
+        fields[draw(st.integers(0, 22))] = draw(st.one_of(field, junk))
+    extra = draw(st.integers(-2, 2))
+    return b"\t".join(fields[:extra] if extra < 0 else fields + [b"x"] * (extra == 2))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@given(st.lists(st.one_of(damaged_line(), junk), min_size=1, max_size=12), st.booleans(), st.sampled_from([1, 4, 64]))
+def test_any_bytes_give_the_records_that_plain_python_gives(
+    tmp_path: Path, junk: list[bytes], last_newline: bool, few: int
+) -> None:
+    data = b"\n".join([yfcc_line(1).encode(), *junk]) + b"\n" * last_newline
     path = tmp_path / "dataset"
-    lines = [yfcc_line(1, uploaded=uploaded).encode(), *junk]
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-    table = read(path)
-    assert len(table) == len(lines)
-    assert table["fault"].to_pylist()[0] is None
+    path.write_bytes(data)
+    with mock.patch.object(lines, "FEW", few):  # small: blocks are halved down to single lines
+        table = read(path).to_pylist()
+    expected = plainly(data)
+    assert [{k: row[k] for k in want} for row, want in zip(table, expected, strict=True)] == expected
 
 
-def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared: Path) -> None:
+def test_blocks_may_begin_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "dataset"
+    path.write_bytes(b"".join(made_rows(3000, dirty=0.05)))
+    whole = read(path)
+    assert whole["fault"].null_count < 3000
+    for size in (1 << 12, 70_001):
+        monkeypatch.setattr(lines, "BLOCK", size)
+        assert read(path).equals(whole)
+    monkeypatch.undo()
+    rest = pa.Table.from_batches(Yfcc(path).batches(skip=1234))
+    assert rest.equals(whole.slice(1234).combine_chunks())
+
+
+def database(path: Path, rows: list[list[Any]]) -> Path:
+    base = sqlite3.connect(path)
+    base.execute(f"CREATE TABLE yfcc100m_dataset ({', '.join(NAMES)})")
+    base.executemany(f"INSERT INTO yfcc100m_dataset VALUES ({', '.join('?' * 23)})", rows)
+    base.commit()
+    base.close()
+    return path
+
+
+def test_the_sqlite_form_gives_the_records_of_the_lines(tmp_path: Path) -> None:
+    (block,) = made_rows(500)
+    (tmp_path / "dataset.tsv").write_bytes(block)
+    rows: list[list[Any]] = [line.split("\t") for line in block.decode().splitlines()]
+    for row in rows:  # as the real file has them: numbers as numbers, absent text as NULL or ""
+        row[0], row[4], row[22] = int(row[0]), int(row[4]), int(row[22])
+        row[7] = row[7] or None
+    path = database(tmp_path / "yfcc100m_dataset.sql", rows)
+    assert read(path).equals(read(tmp_path / "dataset.tsv"))
+    assert pa.Table.from_batches(Yfcc(path).batches(skip=123)).equals(read(path).slice(123).combine_chunks())
+
+
+def test_dirty_values_of_the_sqlite_form_are_faults(tmp_path: Path) -> None:
+    sound: list[Any] = yfcc_line(1).split("\t")
+    rows = [sound, [None, *sound[1:]], [*sound[:6], b"\xff\xfe", *sound[7:]], [*sound[:6], "a\0b", *sound[7:]]]
+    table = read(database(tmp_path / "yfcc100m_dataset.sql", rows))
+    assert table["fault"].to_pylist() == [None, "bad_id", "not_utf8", "nul_byte"]
+
+
+def test_a_damaged_sqlite_file_keeps_its_first_part_and_says_where_it_ends(tmp_path: Path) -> None:
+    rows = [list(yfcc_line(i).split("\t")) for i in range(30_000)]
+    path = database(tmp_path / "yfcc100m_dataset.sql", rows)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 40_960] = bytes(40_960)
+    path.write_bytes(data)
+    found: list[int] = []
+    with pytest.raises(BadInput, match=r"damaged after record [\d,]+"):
+        found.extend(len(batch) for batch in Yfcc(path).batches(rows=100))
+    assert 10_000 < sum(found) < 20_000
+
+
+def test_a_database_of_another_kind_is_refused(tmp_path: Path) -> None:
+    sqlite3.connect(tmp_path / "dataset.sql").execute("CREATE TABLE photos (id)").connection.close()
+    with pytest.raises(BadInput, match="has no table yfcc100m_dataset"):
+        read(tmp_path / "dataset.sql")
+
+
+def test_a_parquet_subset_gives_the_records_of_the_lines(tmp_path: Path) -> None:
+    (block,) = made_rows(300)
+    (tmp_path / "dataset.tsv").write_bytes(block)
+    rows = [dict(zip(NAMES, line.split("\t"), strict=True)) for line in block.decode().splitlines()]
+    table = pa.Table.from_pylist(rows)
+    table = table.set_column(0, "photoid", table["photoid"].cast(pa.int64())).append_column("key", table["secret"])
+    pq.write_table(table, tmp_path / "subset-0.parquet")
+    assert read(tmp_path / "subset-0.parquet").equals(read(tmp_path / "dataset.tsv"))
+
+
+def test_a_damaged_part_may_be_left_where_it_ends(tmp_path: Path) -> None:
+    for part in range(2):
+        data = bz2.compress(b"".join(made_rows(4000, seed=part)), 1)
+        (tmp_path / f"yfcc100m_dataset-{part}.bz2").write_bytes(data[: len(data) // 2] if part == 0 else data)
+    table = pa.Table.from_batches(Yfcc(tmp_path, damaged="keep").batches())
+    assert table["row"].to_pylist() == list(range(len(table)))
+    (reject,) = table.filter(pc.is_valid(table["fault"])).to_pylist()
+    assert reject["fault"] == "damaged_from_here"
+    assert len(table) == reject["row"] + 1 + 4000
+
+
+def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared: Path, tmp_path: Path) -> None:
     for name, expected_rows, width in (("yfcc100m_rows.tsv", 164, 23), ("yfcc100m_25col_500.tsv", 500, 25)):
         path = shared / "yfcc" / name
         table = read(path)
         assert len(table) == expected_rows
         assert table["fault"].null_count == expected_rows
-        good, dropped = drop_faulty(table.select(TABLE.names), FilterRules(), set())
+        part = tmp_path / name / "part-00000.parquet"
+        write_parquet(part, table.select(TABLE.names))
+        counts = sift([part], tmp_path / name / "out", FilterRules(), Journal(quiet=True))
         wanted: Counter[str] = Counter()
         seen = set()
-        from datetime import datetime
-
         for line in path.read_text(encoding="utf-8").splitlines():
             f = line.split("\t")
             f = f if width == 23 else [f[1], *f[3:]]
@@ -145,5 +304,4 @@ def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared
             elif f[0] in seen:
                 wanted["duplicate_id"] += 1
             seen.add(f[0])
-        assert Counter(reason for _, _, reason in dropped) == wanted
-        assert len(good) + len(dropped) == expected_rows
+        assert counts == wanted + Counter({"": expected_rows - wanted.total()})

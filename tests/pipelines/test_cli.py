@@ -65,7 +65,7 @@ class TestBadInput:
     def test_empty_file(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines())
         text = message(driftline("run", folder), 1)
-        assert "dataset.tsv is empty. Expected one YFCC100M record a line. Download it again." in text
+        assert "dataset.tsv is empty. Expected YFCC100M records. Download it again." in text
 
     def test_truncated_bz2(self, tmp_path: Path) -> None:
         import random

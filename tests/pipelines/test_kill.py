@@ -43,34 +43,38 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.jpg"
         code = (
             "import sys; from pathlib import Path; import pyarrow as pa\n"
+            "import pyarrow.parquet as pq\n"
             "from curate.fetch import FetchRules, fetch\n"
             "from curate.ground.progress import Journal\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
             "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
-            "fetch(rows, Path(sys.argv[2]), FetchRules(timeout=60), Journal(quiet=True))\n"
+            "out = Path(sys.argv[2])\n"
+            "pq.write_table(rows, out / 'part.parquet')\n"
+            "rules = FetchRules(way='img2dataset', timeout=60, private=True)\n"
+            "fetch([out / 'part.parquet'], out / 'a', rules, Journal(quiet=True))\n"
         )
         run = subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)])
         assert silent.accept(), "the download has begun"
-        job = next(p for p in jobs_of(str(tmp_path)))
+        job = next(p for p in jobs_of(run.pid))
         run.send_signal(signal.SIGKILL)
         run.wait()
         for _ in range(100):
-            if job not in jobs_of(str(tmp_path)):
+            if job not in jobs_of(run.pid):
                 return
             time.sleep(0.1)
         pytest.fail("the download lived on")
 
 
-def jobs_of(folder: str) -> list[int]:
-    """Processes that run curate.fetch_job for a folder."""
+def jobs_of(parent: int) -> list[int]:
+    """Processes that run img2dataset for a parent."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                words = (entry / "cmdline").read_bytes().decode(errors="replace")
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if "curate.fetch_job" in words and folder in words:
+            if "curate.fetch.job" in words and str(parent) in words:
                 found.append(int(entry.name))
     return found
 

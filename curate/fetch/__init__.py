@@ -1,0 +1,136 @@
+"""URLs and local files → shards, each row ending as exactly one image or exactly one named miss.
+
+A manifest fixes which rows make which shard; shards are fetched anywhere, in any order, by `shard.fetch_shard`; a
+shard's index is its done mark. Two ways to download share everything else: `native` (asyncio) and `img2dataset`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.fetch.rules import FetchRules
+from curate.fetch.shard import COLUMNS, INDEX, Shard, fetch_shard
+from curate.ground.files import writing
+from curate.ground.progress import Journal
+from curate.ground.workers import Engine
+from curate.shards import index_path, shard_path
+
+WAVE = 4  # shards a worker between two looks at whether there are enough
+GATHERED = 65_536  # rows of the joint index that are written at a time
+
+
+def fetch(
+    parts: Sequence[Path], out: Path, rules: FetchRules, journal: Journal, engine: Engine | None = None
+) -> Counter[str]:
+    """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by fault ("" = kept).
+
+    Shards whose index exists are not fetched again. Bytes do not depend on the engine. Memory does not grow with the
+    number of rows.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    engine = engine or Engine()
+    shards = manifest(parts, out, rules)
+    waves = [shards]
+    if rules.stop_after is not None:
+        step = WAVE * engine.workers
+        waves = [shards[i : i + step] for i in range(0, len(shards), step)]
+    frontier = _Frontier(out, rules.stop_after)
+    with journal.progress("fetch", sum(count for s in shards for _, _, count in s.pieces), "photos") as tick:
+        for wave in waves:
+            if frontier.reached():
+                break
+            begun = [s for s in wave if index_path(out, s.number).exists()]
+            tick(sum(count for s in begun for _, _, count in s.pieces))
+            todo = [s for s in wave if s not in begun]
+            for i, found in engine.spread(fetch_shard, todo):
+                tick(found.total())
+                journal.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(found.items())})
+        return _close(parts, shards, out, rules, frontier)
+
+
+def manifest(parts: Sequence[Path], out: Path, rules: FetchRules) -> list[Shard]:
+    """The rows of all parts, one after another, cut into shards of `shard_size`."""
+    sizes = [pq.read_metadata(part).num_rows for part in parts]
+    starts = [0, *accumulate(sizes)]
+    shards = []
+    for number, low in enumerate(range(0, starts[-1], rules.shard_size)):
+        high = min(low + rules.shard_size, starts[-1])
+        pieces = tuple(
+            (part, max(low, start) - start, min(high, start + size) - max(low, start))
+            for part, start, size in zip(parts, starts, sizes, strict=False)
+            if start < high and start + size > low
+        )
+        shards.append(Shard(number, pieces, out, rules))
+    return shards
+
+
+class _Frontier:
+    """The unbroken run of finished shards from the first, and where in it the last wanted image is."""
+
+    def __init__(self, out: Path, wanted: int | None) -> None:
+        self.out, self.wanted = out, wanted
+        self.shard = self.found = 0
+        self.cut: tuple[int, int] | None = None  # (shard, position in it) of the `wanted`-th image
+
+    def reached(self) -> bool:
+        """Are there enough images? Looks at newly finished shards only."""
+        while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
+            faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
+            for position, fault in enumerate(faults):
+                self.found += fault is None
+                if self.found == self.wanted:
+                    self.cut = (self.shard, position)
+                    return True
+            self.shard += 1
+        return self.cut is not None
+
+
+def _close(
+    parts: Sequence[Path], shards: Sequence[Shard], out: Path, rules: FetchRules, frontier: _Frontier
+) -> Counter[str]:
+    """Join the shards' indexes into one; past the last wanted image everything is `surplus`, fetched or not."""
+    cut = frontier.cut if frontier.reached() else None
+    last = len(shards) if cut is None else cut[0] + 1
+    counts: Counter[str] = Counter()
+    held: list[pa.Table] = []
+
+    with writing(out / "index.parquet") as file, pq.ParquetWriter(file, INDEX, compression="zstd") as writer:
+
+        def add(table: pa.Table) -> None:
+            counts.update(fault or "" for fault in table["fault"].to_pylist())
+            held.append(table)
+            if sum(map(len, held)) >= GATHERED:
+                writer.write_table(pa.concat_tables(held))
+                held.clear()
+
+        for shard in shards[:last]:
+            index = pq.read_table(index_path(out, shard.number))
+            if cut is not None and shard.number == cut[0]:
+                index = pa.concat_tables([index.slice(0, cut[1] + 1), _surplus(shard, cut[1] + 1)])
+            add(index)
+        for shard in shards[last:]:
+            add(_surplus(shard, 0))
+        if held:
+            writer.write_table(pa.concat_tables(held))
+    for shard in shards[last:]:  # after the index: a kill here leaves only files that nothing reads
+        index_path(out, shard.number).unlink(missing_ok=True)
+        shard_path(out, shard.number).unlink(missing_ok=True)
+    return counts
+
+
+def _surplus(shard: Shard, first: int) -> pa.Table:
+    """The rows of a shard from `first` on, as rows that were not needed."""
+    rows = shard.rows().slice(first).select(["id", "row", "uploaded"])
+    n = len(rows)
+    known = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
+    columns = [rows[f.name] if f.name in rows.column_names else known.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
+    return pa.Table.from_arrays(columns, schema=INDEX)
+
+
+__all__ = ["COLUMNS", "FetchRules", "fetch", "fetch_shard", "manifest"]

@@ -1,0 +1,121 @@
+"""Text columns at the speed of memory: percent-decoding and strict numbers, whole Arrow columns at a time."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_plus
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_HEX = np.full(256, 255, np.uint8)
+for _digits, _start in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
+    for _i, _c in enumerate(_digits):
+        _HEX[_c] = _start + _i
+
+
+def plus_decode(column: pa.Array) -> pa.Array:
+    """`urllib.parse.unquote_plus` of every value (N,) string; bytes that are no UTF-8, and NUL, become U+FFFD.
+
+    >>> plus_decode(pa.array(["a+b%2C", "100%", None])).to_pylist()
+    ['a b,', '100%', None]
+    """
+    if not len(column):
+        return column
+    column = pa.concat_arrays([column])  # a column of its own, from offset 0
+    valid, offsets, values = column.buffers()
+    if values is None or values.size == 0:
+        return column
+    where = np.frombuffer(offsets, np.int32)[: len(column) + 1]
+    data = np.frombuffer(values, np.uint8)[: where[-1]]
+    plus = np.flatnonzero(data == 0x2B)
+    percent = np.flatnonzero(data == 0x25)
+    percent = percent[percent + 2 < len(data)]
+    high, low = _HEX[data[percent + 1]], _HEX[data[percent + 2]]
+    real = (high < 16) & (low < 16)
+    percent, decoded = percent[real], (high[real] << 4 | low[real]).astype(np.uint8)
+    # an escape must end inside the value that it begins in
+    inside = percent + 3 <= where[np.searchsorted(where, percent, side="right")]
+    percent, decoded = percent[inside], decoded[inside]
+    if not len(plus) and not len(percent):
+        return column
+    out = data.copy()
+    out[plus] = 0x20
+    out[percent] = decoded
+    if len(percent):
+        keep = np.ones(len(out), bool)
+        keep[percent + 1] = keep[percent + 2] = False
+        out = out[keep]
+    shrunk = where - 2 * np.searchsorted(percent, where, side="left").astype(np.int32)
+    made = pa.StringArray.from_buffers(
+        len(column), pa.py_buffer(shrunk.astype(np.int32)), pa.py_buffer(out), valid, column.null_count
+    )
+    if (decoded >= 0x80).any() or (decoded == 0).any():
+        made = _mend(column, made, where, percent, decoded)
+    return made
+
+
+def _mend(column: pa.Array, made: pa.Array, where: np.ndarray, percent: np.ndarray, decoded: np.ndarray) -> pa.Array:
+    """Values in which an escape made a NUL or bytes that are no UTF-8, decoded one by one."""
+    suspects = np.unique(np.searchsorted(where, percent[(decoded >= 0x80) | (decoded == 0)], side="right") - 1)
+    raw = made.cast(pa.binary()).take(pa.array(suspects)).to_pylist()
+    bad = []
+    for i, value in zip(suspects.tolist(), raw, strict=True):
+        try:
+            if b"\x00" not in value:
+                value.decode()
+                continue
+        except UnicodeDecodeError:
+            pass
+        bad.append(i)
+    if not bad:
+        return made
+    mask = np.zeros(len(made), bool)
+    mask[bad] = True
+    mended = [unquote_plus(column[i].as_py(), errors="replace").replace("\x00", "\ufffd") for i in bad]
+    return pc.replace_with_mask(made, pa.array(mask), pa.array(mended, pa.string()))
+
+
+def integers(column: pa.Array) -> pa.Array:
+    """Strict decimal integers (N,) int64; all else is null.
+
+    >>> integers(pa.array(["12", "-3", "+4", " 5", "1e3", "", "9" * 30])).to_pylist()
+    [12, -3, None, None, None, None, None]
+    """
+    plain = pc.match_substring_regex(column, r"^-?[0-9]{1,18}$")
+    return pc.if_else(plain, column, None).cast(pa.int64())
+
+
+def degrees(column: pa.Array) -> pa.Array:
+    """Decimal degrees (N,) float64 within [-180, 180]; all else is null.
+
+    >>> degrees(pa.array(["-81.80", "181", "nan", "", "1e1"])).to_pylist()
+    [-81.8, None, None, None, 10.0]
+    """
+    plain = pc.match_substring_regex(column, r"^[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?$")
+    number = pc.if_else(plain, pc.replace_substring_regex(column, r"^\+", ""), None).cast(pa.float64())
+    return pc.if_else(pc.less_equal(pc.abs(number), 180.0), number, None)
+
+
+def local_seconds(column: pa.Array) -> pa.Array:
+    """`2012-02-16 09:56:37` with or without a fraction → seconds as if the clock showed UTC, int64; else null.
+
+    >>> local_seconds(pa.array(["1970-01-01 00:00:10.0", "4501-01-01 00:00:00", "2011-02-30 00:00:00"])).to_pylist()
+    [10, 79870665600, None]
+    """
+    shaped = pc.match_substring_regex(column, r"^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?$")
+    stamp = pc.utf8_slice_codeunits(pc.if_else(shaped, column, None), 0, 19)
+    stamp = pc.if_else(pc.starts_with(stamp, "0000"), None, stamp)
+    try:
+        return stamp.cast(pa.timestamp("s")).cast(pa.int64())
+    except pa.ArrowInvalid:  # a day or hour that does not exist: only then value by value
+        return pa.array([_seconds(text) for text in stamp.to_pylist()], pa.int64())
+
+
+def _seconds(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(pa.scalar(text).cast(pa.timestamp("s")).cast(pa.int64()).as_py())
+    except pa.ArrowInvalid:
+        return None

@@ -1,0 +1,210 @@
+"""YFCC100M metadata in every form that copies of it have: lines, SQLite, Parquet."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.ground.errors import BadInput, MissingFile
+from curate.sources.yfcc import lines
+from curate.sources.yfcc.columns import NAMES, USED, records
+from curate.table import SOURCE, rebatch
+
+SQLITE = b"SQLite format 3\0"
+TABLE_NAME = "yfcc100m_dataset"
+FETCHED = 8192  # records of a database that are read at a time
+
+
+@dataclass(frozen=True)
+class Yfcc:
+    """YFCC100M metadata: 23- or 25-column lines (plain, .bz2, .gz), the SQLite file, Parquet subsets.
+
+    path: one file, or a folder whose `*dataset*` and `*.parquet` files are read in name order. Row numbers count
+    records over all files, from 0. threads: decode .bz2 on so many cores; never changes a record.
+    damaged: what to do where a file is cut off or its checksum fails: stop with an error (what came before is kept
+    and not read again), or keep what came before and go on with the next file.
+
+    [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
+    """
+
+    path: Path
+    damaged: Literal["stop", "keep"] = "stop"
+    threads: int = 1
+
+    def inputs(self) -> list[Path]:
+        """The files, in the order in which they are read."""
+        if self.path.is_dir():
+            files = sorted(
+                p for p in self.path.iterdir() if p.is_file() and ("dataset" in p.name or p.suffix == ".parquet")
+            )
+            if not files:
+                raise MissingFile(
+                    f"The folder {self.path} holds no YFCC100M metadata.",
+                    "Expected files with 'dataset' in their name (yfcc100m_dataset-0.bz2, …) or Parquet files.",
+                    "Set collection.path to the file itself.",
+                )
+            return files
+        if not self.path.is_file():
+            raise MissingFile(f"There is no file {self.path}.", "Expected YFCC100M metadata.", "Check collection.path.")
+        return [self.path]
+
+    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield records in file order; what is no YFCC record keeps its place and carries a fault."""
+        yield from rebatch(self._read(skip), rows)
+
+    def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
+        row = 0
+        for path in self.inputs():
+            begin = row
+            try:
+                for start, batch in _open(path, row, skip, self.threads):
+                    row = start + (len(batch) if batch is not None else 0)
+                    if batch is not None and row > skip:
+                        yield batch.slice(max(0, skip - start))
+            except BadInput as error:
+                if self.damaged == "stop" or row == begin:
+                    raise
+                if row >= skip:
+                    fault = {"row": row, "fault": "damaged_from_here", "raw": str(error)}
+                    yield pa.RecordBatch.from_pylist([fault], schema=SOURCE)
+                row += 1
+            if row == begin:
+                raise BadInput(f"The file {path} is empty.", "Expected YFCC100M records.", "Download it again.")
+
+
+def _open(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """(row number of the first record, records); (row number reached, None) for records that are skipped unread."""
+    with path.open("rb") as file:
+        magic = file.read(16)
+    if path.suffix == ".parquet" or magic[:4] == b"PAR1":
+        return _parquet(path, row)
+    if magic == SQLITE:
+        return _sqlite(path, row, skip)
+    return _lines(path, row, skip, threads)
+
+
+def _lines(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    width, first = 0, b""
+    for block in lines.blocks(path, threads):
+        width = width or lines.width_of(block)
+        first = first or block[: block.find(b"\n")]
+        if row < skip and row + (count := lines.count(block)) <= skip:
+            row += count
+            yield row, None
+            continue
+        for batch in lines.read(block, row, width):
+            yield row, batch
+            row += len(batch)
+    if first and not width:
+        raise BadInput(
+            f"No line of {path} has 23 or 25 tab-separated columns (line 1 has {first.count(9) + 1}).",
+            "Expected YFCC100M metadata: 23 columns, or 25 with line number and hash.",
+            "Use collection.source: delimited for other tables.",
+        )
+
+
+def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    base = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
+    base.text_factory = bytes
+    done = row
+    try:
+        base.execute("PRAGMA trusted_schema = OFF")
+        names = [found[1].decode() for found in base.execute(f"PRAGMA table_info({TABLE_NAME})")]
+        if missing := [name for name in NAMES if name not in names]:
+            raise BadInput(
+                f"{path} has no table {TABLE_NAME} with the column{'s' if missing[1:] else ''} {', '.join(missing)}.",
+                f"Expected the 23 columns of the YFCC100M SQLite file; found {names or 'no such table'}.",
+            )
+        offset = max(0, skip - row)
+        total = base.execute(f"SELECT count(*) FROM {TABLE_NAME}").fetchone()[0] if offset else 0
+        done += min(offset, total)
+        if done > row:
+            yield done, None
+        # rowid order is the order in which the lines were loaded
+        cursor = base.execute(f"SELECT {', '.join(USED)} FROM {TABLE_NAME} ORDER BY rowid LIMIT -1 OFFSET {done - row}")
+        found: list[tuple[Any, ...]] = []
+        damage: sqlite3.DatabaseError | None = None
+        while damage is None:
+            found = []
+            try:
+                for values in cursor:
+                    found.append(values)
+                    if len(found) == FETCHED:
+                        break
+            except sqlite3.DatabaseError as error:
+                damage = error
+            if found:
+                yield done, _from_rows(found, done)
+                done += len(found)
+            elif damage is None:
+                return
+        raise damage
+    except sqlite3.DatabaseError as error:
+        raise BadInput(
+            f"{path} is damaged after record {done - row:,} ({error}).",
+            "Expected a whole SQLite file.",
+            "Download it again (its published MD5 is in docs/scale.md), or set collection.damaged: keep.",
+        ) from None
+    finally:
+        base.close()
+
+
+def _from_rows(found: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
+    texts: list[list[str]] = []
+    good: list[int] = []
+    earlier: list[dict[str, object]] = []
+    for number, values in enumerate(found, row):
+        raw = [b"" if v is None else v if isinstance(v, bytes) else str(v).encode() for v in values]
+        fault = "nul_byte" if any(b"\0" in v for v in raw) else None
+        try:
+            fields = [v.decode() for v in raw]
+        except UnicodeDecodeError:
+            fault = fault or "not_utf8"
+        if fault:
+            earlier.append({"row": number, "fault": fault, "raw": b"\t".join(raw).decode("utf-8", "backslashreplace")})
+        else:
+            texts.append(fields)
+            good.append(number)
+    columns = {name: pa.array([t[i] for t in texts], pa.string()) for i, name in enumerate(USED)}
+    return records(columns, np.array(good, np.int64), lambda i: "\t".join(texts[i]), earlier)
+
+
+def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise BadInput(f"{path} is no whole Parquet file ({error}).", "", "Download it again.") from None
+    names = set(file.schema_arrow.names)
+    if missing := {"photoid", "dateuploaded", "downloadurl"} - names:
+        raise BadInput(
+            f"{path} has no column {', '.join(sorted(missing))}.",
+            f"Expected the columns of the YFCC100M SQLite file; found {sorted(names)}.",
+            "Use collection.source: parquet for other tables.",
+        )
+    try:
+        for batch in file.iter_batches(FETCHED, columns=[name for name in USED if name in names]):
+            columns = {
+                name: pc.fill_null(batch[name].cast(pa.string()), "")
+                if name in names
+                else pa.array(["0" if name == "marker" else ""] * len(batch))
+                for name in USED
+            }
+            raw = partial(_as_line, list(columns.values()))
+            yield row, records(columns, np.arange(row, row + len(batch)), raw)
+            row += len(batch)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise BadInput(f"{path} is damaged after record {row:,} ({error}).", "", "Download it again.") from None
+
+
+def _as_line(columns: list[pa.Array], i: int) -> str:
+    return "\t".join(str(column[i]) for column in columns)

@@ -1,0 +1,85 @@
+"""The 23 columns of a YFCC100M record, as text → the table's columns, judged and decoded, whole columns at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.ground.text import degrees, integers, local_seconds, plus_decode
+from curate.table import SOURCE
+
+# Names as the SQLite form gives them; the order is that of the 2014 parts.
+NAMES = (
+    "photoid", "uid", "unickname", "datetaken", "dateuploaded", "capturedevice", "title", "description", "usertags",
+    "machinetags", "longitude", "latitude", "accuracy", "pageurl", "downloadurl", "licensename", "licenseurl",
+    "serverid", "farmid", "secret", "secretoriginal", "ext", "marker",
+)  # fmt: skip
+USED = tuple(name for name in NAMES if name not in (
+    "machinetags", "accuracy", "serverid", "farmid", "secret", "secretoriginal", "ext",
+))  # fmt: skip
+LONGEST_RAW = 2000  # characters of a faulty record that are kept for the person who looks at it
+
+
+def records(
+    columns: dict[str, pa.Array], rows: np.ndarray, raw: Callable[[int], str], earlier: Sequence[dict[str, object]] = ()
+) -> pa.RecordBatch:
+    """columns: USED names → (N,) strings, "" = absent. rows: (N,) row numbers. raw(i): record i as it was.
+
+    earlier: records that were no 23 columns (row, fault, raw); they are put in their places. Free text is decoded,
+    tags are not: they are split at commas first. A record is charged with its first fault.
+    """
+    n = len(rows)
+    id_, uploaded, marker = columns["photoid"], columns["dateuploaded"], columns["marker"]
+    seconds = integers(uploaded)
+    checks = (
+        ("bad_id", pc.invert(pc.match_substring_regex(id_, r"^[0-9]{1,90}$"))),
+        ("bad_upload_time", pc.and_(pc.is_null(seconds), pc.not_equal(uploaded, ""))),
+        ("bad_marker", pc.invert(pc.is_in(marker, pa.array(["0", "1"])))),
+    )
+    fault = np.full(n, None, object)
+    for name, mask in reversed(checks):
+        fault[mask.to_numpy(zero_copy_only=False).astype(bool)] = name
+    bad = np.array([f is not None for f in fault], bool) if fault.any() else np.zeros(n, bool)
+    texts = [None] * n
+    for i in np.flatnonzero(bad):
+        texts[i] = raw(int(i))[:LONGEST_RAW]  # type: ignore[call-overload]
+
+    def absent(values: pa.Array) -> pa.Array:
+        return pc.if_else(pc.equal(values, ""), None, values)
+
+    made: dict[str, pa.Array] = {
+        "id": id_,
+        "row": pa.array(rows, pa.int64()),
+        "url": absent(columns["downloadurl"]),
+        "uploaded": seconds,
+        "taken": local_seconds(columns["datetaken"]),
+        "user": absent(columns["uid"]),
+        "nickname": absent(plus_decode(columns["unickname"])),
+        "title": absent(plus_decode(columns["title"])),
+        "description": absent(plus_decode(columns["description"])),
+        "tags": absent(columns["usertags"]),
+        "camera": absent(plus_decode(columns["capturedevice"])),
+        "licence": absent(columns["licensename"]),
+        "licence_url": absent(columns["licenseurl"]),
+        "page_url": absent(columns["pageurl"]),
+        "media": pc.if_else(pc.equal(marker, "0"), "photo", "video"),
+        "longitude": degrees(columns["longitude"]),
+        "latitude": degrees(columns["latitude"]),
+    }
+    batch = pa.RecordBatch.from_arrays(
+        [made.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
+    )
+    if bad.any():  # a record with a fault keeps its row, fault and raw text, nothing else
+        keep = {"row": made["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
+        mask = pa.array(~bad)
+        batch = pa.RecordBatch.from_arrays(
+            [keep.get(f.name, pc.if_else(mask, batch[f.name], pa.scalar(None, f.type))) for f in SOURCE], schema=SOURCE
+        )
+    if not earlier:
+        return batch
+    faulty = pa.Table.from_pylist(list(earlier), schema=SOURCE)
+    whole = pa.concat_tables([pa.Table.from_batches([batch]), faulty]).sort_by("row")
+    return whole.combine_chunks().to_batches()[0]
