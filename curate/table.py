@@ -10,11 +10,13 @@ Every source yields these columns; every stage reads them. Missing is null, neve
 | path | string | a local image file, instead of a URL |
 | uploaded | int64 | seconds since the epoch, UTC: the time that buckets are cut by |
 | taken | int64 | seconds since the epoch as the camera's local clock showed it, no zone known |
-| user, nickname, title, description, tags, camera | string | as in the source, decoded |
+| user, nickname, title, description, camera | string | as in the source, decoded |
+| tags | string | comma list, each tag plus-encoded: a comma inside a tag is %2C |
 | licence, licence_url, page_url | string | per image, for the attribution list |
 | media | string | "photo" or "video" |
 | longitude, latitude | float64 | degrees |
 | label, caption | string | a label or caption that the source already knows (museum catalogues) |
+| extra | string | a JSON object of what else the source knows (YFCC100M: autotags, exif, places, …) |
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ TABLE = pa.schema(
         ("latitude", pa.float64()),
         ("label", pa.string()),
         ("caption", pa.string()),
+        ("extra", pa.string()),
     ]
 )
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from curate.concepts import BACKGROUND
 from curate.fetch.rules import MIRRORS, mirror_url
 from curate.ground.errors import BadConfig, MissingFile
+from curate.sources.flickr import ENDPOINT
 
 
 def _seconds(value: Any) -> Any:
@@ -47,15 +48,34 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+class S3(Section):
+    """How s3:// paths are read."""
+
+    profile: str | None = None
+    """AWS profile (null: without keys, for public buckets)"""
+    requester_pays: bool = False
+    """the profile's account pays for the transfer"""
+    endpoint: str | None = None
+    """another server that speaks S3 (null: Amazon's)"""
+    region: str = "us-west-2"
+    """region of the bucket"""
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
+    """MD5 of the file, checked after it came (null: the server's ETag, where it is one)"""
+
+
 class Collection(Section):
     """Where the photos are listed."""
 
-    source: Literal["yfcc", "folder", "delimited"]
+    source: Literal["yfcc", "folder", "delimited", "parquet", "huggingface", "flickr"]
     """kind of metadata: driftline list sources"""
-    path: str
-    """file or folder; relative to this file"""
+    path: str = ""
+    """file or folder, relative to this file; s3://bucket/key is fetched first; parquet: also an http(s) address"""
+    s3: S3 = S3()
+    """how s3:// paths are read"""
+    side: dict[Literal["autotags", "exif", "hash", "lines", "places"], str] = {}
+    """yfcc: side files to join by id into the column extra, e.g. {autotags: yfcc100m_autotags.bz2}"""
     columns: dict[str, str] = {}
-    """delimited: table column → column of the file, e.g. {path: filename, uploaded: year}"""
+    """delimited, parquet, huggingface: table column → column of the file, e.g. {path: filename, uploaded: year}"""
     delimiter: str = ","
     """delimited: column separator"""
     root: str | None = None
@@ -64,6 +84,31 @@ class Collection(Section):
     """yfcc: where a file is cut off, stop with an error, or keep what came before and go on"""
     label: Literal["none", "parent"] = "none"
     """folder: "parent" takes each photo's folder name as its known label"""
+    dates: list[Literal["exif", "sidecar", "path", "file"]] = ["exif", "sidecar", "path"]
+    """folder: where a date is looked for, in order (file: the file's own time, which copying changes)"""
+    start: Time | None = None
+    """flickr: photos uploaded from here on (a date)"""
+    end: Time | None = None
+    """flickr: and before here (a date)"""
+    licences: list[int] = [1, 2, 3, 4, 5, 6, 9, 10]
+    """flickr: ids of licences"""
+    search: dict[str, str] = {}
+    """flickr: further arguments of the query, e.g. {text: bicycle}"""
+    size: Literal["medium", "large", "original"] = "large"
+    """flickr: largest image address that is taken"""
+    rate: Positive = 3600
+    """flickr: queries an hour"""
+    endpoint: str = ENDPOINT
+    """flickr: address of the API; the key is read from the environment variable FLICKR_API_KEY"""
+
+    @model_validator(mode="after")
+    def _has_what_its_source_needs(self) -> Collection:
+        if self.source == "flickr":
+            if self.start is None or self.end is None:
+                raise ValueError("the source flickr needs start and end")
+        elif not self.path:
+            raise ValueError(f"the source {self.source} needs a path")
+        return self
 
 
 class Filter(Section):

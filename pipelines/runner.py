@@ -131,6 +131,7 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
 
 def _run_one(stage: Stage, forced: bool) -> None:
     context, journal = stage.context, stage.context.journal
+    stage.prepare()
     out = folder_of(context.root, stage.name)
     mark = stage_fingerprint(stage)
     done = done_of(context.root, stage.name)

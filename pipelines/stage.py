@@ -67,6 +67,9 @@ class Stage(ABC):
         """Files and folders from outside the run that the output depends on."""
         return []
 
+    def prepare(self) -> None:  # noqa: B027  most stages have nothing to bring
+        """Bring what `outside` names to this machine; called before the stage's fingerprint is taken."""
+
     @abstractmethod
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """inputs: folders of the stages in `needs`. Writes into `out`, finished parts never again."""

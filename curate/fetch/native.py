@@ -116,17 +116,20 @@ async def _one(session: aiohttp.ClientSession, url: str, rules: FetchRules, host
         return Got(None, "private_address", str(error))
     except TimeoutError:
         return Got(None, "timeout", "no whole answer in time")
-    except aiohttp.ClientPayloadError as error:
-        return Got(None, "truncated_body", _words(error))
+    except aiohttp.ClientPayloadError:
+        return Got(None, "truncated_body", "the body is shorter than it was to be")
     except (ssl.SSLError, aiohttp.ClientSSLError) as error:
         return Got(None, "tls_failed", _words(error))
     except aiohttp.ClientConnectorDNSError as error:
         refused = isinstance(error.os_error, Refused)
         return Got(None, "private_address" if refused else "connection_failed", _words(error.os_error))
+    except aiohttp.ClientConnectorError as error:
+        return Got(None, "connection_failed", _words(error.os_error))
     except aiohttp.InvalidURL as error:
         return Got(None, "malformed_url", _words(error))
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-        return Got(None, "connection_failed", _words(error))
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+        # one and the same server behaviour is seen as one of several errors: a matter of microseconds
+        return Got(None, "connection_failed", "the connection was closed before the answer was whole")
     except (aiohttp.ClientError, ValueError, OSError) as error:  # answers that are no HTTP, addresses that are no URL
         return Got(None, "download_failed", _words(error))
 

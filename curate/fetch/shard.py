@@ -101,7 +101,7 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         spool = Spool(shard.out)
         try:
             part = shard.rows()
-            read_local(part, spool.keep)
+            read_local(part, lambda row, data, fault, detail: spool.keep(row, Got(data, fault, detail)))
             _remote(part, shard.rules, spool, shard.out)
             _finish(shard, part, spool)
         except OSError as error:

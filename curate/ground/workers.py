@@ -23,6 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 4  # a task whose worker dies this often is at fault itself
 PR_SET_PDEATHSIG = 1
+STORE = 128 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -135,5 +136,12 @@ def connect(workers: int) -> Any:
         if "RAY_ADDRESS" in os.environ:
             ray.init(**quiet)
         else:
-            ray.init(address="local", num_cpus=workers, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            ray.init(
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                object_store_memory=STORE,  # tasks and results are small: the work itself goes through files
+                _node_ip_address="127.0.0.1",
+                **quiet,
+            )
     return ray

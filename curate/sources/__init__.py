@@ -36,5 +36,8 @@ SOURCES = Catalogue(
         "yfcc": "curate.sources.yfcc:Yfcc",
         "folder": "curate.sources.folder:Folder",
         "delimited": "curate.sources.delimited:Delimited",
+        "parquet": "curate.sources.parquet:Parquet",
+        "huggingface": "curate.sources.huggingface:HuggingFace",
+        "flickr": "curate.sources.flickr:Flickr",
     },
 )

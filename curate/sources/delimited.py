@@ -1,27 +1,30 @@
-"""Tables of photos: CSV or TSV with a header, each row an image file or URL with a time."""
+"""Tables of photos: CSV, TSV or JSON lines, each row an image file or URL with a time."""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.table import TABLE, batch_of, safe_id
+from curate.ground.errors import BadInput, MissingFile
+from curate.mapped import check_columns, is_utf8, printable, record_of
+from curate.table import batch_of
 
-NOT_FROM_FILE = {"row", "media"}
+JSON_LINES = (".jsonl", ".ndjson")
 
 
 @dataclass(frozen=True)
 class Delimited:
-    """A CSV or TSV table with a header; `columns` says which column is which.
+    """A CSV or TSV table with a header, or JSON lines (.jsonl, .ndjson); `.gz` is read as it is.
 
     path: UTF-8 text. columns: {table column: file column}; `uploaded` and one of `url`, `path` are needed,
     `id` defaults to the row's `path` or `url`. root: folder that relative image paths start from (default:
@@ -47,86 +50,64 @@ class Delimited:
     def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, in file order."""
         (path,) = self.inputs()
-        allowed = [name for name in TABLE.names if name not in NOT_FROM_FILE]
-        for name in self.columns:
-            if name not in allowed:
-                raise BadConfig(f"collection.columns names {name!r}.", f"Allowed: {', '.join(allowed)}.")
-        if "uploaded" not in self.columns or not {"url", "path"} & set(self.columns):
-            raise BadConfig(
-                f"collection.columns names {sorted(self.columns)}.",
-                "Expected at least uploaded and one of url, path.",
-                "Example: columns: {path: filename, uploaded: year, label: species}.",
-            )
-        csv.field_size_limit(sys.maxsize)
+        check_columns(self.columns, "url", "path")
         root = (self.root or path.parent).resolve()
         row = skip
+        with _opened(path) as file:
+            kind = path.name.removesuffix(".gz")
+            found = self._json(file, path) if kind.endswith(JSON_LINES) else self._csv(file, path)
+            left = islice(found, skip, None)
+            while chunk := list(islice(left, rows)):
+                yield batch_of([_record(values, self.columns, row + i, root) for i, values in enumerate(chunk)])
+                row += len(chunk)
+
+    def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
+        csv.field_size_limit(sys.maxsize)
+        reader = csv.DictReader(file, delimiter=self.delimiter)
+        header = reader.fieldnames or []
+        if not header:
+            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
+        if missing := sorted(set(self.columns.values()) - set(header)):
+            raise BadInput(
+                f"{path} has no column {', '.join(map(repr, missing))}.",
+                f"Its header is {list(header)}.",
+                "Correct collection.columns or collection.delimiter.",
+            )
         try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.DictReader(file, delimiter=self.delimiter)
-                header = reader.fieldnames or []
-                if not header:
-                    raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
-                if missing := sorted(set(self.columns.values()) - set(header)):
-                    raise BadInput(
-                        f"{path} has no column {', '.join(map(repr, missing))}.",
-                        f"Its header is {header}.",
-                        "Correct collection.columns or collection.delimiter.",
-                    )
-                lines = islice(reader, skip, None)
-                while chunk := list(islice(lines, rows)):
-                    yield batch_of([self._record(values, row + i, root) for i, values in enumerate(chunk)])
-                    row += len(chunk)
-        except UnicodeDecodeError as error:
-            raise BadInput(f"{path} is not UTF-8 ({error}).", "", "Convert it, for example with iconv.") from None
+            for values in reader:
+                ragged = None in values or None in values.values()
+                yield {"fault": "wrong_column_count", "raw": str(dict(values))} if ragged else values
+        except (csv.Error, EOFError, OSError) as error:
+            raise BadInput(f"{path} cannot be read after line {reader.line_num:,} ({error}).") from None
 
-    def _record(self, values: Mapping[str, Any], row: int, root: Path) -> dict[str, Any]:
-        def bad(fault: str) -> dict[str, Any]:
-            return {"row": row, "fault": fault, "raw": str(dict(values))[:2000]}
-
-        if None in values or None in values.values():
-            return bad("wrong_column_count")
-        record: dict[str, Any] = {"row": row, "media": "photo"}
-        for name, column in self.columns.items():
-            text = values[column].strip().replace("\x00", "\ufffd")
-            record[name] = text or None
-        if record.get("path"):
-            target = (root / record["path"]).resolve()
-            if not target.is_relative_to(root):
-                return bad("path_outside_root")
-            record["path"] = str(target)
-        for name in ("uploaded", "taken"):
-            if record.get(name) is not None:
-                try:
-                    record[name] = seconds_of(record[name])
-                except ValueError:
-                    return bad("bad_upload_time" if name == "uploaded" else "bad_capture_time")
-        for name in ("longitude", "latitude"):
-            if record.get(name) is not None:
-                try:
-                    record[name] = float(record[name])
-                except ValueError:
-                    return bad("bad_coordinate")
-        name = (
-            values[self.columns["id"]]
-            if "id" in self.columns
-            else values[self.columns.get("path") or self.columns["url"]]
-        )
-        if not name.strip():
-            return bad("bad_id")
-        record["id"] = safe_id(name.strip())
-        return record
+    def _json(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
+        empty = True
+        for line in file:
+            empty = False
+            try:
+                value = json.loads(line) if is_utf8(line) else None
+            except (json.JSONDecodeError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                yield {"fault": "bad_json" if is_utf8(line) else "not_utf8", "raw": line.rstrip("\n")}
+            elif missing := set(self.columns.values()) & {c for c in self.columns.values() if c not in value}:
+                optional = {c for n, c in self.columns.items() if n not in ("uploaded", "url", "path", "id")}
+                needed = sorted(missing - optional)
+                yield {"fault": "missing_field", "raw": line.rstrip("\n")} if needed else value
+            else:
+                yield value
+        if empty:
+            raise BadInput(f"The file {path} is empty.", "Expected one JSON object a line.")
 
 
-def seconds_of(text: str) -> int:
-    """A time as text → seconds since the epoch, UTC. Raises ValueError.
+def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
+    if values.keys() == {"fault", "raw"}:
+        return {"row": row, "fault": values["fault"], "raw": printable(values["raw"])}
+    return record_of(values, columns, row, root)
 
-    >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00")
-    (0, 86400, 60)
-    """
-    if text.isdigit() and len(text) == 4:
-        return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
-    try:
-        return int(text)
-    except ValueError:
-        moment = datetime.fromisoformat(text)
-        return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+def _opened(path: Path) -> IO[str]:
+    """Text in which bytes that are no UTF-8 survive as escapes: they spoil their own row only."""
+    opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
+    raw = opener(path, "rb")
+    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")

@@ -1,8 +1,10 @@
-"""A folder of photos: the date is the camera's own (EXIF)."""
+"""A folder of photos: the date is the camera's own (EXIF), a sidecar's, or one in the path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,7 +12,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curate.ground.errors import BadInput, MissingFile
+from curate.ground.errors import BadConfig, BadInput, MissingFile
+from curate.mapped import seconds_of
 from curate.table import batch_of, safe_id
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif"}
@@ -18,17 +21,35 @@ EPOCH = datetime(1970, 1, 1)
 EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110
 
 
+# 2012-05-01, 20120501_100000, 2012/05/01, IMG_20120501-100000: years 1800-2099, real months and days
+DATE_IN_PATH = re.compile(
+    r"(?<!\d)(1[89]\d\d|20\d\d)([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])"
+    r"(?:[ T_-]([01]\d|2[0-3])[-_.:]?([0-5]\d)[-_.:]?([0-5]\d))?(?!\d)"
+)
+DATE_IN_XMP = re.compile(
+    r"(?:exif:DateTimeOriginal|photoshop:DateCreated|xmp:CreateDate)(?:=[\"']|>\s*)"
+    r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)"
+)
+LARGEST_SIDECAR = 1 << 20  # bytes
+Found = tuple[int, int]  # time that the camera's clock showed (seconds), its offset from UTC (seconds)
+
+
 @dataclass(frozen=True)
 class Folder:
-    """All photos below a folder, in path order, dated by EXIF DateTimeOriginal.
+    """All photos below a folder, in path order. dates: where a photo's date is looked for, the first that has one:
 
-    The time of the file and EXIF DateTime (last edit) are not used: both change when a photo is copied or
-    edited. Where the camera recorded its UTC offset, `uploaded` is exact; else the local clock counts as UTC.
+    - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
+    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`), PHOTO.xmp beside it;
+    - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000);
+    - `file`: the time of the file, which changes when it is copied: only where it is asked for.
+
+    Where the UTC offset is known, `uploaded` is exact; else the local clock counts as UTC.
     label: "parent" takes the name of the folder a photo lies in as its known label.
     """
 
     path: Path
     label: Literal["none", "parent"] = "none"
+    dates: Sequence[str] = ("exif", "sidecar", "path")
 
     def inputs(self) -> list[Path]:
         """The folder itself."""
@@ -40,6 +61,8 @@ class Folder:
 
     def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo file; a file that is no image keeps its place and carries a fault."""
+        if unknown := sorted(set(self.dates) - set(DATES)):
+            raise BadConfig(f"collection.dates names {unknown[0]!r}.", f"Expected some of {', '.join(DATES)}.")
         (root,) = self.inputs()
         files = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
         if not files:
@@ -55,9 +78,13 @@ class Folder:
     def _record(self, root: Path, path: Path, row: int) -> dict[str, Any]:
         name = path.relative_to(root).as_posix()
         try:
-            taken, offset, camera = _exif(path)
+            exif, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
+        dated = None
+        for way in self.dates:
+            dated = dated or (exif if way == "exif" else DATES[way](path, name))
+        taken, offset = dated or (None, 0)
         return {
             "id": safe_id(name),
             "row": row,
@@ -71,8 +98,8 @@ class Folder:
         }
 
 
-def _exif(path: Path) -> tuple[int | None, int, str | None]:
-    """Capture time (local seconds), UTC offset in seconds (0 if unknown), camera model."""
+def _exif(path: Path) -> tuple[Found | None, str | None]:
+    """Capture time with its offset, camera model."""
     from PIL import Image
 
     with Image.open(path) as image:
@@ -85,8 +112,8 @@ def _exif(path: Path) -> tuple[int | None, int, str | None]:
             taken = int((datetime.strptime(text, "%Y:%m:%d %H:%M:%S") - EPOCH).total_seconds())
         except ValueError:
             continue
-        return taken, _offset(str(details.get(OFFSET, ""))), model
-    return None, 0, model
+        return (taken, _offset(str(details.get(OFFSET, "")))), model
+    return None, model
 
 
 def _offset(text: str) -> int:
@@ -100,3 +127,58 @@ def _offset(text: str) -> int:
     except ValueError:
         return 0
     return int((moment.utcoffset() or timedelta()).total_seconds())
+
+
+def _from_sidecar(path: Path, name: str) -> Found | None:
+    """PHOTO.jpg.json, PHOTO.json, PHOTO.jpg.xmp, PHOTO.xmp: the first that holds a date."""
+    for sidecar in (path.with_name(path.name + ".json"), path.with_suffix(".json")):
+        try:
+            value = json.loads(_small(sidecar))
+            said = value.get("photoTakenTime", value.get("date"))
+            return seconds_of(said["timestamp"] if isinstance(said, dict) else said), 0
+        except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
+            continue
+    for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
+        try:
+            found = DATE_IN_XMP.search(_small(sidecar))
+            if found:
+                moment = datetime.fromisoformat(found[1])
+                offset = int((moment.utcoffset() or timedelta()).total_seconds())
+                return int((moment.replace(tzinfo=None) - EPOCH).total_seconds()), offset
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _small(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(LARGEST_SIDECAR).decode("utf-8", "replace")
+
+
+def _from_path(path: Path, name: str) -> Found | None:
+    """The last date in the name, which is nearest to the photo.
+
+    >>> _from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg")
+    (1335866400, 0)
+    """
+    for found in reversed(list(DATE_IN_PATH.finditer(name))):
+        year, _, month, day, *clock = found.groups()
+        try:
+            hour, minute, second = (int(c or 0) for c in clock)
+            moment = datetime(int(year), int(month), int(day), hour, minute, second)
+        except ValueError:  # 30 February
+            continue
+        return int((moment - EPOCH).total_seconds()), 0
+    return None
+
+
+def _from_file(path: Path, name: str) -> Found | None:
+    return int(path.stat().st_mtime), 0
+
+
+DATES: Mapping[str, Callable[[Path, str], Found | None]] = {
+    "exif": lambda path, name: _exif(path)[0],
+    "sidecar": _from_sidecar,
+    "path": _from_path,
+    "file": _from_file,
+}

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.ground.files import write_parquet
+from curate.ground.s3 import S3Rules, fetch
 from curate.sources import SOURCES, Source
 from curate.table import REJECTS, TABLE
 from pipelines.stage import Counts, Stage
@@ -28,23 +29,44 @@ class Ingest(Stage):
     hint: ClassVar[str] = "Look at the raw rows in stages/01_ingest/rejects and check collection.source."
 
     def settings(self) -> Any:
-        """The collection section; its path enters through `outside`."""
-        return self.context.config.collection.model_dump(exclude={"path", "root"})
+        """The collection section; paths of this machine enter through `outside`."""
+        section = self.context.config.collection
+        plain = section.model_dump(exclude={"path", "root", "side", "rate", "s3"})
+        return {**plain, "side": sorted(section.side), "address": section.path if "://" in section.path else None}
 
     def outside(self) -> list[Path]:
-        """The files of the source."""
+        """The files of the source, as far as they are here."""
+        if self.context.config.collection.path.startswith("s3://") and not self.local().exists():
+            return []
         return self.source().inputs()
+
+    def local(self) -> Path:
+        """Where the metadata lies, or will lie after it was fetched from S3."""
+        path = self.context.config.collection.path
+        if path.startswith("s3://"):
+            return self.context.root / "downloads" / path.removeprefix("s3://").rstrip("/")
+        return self.context.path(path)
 
     def source(self) -> Source:
         """The configured source."""
         section = self.context.config.collection
         kind = SOURCES[section.source]
         values: dict[str, Any] = section.model_dump()
-        values["path"] = self.context.path(section.path)
+        web = section.path.startswith(("http://", "https://"))
+        values["path"] = section.path if web else self.local()
         values["threads"] = self.context.engine.workers
+        values["work"] = self.context.root / "downloads"
+        values["side"] = {name: self.context.path(path) for name, path in section.side.items()}
         values["root"] = None if section.root is None else self.context.path(section.root)
         made: Source = kind(**{f.name: values[f.name] for f in fields(kind)})
         return made
+
+    def prepare(self) -> None:
+        """Fetch the metadata from S3, if that is where it is; what is here is not fetched again."""
+        section = self.context.config.collection
+        if section.path.startswith("s3://"):
+            rules = S3Rules(**section.s3.model_dump())
+            fetch(section.path, self.context.root / "downloads", rules, self.context.journal)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from curate.ground.errors import BadConfig, BadInput
-from curate.sources.delimited import Delimited, seconds_of
+from curate.mapped import seconds_of
+from curate.sources.delimited import Delimited
 
 
 def rows(path: Path, text: str, columns: dict[str, str]) -> list[dict[str, object]]:
@@ -47,7 +52,40 @@ def test_an_unknown_table_column_is_refused(tmp_path: Path) -> None:
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "upload": "year"})
 
 
-def test_bytes_that_are_not_utf8_are_an_error_with_a_way_out(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b"file,year\n\xff\xfe.jpg,1909\n")
-    with pytest.raises(BadInput, match=r"not UTF-8.*iconv"):
-        list(Delimited(tmp_path / "t.csv", {"path": "file", "uploaded": "year"}).batches())
+def test_bytes_that_are_not_utf8_spoil_their_own_row_only(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"file,year\na.jpg,1909\n\xff\xfe.jpg,1909\nb.jpg,1910\n")
+    found = pa.Table.from_batches(Delimited(tmp_path / "t.csv", {"path": "file", "uploaded": "year"}).batches())
+    assert found["fault"].to_pylist() == [None, "not_utf8", None]
+    assert "\\xff\\xfe.jpg" in found["raw"][1].as_py()
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [
+        '{"u": "http://127.0.0.1/a.jpg", "t": 1300000000, "tags": ["red car", "a,b"], "lat": "50.5"}',
+        '{"u": "http://127.0.0.1/b.jpg", "t": "2011-03-13T07:06:40Z"}',
+        '{"u": "http://127.0.0.1/c.jpg"}',
+        '{"u": "http://127.0.0.1/d.jpg", "t": true}',
+        '["no", "object"]',
+        '{"u": ',
+        "[" * 100_000,
+        '{"u": "http://127.0.0.1/e.jpg", "t": 0, "lat": 91}',
+    ]
+    path = tmp_path / "t.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    columns = {"url": "u", "uploaded": "t", "tags": "tags", "latitude": "lat"}
+    found = pa.Table.from_batches(Delimited(path, columns).batches(rows=3)).to_pylist()
+    faults = [None, None, "missing_field", "bad_upload_time", "bad_json", "bad_json", "bad_json", "bad_coordinate"]
+    assert [r["fault"] for r in found] == faults
+    assert [r["uploaded"] for r in found[:2]] == [1_300_000_000, 1_300_000_000]
+    assert (found[0]["tags"], found[0]["latitude"]) == ("red+car,a%2Cb", 50.5)
+    assert [r["row"] for r in found] == list(range(8))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(st.binary(max_size=300), st.sampled_from(["t.csv", "t.jsonl"]))
+def test_any_bytes_are_rows_or_one_clear_error(tmp_path: Path, junk: bytes, name: str) -> None:
+    head = b"file,year\n" if name == "t.csv" else b'{"file": "a", "year": 1}\n'
+    (tmp_path / name).write_bytes(head + junk)
+    with contextlib.suppress(BadInput):
+        for batch in Delimited(tmp_path / name, {"path": "file", "uploaded": "year"}).batches():
+            assert all(row["fault"] or row["id"] for row in batch.to_pylist())

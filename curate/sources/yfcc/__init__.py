@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,13 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.ground.errors import BadInput, MissingFile
+from curate.ground.errors import BadConfig, BadInput, MissingFile
 from curate.sources.yfcc import lines
 from curate.sources.yfcc.columns import NAMES, USED, records
+from curate.sources.yfcc.side import Side, extra
 from curate.table import SOURCE, rebatch
 
 SQLITE = b"SQLite format 3\0"
 TABLE_NAME = "yfcc100m_dataset"
+SIDES = ("autotags", "exif", "hash", "lines", "places")
 FETCHED = 8192  # records of a database that are read at a time
 
 
@@ -33,15 +35,23 @@ class Yfcc:
     records over all files, from 0. threads: decode .bz2 on so many cores; never changes a record.
     damaged: what to do where a file is cut off or its checksum fails: stop with an error (what came before is kept
     and not read again), or keep what came before and go on with the next file.
+    side: name → side file (autotags, exif, hash, lines, places), joined by id into the column `extra`. work: folder
+    for what that needs.
 
     [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
     """
 
     path: Path
     damaged: Literal["stop", "keep"] = "stop"
+    side: Mapping[str, Path] = field(default_factory=dict)
+    work: Path | None = None
     threads: int = 1
 
     def inputs(self) -> list[Path]:
+        """The files, in the order in which they are read, and the side files."""
+        return [*self.files(), *(path for path in self.side.values() if path.is_file())]
+
+    def files(self) -> list[Path]:
         """The files, in the order in which they are read."""
         if self.path.is_dir():
             files = sorted(
@@ -60,11 +70,23 @@ class Yfcc:
 
     def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield records in file order; what is no YFCC record keeps its place and carries a fault."""
-        yield from rebatch(self._read(skip), rows)
+        found = self._read(skip)
+        yield from rebatch(self._joined(found, skip) if self.side else found, rows)
+
+    def _joined(self, batches: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+        if unknown := sorted(set(self.side) - set(SIDES)):
+            raise BadConfig(f"collection.side names {unknown[0]!r}.", f"Expected some of {', '.join(SIDES)}.")
+        if self.work is None:
+            raise BadConfig("Side files need a folder to work in.", "Expected `work`.")
+        sides = [Side(name, path, self.work, self.threads) for name, path in sorted(self.side.items())]
+        for batch in batches:
+            made = extra(batch["id"], sides, skip)
+            skip = 0
+            yield batch.set_column(SOURCE.get_field_index("extra"), SOURCE.field("extra"), made)
 
     def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
         row = 0
-        for path in self.inputs():
+        for path in self.files():
             begin = row
             try:
                 for start, batch in _open(path, row, skip, self.threads):

@@ -1,0 +1,315 @@
+"""Flickr's live API: every photo uploaded in a span of time, in windows small enough for its search to be complete.
+
+`flickr.photos.search` shows at most 4,000 results of a query (later pages repeat earlier ones), large windows return
+only a part, and `total` cannot be trusted. So a window is halved until its total is well below that, down to one
+second, then divided by licence; what was promised and what came is kept for every window.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote, quote_plus
+
+import pyarrow as pa
+
+from curate.ground.errors import BadConfig, BadInput, DriftlineError
+from curate.ground.files import fingerprint, read_json, write_json
+from curate.mapped import LONGEST_RAW, seconds_of
+from curate.table import batch_of, rebatch
+
+ENDPOINT = "https://api.flickr.com/services/rest/"
+CEILING = 4000  # results that a query shows
+WISH = 3000  # windows that promise more are halved: well below the ceiling, as totals are not exact
+PER_PAGE = 500
+SHORT = 0.05  # share of a window's total that may be missing before it is halved, too
+PATIENT = 60  # seconds: shorter windows that miss photos are not halved, for then it is the totals that are wrong
+TRIES = 6
+LARGEST = 32 << 20  # bytes of one answer
+EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
+# Ids of flickr.photos.licenses.getInfo
+LICENCES: dict[str, tuple[str, str]] = {
+    "0": ("All Rights Reserved", ""),
+    "1": ("Attribution-NonCommercial-ShareAlike License", "https://creativecommons.org/licenses/by-nc-sa/2.0/"),
+    "2": ("Attribution-NonCommercial License", "https://creativecommons.org/licenses/by-nc/2.0/"),
+    "3": ("Attribution-NonCommercial-NoDerivs License", "https://creativecommons.org/licenses/by-nc-nd/2.0/"),
+    "4": ("Attribution License", "https://creativecommons.org/licenses/by/2.0/"),
+    "5": ("Attribution-ShareAlike License", "https://creativecommons.org/licenses/by-sa/2.0/"),
+    "6": ("Attribution-NoDerivs License", "https://creativecommons.org/licenses/by-nd/2.0/"),
+    "7": ("No known copyright restrictions", "https://www.flickr.com/commons/usage/"),
+    "8": ("United States Government Work", "https://www.usa.gov/government-copyright"),
+    "9": ("Public Domain Dedication (CC0)", "https://creativecommons.org/publicdomain/zero/1.0/"),
+    "10": ("Public Domain Mark", "https://creativecommons.org/publicdomain/mark/1.0/"),
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Upload times [start, end) in seconds; licences: ids."""
+
+    start: int
+    end: int
+    licences: tuple[str, ...]
+
+    def parts(self) -> list[Window]:
+        """Halves; of one second, one window a licence; nothing smaller."""
+        if self.end - self.start > 1:
+            middle = (self.start + self.end) // 2
+            return [Window(self.start, middle, self.licences), Window(middle, self.end, self.licences)]
+        return [Window(self.start, self.end, (one,)) for one in self.licences] if len(self.licences) > 1 else []
+
+    def name(self) -> str:
+        """As the window's file is called."""
+        return f"{self.start}-{self.end}-{'_'.join(self.licences)}.json"
+
+
+@dataclass(frozen=True)
+class Flickr:
+    """start, end: upload times [start, end), seconds. licences: Flickr's ids. search: further arguments of the query
+    (text, tags, bbox, …). size: largest address that is taken: original, large or medium. rate: queries an hour.
+
+    The key is read from the environment (FLICKR_API_KEY), never from the configuration, and never written anywhere.
+    work: folder for finished windows; a run that was stopped asks for none of them again.
+    """
+
+    start: int
+    end: int
+    work: Path
+    licences: Sequence[int] = (1, 2, 3, 4, 5, 6, 9, 10)
+    search: Mapping[str, str] = field(default_factory=dict)
+    size: Literal["medium", "large", "original"] = "large"
+    rate: int = 3600
+    endpoint: str = ENDPOINT
+
+    def inputs(self) -> list[Path]:
+        """None: the source is not on this machine."""
+        return []
+
+    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yield one record a photo, in order of (upload time, id) within each window, windows in order of time."""
+        if self.start >= self.end:
+            raise BadConfig(
+                f"The span [{self.start}, {self.end}) is empty.", "Expected collection.start < collection.end."
+            )
+        if unknown := [n for n in self.licences if str(n) not in LICENCES]:
+            raise BadConfig(f"collection.licences holds {unknown[0]}.", f"Known: {', '.join(LICENCES)}.")
+        yield from rebatch(self._read(skip), rows)
+
+    def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
+        api = Api(self.endpoint, self.rate)
+        row = 0
+        top = Window(self.start, self.end, tuple(str(n) for n in self.licences))
+        for photos in self._windows(api, top):
+            for start in range(0, len(photos), 4096):
+                chunk = photos[start : start + 4096]
+                if row + len(chunk) > skip:
+                    yield batch_of([self._record(p, row + i) for i, p in enumerate(chunk)]).slice(max(0, skip - row))
+                row += len(chunk)
+        if row == 0:
+            raise BadInput(
+                "Flickr's answer is empty: no photos in this span.", "Expected some.", "Widen start and end."
+            )
+
+    def ledger(self) -> Path:
+        """Folder of the finished windows of this query, one JSON file each: what was promised, what came."""
+        return self.work / "flickr" / fingerprint([self.endpoint, dict(self.search)])[:16]
+
+    def _windows(self, api: Api, window: Window) -> Iterator[list[Any]]:
+        """Photos of each window that could be read whole, in order of time."""
+        path = self.ledger() / window.name()
+        if not path.is_file():
+            write_json(path, self._ask(api, window))
+        found = read_json(path)
+        if found["halved"]:
+            for part in window.parts():
+                yield from self._windows(api, part)
+        else:
+            yield found["photos"]
+
+    def _ask(self, api: Api, window: Window) -> dict[str, Any]:
+        """One window: its photos, or the finding that it must be halved."""
+        arguments = {
+            **self.search,
+            "min_upload_date": str(window.start),
+            "max_upload_date": str(window.end - 1),
+            "license": ",".join(window.licences),
+            "media": "photos",
+            "sort": "date-posted-asc",
+            "extras": EXTRAS,
+            "per_page": str(PER_PAGE),
+        }
+        seen: dict[str, Any] = {}
+        total = returned = 0
+        splits = bool(window.parts())
+        for page in range(1, CEILING // PER_PAGE + 1):
+            answer = api.photos({**arguments, "page": str(page)})
+            total = max(total, _count(answer.get("total")))
+            if splits and total > WISH:
+                return {"halved": True, "total": total}
+            listed = answer.get("photo")
+            photos: list[Any] = listed if isinstance(listed, list) else []
+            fresh = {_key(photo): photo for photo in photos if _key(photo) not in seen}
+            seen.update(fresh)
+            returned += len(photos)
+            # The reported number of pages is not believed either: a page with nothing new ends the window.
+            if not fresh or (len(photos) < PER_PAGE and len(seen) >= total):
+                break
+        missing = total - len(seen)
+        partial = window.end - window.start > PATIENT and missing > max(5, SHORT * total)
+        if splits and (len(seen) > WISH or partial):
+            return {"halved": True, "total": total, "unique": len(seen)}
+        ordered = sorted(seen.values(), key=lambda p: (_when(p), _key(p).rjust(20, "0")))
+        return {"halved": False, "total": total, "returned": returned, "unique": len(seen), "photos": ordered}
+
+    def _record(self, photo: Any, row: int) -> dict[str, Any]:
+        def bad(fault: str) -> dict[str, Any]:
+            return {"row": row, "fault": fault, "raw": json.dumps(photo)[:LONGEST_RAW]}
+
+        if not isinstance(photo, dict) or not str(photo.get("id", "")).isdigit() or len(str(photo["id"])) > 90:
+            return bad("bad_id")
+        try:
+            uploaded = seconds_of(str(photo["dateupload"]))
+        except (KeyError, ValueError, OverflowError):
+            return bad("bad_upload_time")
+        owner = _text(photo.get("owner"))
+        licence, licence_url = LICENCES.get(str(photo.get("license")), (f"Flickr licence {photo.get('license')}", ""))
+        wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
+        description = photo.get("description")
+        x, y = _number(photo.get("longitude")), _number(photo.get("latitude"))
+        known = (x, y) != (0.0, 0.0)  # Flickr's way to say that there is no position
+        return {
+            "id": str(photo["id"]),
+            "row": row,
+            "url": next((url for name in wanted if (url := _text(photo.get(name)))), None),
+            "uploaded": uploaded,
+            "taken": None if str(photo.get("datetakenunknown", "0")) == "1" else _taken(photo.get("datetaken")),
+            "user": owner,
+            "nickname": _text(photo.get("ownername")),
+            "title": _text(photo.get("title")),
+            "description": _text(description.get("_content") if isinstance(description, dict) else description),
+            "tags": ",".join(quote_plus(t) for t in str(photo.get("tags") or "").split()) or None,
+            "licence": licence,
+            "licence_url": licence_url or None,
+            "page_url": f"https://www.flickr.com/photos/{quote(owner, safe='@')}/{photo['id']}/" if owner else None,
+            "media": "video" if photo.get("media") == "video" else "photo",
+            "longitude": x if known else None,
+            "latitude": y if known else None,
+        }
+
+
+class Api:
+    """A small client: one connection, a steady rate, retries for what may pass, and no key in any message."""
+
+    def __init__(self, endpoint: str, rate: int) -> None:
+        import urllib3
+
+        self._key = os.environ.get("FLICKR_API_KEY", "").strip()
+        if not self._key:
+            raise BadConfig(
+                "The environment variable FLICKR_API_KEY is not set.",
+                "Expected a key of Flickr's API.",
+                "Get one at https://www.flickr.com/services/apps/create/ and export it.",
+            )
+        self._endpoint, self._pause, self._next = endpoint, 3600 / rate, 0.0
+        self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=10, read=60))
+
+    def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError after TRIES."""
+        fields = {
+            **arguments,
+            "method": "flickr.photos.search",
+            "api_key": self._key,
+            "format": "json",
+            "nojsoncallback": "1",
+        }
+        trouble = ""
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(min(2.0**attempt, 60) * self._pause)
+            found, trouble, wait = self._once(fields)
+            if found is not None:
+                return found
+            time.sleep(wait)
+        raise DriftlineError(
+            f"Flickr did not answer {TRIES} times in a row ({self._hide(trouble)}).",
+            "Expected JSON.",
+            "Run the same command again later: finished windows are kept.",
+        )
+
+    def _once(self, fields: Mapping[str, str]) -> tuple[dict[str, Any] | None, str, float]:
+        """(photos or None, what went wrong, seconds the server asks for)."""
+        import urllib3
+
+        time.sleep(max(0.0, self._next - time.monotonic()))
+        self._next = time.monotonic() + self._pause
+        try:
+            answer = self._pool.request(
+                "GET", self._endpoint, fields=dict(fields), redirect=False, preload_content=False
+            )
+            body = answer.read(LARGEST + 1)
+            answer.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return None, type(error).__name__, 0.0
+        if answer.status != 200:
+            after = str(answer.headers.get("Retry-After", "0"))
+            return None, f"status {answer.status}", min(float(after), 120.0) if after.isdigit() else 0.0
+        try:
+            value = json.loads(body) if len(body) <= LARGEST else None
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            return None, "an answer that is no JSON", 0.0
+        if value.get("stat") == "ok" and isinstance(value.get("photos"), dict):
+            return value["photos"], "", 0.0
+        code, words = value.get("code"), str(value.get("message", ""))[:200]
+        if code in (100, 116, 96, 97, 98, 99):
+            raise BadConfig(f"Flickr refuses the key: {self._hide(words)}.", "", "Check FLICKR_API_KEY.")
+        if code in (1, 2, 4, 11, 14, 17, 18, 111, 112):
+            raise BadConfig(f"Flickr refuses the query: {self._hide(words)}.", "", "Check collection.search.")
+        return None, f"error {code}: {words}", 0.0
+
+    def _hide(self, text: str) -> str:
+        return text.replace(self._key, "…")
+
+
+def _key(photo: Any) -> str:
+    return str(photo.get("id")) if isinstance(photo, dict) else json.dumps(photo)[:200]
+
+
+def _when(photo: Any) -> int:
+    value = str(photo.get("dateupload", "")) if isinstance(photo, dict) else ""
+    return int(value) if value.isdigit() and len(value) < 19 else 0
+
+
+def _count(value: Any) -> int:
+    text = str(value)
+    return int(text) if text.isdigit() and len(text) < 19 else 0
+
+
+def _text(value: Any) -> str | None:
+    """Text without NUL and lone surrogates; anything else, and empty text, is None."""
+    if not isinstance(value, str):
+        return None
+    clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode().strip()
+    return clean or None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        return None
+    return number if math.isfinite(number) and abs(number) <= 180 else None
+
+
+def _taken(value: Any) -> int | None:
+    try:
+        return seconds_of(str(value))
+    except (ValueError, OverflowError):
+        return None

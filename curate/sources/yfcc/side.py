@@ -1,0 +1,98 @@
+"""YFCC100M's side files: one value a photo (`id<TAB>value`), line i for line i of the whole data set.
+
+As long as the ids agree line by line they are read in step. Where they do not (a subset of the data set), the side
+file is turned into Parquet once, and every batch takes its own ids from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from curate.ground.errors import BadInput, MissingFile
+from curate.ground.files import writing
+from curate.sources.yfcc import lines
+from curate.table import whole
+
+SCHEMA = pa.schema([("id", pa.string()), ("value", pa.string())])
+
+
+class Side:
+    """name: autotags, exif, hash, lines or places. work: folder for the Parquet form."""
+
+    def __init__(self, name: str, path: Path, work: Path, threads: int) -> None:
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.", f"Expected the side file {name}.", "Check collection.side.")
+        self.name, self.path, self.work, self.threads = name, path, work, threads
+        self._step: Iterator[pa.Table] | None = self._tables()
+        self._held = SCHEMA.empty_table()
+
+    def values(self, ids: pa.Array, skipped: int = 0) -> pa.Array:
+        """ids (N,) string of the next records (null where a record has none) → values (N,) string, null = none.
+
+        skipped: records that were passed over since the last call.
+        """
+        if self._step is not None:
+            n = skipped + len(ids)
+            while len(self._held) < n and (table := next(self._step, None)) is not None:
+                self._held = pa.concat_tables([self._held, table])
+            here = self._held.slice(skipped, len(ids))
+            if len(here) == len(ids) and _agree(ids, whole(here["id"])):
+                self._held = self._held.slice(n)
+                return whole(here["value"])
+            self._step, self._held = None, SCHEMA.empty_table()
+        return self._by_id(ids)
+
+    def _by_id(self, ids: pa.Array) -> pa.Array:
+        form = self.work / "side" / f"{self.name}.parquet"
+        if not form.is_file():
+            with writing(form) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+                for table in self._tables():
+                    writer.write_table(table)
+        found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
+        # the first line of an id counts, as the first row of a photo does
+        pairs = list(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+        first = dict(reversed(pairs))
+        return pa.array([first.get(key) for key in ids.to_pylist()], pa.string())
+
+    def _tables(self) -> Iterator[pa.Table]:
+        count = 0
+        for block in lines.blocks(self.path, self.threads):
+            keys: list[str | None] = []
+            values: list[str | None] = []
+            for line in block[:-1].decode("utf-8", "replace").split("\n"):
+                parts = line.rstrip("\r").split("\t")
+                if self.name == "lines":  # this one has the id behind
+                    parts.reverse()
+                # a line that is no pair keeps its place, so that the lines behind it still agree
+                keys.append(parts[0] if len(parts) == 2 else None)
+                values.append((parts[1].replace("\x00", "\ufffd") or None) if len(parts) == 2 else None)
+            count += len(keys)
+            yield pa.table([pa.array(keys, pa.string()), pa.array(values, pa.string())], schema=SCHEMA)
+        if not count:
+            raise BadInput(f"The side file {self.path} is empty.", "Expected one photo a line.")
+
+
+def _agree(ids: pa.Array, others: pa.Array) -> bool:
+    """Every id that is known on both sides is the same, and some are."""
+    same = pc.equal(ids, others)
+    return bool(pc.all(same, skip_nulls=True, min_count=1).as_py())
+
+
+def extra(ids: pa.Array, sides: Sequence[Side], skipped: int) -> pa.Array:
+    """One JSON object a record with the values that the side files have; null where none has one."""
+    import json
+
+    columns = {side.name: side.values(ids, skipped).to_pylist() for side in sides}
+    made = np.full(len(ids), None, object)
+    for i in range(len(ids)):
+        known = {name: values[i] for name, values in columns.items() if values[i] is not None}
+        if known:
+            made[i] = json.dumps(known, ensure_ascii=False, sort_keys=True)
+    return pa.array(made, pa.string())

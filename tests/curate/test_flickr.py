@@ -1,0 +1,160 @@
+"""Flickr's API: every photo of a span, though no query shows more than 4,000 and no total can be trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from flickr_server import FlickrServer, photo
+
+from curate.ground.errors import BadConfig, BadInput, DriftlineError
+from curate.sources import flickr
+from curate.sources.flickr import Flickr
+
+START = 1_300_000_000
+Serve = Callable[..., FlickrServer]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.setenv("FLICKR_API_KEY", "secret-key")
+    servers: list[FlickrServer] = []
+
+    def start(*args: Any, **kwargs: Any) -> FlickrServer:
+        servers.append(FlickrServer(*args, **kwargs))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def source(server: FlickrServer, work: Path, end: int = START + 1000, **more: Any) -> Flickr:
+    return Flickr(START, end, work, endpoint=server.address, rate=36_000_000, **more)
+
+
+def read(*args: Any, **kwargs: Any) -> pa.Table:
+    return pa.Table.from_batches(source(*args, **kwargs).batches())
+
+
+def ledger(made: Flickr) -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in sorted(made.ledger().iterdir())]
+    return [entry for entry in found if not entry["halved"]]
+
+
+def test_a_photo_becomes_a_record(serve: Serve, tmp_path: Path) -> None:
+    (row,) = read(serve([photo(1, START + 5)]), tmp_path).to_pylist()
+    assert row["id"] == "5000000001"
+    assert row["uploaded"] == START + 5
+    assert row["taken"] == 1_298_973_600
+    assert (row["licence"], row["licence_url"]) == (
+        "Attribution License",
+        "https://creativecommons.org/licenses/by/2.0/",
+    )
+    assert row["url"] == "https://live.staticflickr.com/1_m.jpg", "the largest size that there is"
+    assert row["page_url"] == "https://www.flickr.com/photos/39089491@N00/5000000001/"
+    assert row["tags"] == "red,bicycle%2Cshop"
+    assert (row["longitude"], row["latitude"], row["description"]) == (8.25, 50.5, "a\nb")
+
+
+def test_no_photo_of_a_busy_span_is_lost(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START + i * 999 // 9000) for i in range(9000)])
+    made = source(server, tmp_path)
+    table = pa.Table.from_batches(made.batches())
+    assert len(table) == len(set(table["id"].to_pylist())) == 9000
+    assert table["uploaded"].to_pylist() == sorted(table["uploaded"].to_pylist())
+    assert all(entry["unique"] <= flickr.WISH for entry in ledger(made))
+    assert sum(entry["total"] for entry in ledger(made)) == 9000
+
+
+@pytest.mark.parametrize("lie", [lambda n: n // 2, lambda n: 0, lambda n: n + 3], ids=["half", "nothing", "more"])
+def test_a_total_that_lies_costs_no_photo(serve: Serve, tmp_path: Path, lie: Callable[[int], int]) -> None:
+    server = serve([photo(i, START + i % 1000) for i in range(8000)], lie=lie)
+    assert len(set(read(server, tmp_path)["id"].to_pylist())) == 8000
+
+
+def test_large_windows_that_return_a_part_only_are_halved(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START + i) for i in range(1000)], lossy=100)
+    made = source(server, tmp_path)
+    assert len(set(pa.Table.from_batches(made.batches())["id"].to_pylist())) == 1000
+    assert all(entry["total"] == entry["unique"] for entry in ledger(made))
+
+
+def test_one_second_with_too_many_photos_is_divided_by_licence(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START, licence=(1, 2, 4)[i % 3]) for i in range(7500)])
+    assert len(set(read(server, tmp_path, end=START + 2)["id"].to_pylist())) == 7500
+
+
+def test_what_even_that_cannot_show_is_on_record(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START) for i in range(5000)])
+    made = source(server, tmp_path, end=START + 1, licences=(4,))
+    assert len(pa.Table.from_batches(made.batches())) == 4000
+    (entry,) = ledger(made)
+    assert (entry["total"], entry["unique"]) == (5000, 4000)
+
+
+def test_pages_that_come_twice_give_each_photo_once(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i % 600, START + i % 600) for i in range(1200)])
+    table = read(server, tmp_path)
+    assert len(table) == 600
+
+
+def test_a_run_that_was_stopped_asks_for_no_finished_window_again(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photos = [photo(i, START + i % 1000) for i in range(7000)]
+    broken = dict.fromkeys(range(9, 40), (503, b""))
+    server = serve(photos, fail=broken)
+    monkeypatch.setattr(flickr.time, "sleep", lambda seconds: None)
+    with pytest.raises(DriftlineError, match=r"6 times in a row \(status 503\)"):
+        read(server, tmp_path)
+    asked = {(q["min_upload_date"], q["max_upload_date"], q["page"]) for q in server.queries[:6]}
+    before = len(server.queries)
+    whole = serve(photos)
+    made = Flickr(START, START + 1000, tmp_path, endpoint=server.address, rate=36_000_000)
+    server.photos = photos
+    for n in list(broken):
+        del broken[n]
+    table = pa.Table.from_batches(made.batches())
+    again = {(q["min_upload_date"], q["max_upload_date"], q["page"]) for q in server.queries[before:]}
+    assert not asked & again
+    assert table.equals(read(whole, tmp_path / "other"))
+
+
+def test_a_busy_server_is_asked_again(serve: Serve, tmp_path: Path) -> None:
+    fail = {1: (429, b""), 2: (200, b"<html>"), 3: (200, b'{"stat": "fail", "code": 105, "message": "unavailable"}')}
+    assert len(read(serve([photo(1, START)], fail=fail), tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "message"), [("", "FLICKR_API_KEY is not set"), ("stolen-key", "refuses the key: Invalid API Key …")]
+)
+def test_the_key_comes_from_the_environment_and_is_in_no_message(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, message: str
+) -> None:
+    monkeypatch.setenv("FLICKR_API_KEY", key)
+    with pytest.raises(BadConfig, match=message):
+        read(serve([photo(1, START)]), tmp_path)
+
+
+def test_the_key_is_in_no_file(serve: Serve, tmp_path: Path) -> None:
+    read(serve([photo(1, START)]), tmp_path)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and b"secret-key" in p.read_bytes()]
+
+
+def test_photos_that_are_none_keep_their_place(serve: Serve, tmp_path: Path) -> None:
+    odd = [photo(1, START), photo(2, START, id="../x"), photo(3, START, dateupload="soon"), photo(4, START, title=7)]
+    odd.append(photo(5, START, latitude="0", longitude="0", owner=None, datetakenunknown="1", tags=None))
+    table = read(serve(odd), tmp_path)
+    assert sorted(f or "" for f in table["fault"].to_pylist()) == ["", "", "", "bad_id", "bad_upload_time"]
+    last = next(r for r in table.to_pylist() if r["id"] == "5000000005")
+    assert [last[k] for k in ("latitude", "longitude", "user", "page_url", "taken", "tags")] == [None] * 6
+
+
+def test_a_span_without_photos_is_an_error(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no photos"):
+        read(serve([]), tmp_path)

@@ -1,0 +1,223 @@
+"""What single sources do beyond the common contract: dates of a folder, images inside tables, side files."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import json
+import os
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers import yfcc_line
+from PIL import Image
+
+from curate.fetch import FetchRules, fetch
+from curate.ground.errors import BadConfig, BadInput, MissingFile
+from curate.ground.progress import Journal
+from curate.mapped import seconds_of
+from curate.sources.folder import Folder
+from curate.sources.huggingface import HuggingFace
+from curate.sources.parquet import Parquet
+from curate.sources.yfcc import Yfcc
+
+
+def jpeg(path: Path, date: str | None = None) -> Path:
+    image = Image.new("RGB", (16, 12), "teal")
+    exif = Image.Exif()
+    if date:
+        exif.get_ifd(0x8769)[0x9003] = date
+    path.parent.mkdir(parents=True, exist_ok=True)
+    image.save(path, "JPEG", exif=exif)
+    return path
+
+
+def taken(folder: Path, **settings: Any) -> list[int | None]:
+    found: list[int | None] = pa.Table.from_batches(Folder(folder, **settings).batches())["taken"].to_pylist()
+    return found
+
+
+class TestFolderDates:
+    def test_exif_comes_before_a_date_in_the_path(self, tmp_path: Path) -> None:
+        jpeg(tmp_path / "2001-01-01" / "a.jpg", "2012:05:01 10:00:00")
+        assert taken(tmp_path) == [seconds_of("2012-05-01T10:00:00")]
+
+    @pytest.mark.parametrize(
+        ("name", "date"),
+        [
+            ("IMG_20120501_100000.jpg", "2012-05-01T10:00:00"),
+            ("2012/05/01/a.jpg", "2012-05-01"),
+            ("trip 2012-05-01 10.00.00.jpg", "2012-05-01T10:00:00"),
+            ("1909-12-31.jpg", "1909-12-31"),
+            ("2012-02-30.jpg", None),
+            ("20125-01.jpg", None),
+            ("1234567890123.jpg", None),
+            ("a.jpg", None),
+        ],
+    )
+    def test_a_date_in_the_path(self, tmp_path: Path, name: str, date: str | None) -> None:
+        jpeg(tmp_path / "photos" / name)
+        assert taken(tmp_path / "photos") == [None if date is None else seconds_of(date)]
+
+    @pytest.mark.parametrize(
+        ("sidecar", "text", "date"),
+        [
+            ("a.jpg.json", '{"photoTakenTime": {"timestamp": "1335866400"}}', "2012-05-01T10:00:00"),
+            ("a.json", '{"date": "2012-05-01"}', "2012-05-01"),
+            ("a.xmp", '<x exif:DateTimeOriginal="2012-05-01T12:00:00+02:00"/>', "2012-05-01T12:00:00"),
+            ("a.jpg.xmp", "<photoshop:DateCreated>2012-05-01</photoshop:DateCreated>", "2012-05-01"),
+            ("a.json", "[" * 100_000, None),
+            ("a.json", '{"date": "soon"}', None),
+            ("a.xmp", '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>&e;', None),
+        ],
+    )
+    def test_a_sidecar(self, tmp_path: Path, sidecar: str, text: str, date: str | None) -> None:
+        jpeg(tmp_path / "a.jpg")
+        (tmp_path / sidecar).write_text(text)
+        assert taken(tmp_path) == [None if date is None else seconds_of(date)]
+
+    def test_an_offset_in_a_sidecar_makes_the_upload_time_exact(self, tmp_path: Path) -> None:
+        jpeg(tmp_path / "a.jpg")
+        (tmp_path / "a.xmp").write_text('<x exif:DateTimeOriginal="2012-05-01T12:00:00+02:00"/>')
+        (row,) = pa.Table.from_batches(Folder(tmp_path).batches()).to_pylist()
+        assert row["uploaded"] == seconds_of("2012-05-01T10:00:00")
+
+    def test_the_files_own_time_is_used_only_when_asked_for(self, tmp_path: Path) -> None:
+        os.utime(jpeg(tmp_path / "a.jpg"), (1_300_000_000, 1_300_000_000))
+        assert taken(tmp_path) == [None]
+        assert taken(tmp_path, dates=["exif", "file"]) == [1_300_000_000]
+
+    def test_an_unknown_kind_of_date_is_refused(self, tmp_path: Path) -> None:
+        jpeg(tmp_path / "a.jpg")
+        with pytest.raises(BadConfig, match=r"collection\.dates names 'guess'"):
+            taken(tmp_path, dates=["guess"])
+
+
+def image_bytes(shade: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("L", (16, 12), shade).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:
+    """id → bytes, after a fetch of all that the source lists."""
+    table = pa.Table.from_batches(source.batches())
+    out.mkdir()
+    pq.write_table(table, out / "part-0.parquet")
+    counts = fetch([out / "part-0.parquet"], out / "a", FetchRules(), Journal(quiet=True))
+    assert set(counts) == {""}
+    from curate.shards import load_index, read_images
+
+    return dict(read_images(out / "a", load_index(out / "a"), 0))
+
+
+class TestParquet:
+    def test_images_inside_a_folder_of_files(self, tmp_path: Path) -> None:
+        (tmp_path / "t").mkdir()
+        for part in range(2):
+            rows = [{"img": image_bytes(10 * part + i), "when": f"{1990 + i}"} for i in range(3)]
+            pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t" / f"{part}.parquet", row_group_size=2)
+        source = Parquet(tmp_path / "t", {"image": "img", "uploaded": "when"})
+        found = stored(source, tmp_path / "out")
+        assert found == {f"{p}-{i}": image_bytes(10 * p + i) for p in range(2) for i in range(3)}
+
+    def test_a_file_behind_an_address(self, tmp_path: Path) -> None:
+        table = pa.table({"link": ["http://127.0.0.1/a.jpg"], "year": [2010]})
+        pq.write_table(table, tmp_path / "t.parquet")
+        handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            address = f"http://127.0.0.1:{server.server_address[1]}/t.parquet"
+            source = Parquet(address, {"url": "link", "uploaded": "year"})
+            assert source.inputs() == []
+            assert pa.Table.from_batches(source.batches())["uploaded"].to_pylist() == [1_262_304_000]
+        finally:
+            server.shutdown()
+            server.server_close()
+
+    def test_another_kind_of_file_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "t.parquet").write_bytes(b"no parquet at all")
+        with pytest.raises(BadInput, match=r"t\.parquet cannot be read"):
+            list(Parquet(tmp_path / "t.parquet", {"url": "a", "uploaded": "b"}).batches())
+
+
+class TestHuggingFace:
+    @pytest.mark.parametrize("form", ["parquet", "save_to_disk"])
+    def test_what_the_library_writes(self, tmp_path: Path, form: str) -> None:
+        datasets = pytest.importorskip("datasets")
+        shape = datasets.Features(
+            {
+                "image": datasets.Image(),
+                "when": datasets.Value("timestamp[s]"),
+                "kind": datasets.ClassLabel(names=["cat", "dog"]),
+            }
+        )
+        import datetime
+
+        moment = datetime.datetime(2011, 3, 13)
+        rows = {"image": [{"bytes": image_bytes(i), "path": None} for i in range(4)], "when": [moment] * 4}
+        data = datasets.Dataset.from_dict({**rows, "kind": [0, 1, 0, 1]}, features=shape)
+        folder = tmp_path / "set"
+        if form == "parquet":
+            folder.mkdir()
+            data.to_parquet(str(folder / "train.parquet"))
+        else:
+            data.save_to_disk(str(folder))
+        source = HuggingFace(folder, {"uploaded": "when", "label": "kind"})
+        table = pa.Table.from_batches(source.batches())
+        assert table["label"].to_pylist() == ["cat", "dog", "cat", "dog"]
+        assert table["uploaded"].to_pylist() == [1_299_974_400] * 4
+        assert sorted(stored(source, tmp_path / "out").values()) == sorted(image_bytes(i) for i in range(4))
+
+
+WITH_SIDES = [{"autotags": "dog:0.9", "lines": str(i - 1)} if i % 2 else {"lines": str(i - 1)} for i in range(1, 10)]
+
+
+class TestSideFiles:
+    def write(self, folder: Path, ids: list[int]) -> Path:
+        """A data set of 9 photos, and side files of `ids`."""
+        (folder / "dataset").write_text("".join(yfcc_line(i) + "\n" for i in range(1, 10)))
+        (folder / "autotags").write_text("".join(f"{i}\t{'dog:0.9' if i % 2 else ''}\n" for i in ids))
+        (folder / "lines").write_text("".join(f"{n}\t{i}\n" for n, i in enumerate(ids)))
+        return folder
+
+    def read(self, folder: Path, skip: int = 0) -> list[Any]:
+        side = {"autotags": folder / "autotags", "lines": folder / "lines"}
+        source = Yfcc(folder / "dataset", side=side, work=folder / "work")
+        table = pa.Table.from_batches(source.batches(rows=2, skip=skip))
+        return [json.loads(text) if text else None for text in table["extra"].to_pylist()]
+
+    def test_line_by_line_without_any_work_files(self, tmp_path: Path) -> None:
+        assert self.read(self.write(tmp_path, list(range(1, 10)))) == WITH_SIDES
+        assert not (tmp_path / "work").exists()
+
+    def test_a_restart_in_the_middle_stays_in_step(self, tmp_path: Path) -> None:
+        assert self.read(self.write(tmp_path, list(range(1, 10))), skip=4) == WITH_SIDES[4:]
+        assert not (tmp_path / "work").exists()
+
+    def test_by_id_where_the_order_is_another(self, tmp_path: Path) -> None:
+        found = self.read(self.write(tmp_path, [100, 7, 3, 9, 1]))
+        have = {7: "1", 3: "2", 9: "3", 1: "4"}
+        assert found == [{"autotags": "dog:0.9", "lines": have[i]} if i in have else None for i in range(1, 10)]
+
+    def test_a_missing_or_unknown_one_is_named(self, tmp_path: Path) -> None:
+        self.write(tmp_path, [1])
+        with pytest.raises(MissingFile, match="nowhere"):
+            list(Yfcc(tmp_path / "dataset", side={"exif": tmp_path / "nowhere"}, work=tmp_path).batches())
+        with pytest.raises(BadConfig, match=r"collection\.side names 'captions'"):
+            list(Yfcc(tmp_path / "dataset", side={"captions": tmp_path / "x"}, work=tmp_path).batches())
+
+
+def test_real_exif_photos_are_dated_or_say_why_not(shared: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:
+        archive.extractall(tmp_path)
+    table = pa.Table.from_batches(Folder(tmp_path).batches())
+    dated = sum(value is not None for value in table["taken"].to_pylist())
+    assert 20 < dated < len(table)

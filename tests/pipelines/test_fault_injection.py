@@ -1,0 +1,129 @@
+"""Ten thousand addresses, three in ten misbehaving, two kills, a lost Ray worker: nothing is lost or differs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from faults import EXPECTED, FaultServer
+from helpers import yfcc_line
+
+from curate.ground.files import read_json
+
+URLS = 10_000
+GOOD = [kind for kind, fault in EXPECTED.items() if fault is None]
+BAD = [kind for kind, fault in EXPECTED.items() if fault is not None and kind != "inside"]
+SLOW = ("drip", "silent")
+CONFIG = """
+collection: {{source: yfcc, path: {path}}}
+fetch: {{shard_size: 250, retries: 1, backoff: 0, timeout: 2, deadline: 3, threads: 100, per_host: 100,
+  max_bytes: 500000}}
+embed: {{model: driftline-photo-world}}
+retrieve: {{concepts: [{{name: a, prompts: [a]}}]}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FaultServer]:
+    one = FaultServer(seconds=5)
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def kinds() -> list[str]:
+    """What each address does: three in ten misbehave. Those that cost seconds come in some shards only."""
+    rng = random.Random(0)
+    quick = [kind for kind in BAD if kind not in SLOW]
+    bad = [BAD if i % 2000 < 250 else quick for i in range(URLS)]
+    return [rng.choice(bad[i]) if rng.random() < 0.3 else rng.choice(["good", *GOOD]) for i in range(URLS)]
+
+
+def prepare(folder: Path, server: FaultServer, kinds: list[str]) -> Path:
+    folder.mkdir()
+    lines = [yfcc_line(i + 1, url=f"{server.base}/{kind}/{i}") for i, kind in enumerate(kinds)]
+    (folder / "dataset.tsv").write_text("".join(line + "\n" for line in lines))
+    (folder / "driftline.yaml").write_text(CONFIG.format(path=folder / "dataset.tsv"))
+    return folder
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(folder), "--until", "fetch", *more]
+    with (folder / "said.txt").open("ab") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+
+
+def finish(folder: Path, *more: str) -> None:
+    run = start(folder, *more)
+    assert run.wait(400) == 0, (folder / "said.txt").read_text()[-2000:]
+
+
+def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def shards(folder: Path) -> list[Path]:
+    return list((folder / "stages" / "03_fetch").glob("[0-9]*.parquet"))
+
+
+def ray_workers() -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if words.startswith(b"ray::fetch_shard"):
+                found.append(int(entry.name))
+    return found
+
+
+def files(folder: Path) -> dict[str, str]:
+    fetched = folder / "stages" / "03_fetch"
+    skip = {"done.json", "begun.json"}
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in fetched.iterdir() if p.name not in skip}
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("ray")
+def test_kills_and_faults_lose_nothing_and_change_nothing(
+    server: FaultServer, kinds: list[str], tmp_path: Path
+) -> None:
+    calm = prepare(tmp_path / "calm", server, kinds)
+    finish(calm, "--workers", "2")
+
+    index = pq.read_table(calm / "stages" / "03_fetch" / "index.parquet")
+    assert index["id"].to_pylist() == [str(i + 1) for i in range(URLS)]
+    wrong = [(k, f) for k, f in zip(kinds, index["fault"].to_pylist(), strict=True) if f != EXPECTED[k]]
+    assert not wrong, Counter(wrong)
+
+    stormy = prepare(tmp_path / "stormy", server, kinds)
+    for done in (4, 12):  # SIGKILL, workers and all, in the middle of later shards
+        run = start(stormy, "--workers", "2")
+        wait_for(lambda done=done: len(shards(stormy)) >= done)  # type: ignore[misc]
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    before = {p.name: p.stat().st_mtime_ns for p in shards(stormy)}
+    run = start(stormy, "--engine", "ray", "--workers", "2")
+    wait_for(lambda: len(shards(stormy)) > len(before) and ray_workers())
+    os.kill(ray_workers()[0], signal.SIGKILL)
+    assert run.wait(400) == 0, (stormy / "said.txt").read_text()[-2000:]
+    assert {name: (stormy / "stages" / "03_fetch" / name).stat().st_mtime_ns for name in before} == before
+    assert files(stormy) == files(calm)
+    counts = read_json(stormy / "stages" / "03_fetch" / "done.json")["counts"]
+    assert counts == read_json(calm / "stages" / "03_fetch" / "done.json")["counts"]
+    assert counts["read"] == URLS == counts["kept"] + sum(counts["dropped"].values())
