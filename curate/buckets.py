@@ -4,6 +4,9 @@
 - `calendar`: one bucket a year, decade, month or day that has photos.
 - `cuts`: given cut points c1 < c2 < … make the buckets (-∞, c1), [c1, c2), …, [ck, ∞).
 - `spans`: given [start, end) pairs; a photo in a gap belongs to none and is reported.
+- `clear`: the eleven spans that CLEAR published, so that another collection is cut where CLEAR was.
+
+Upload times are UTC. Capture times are what the camera's clock showed, without a zone; buckets never use them.
 """
 
 from __future__ import annotations
@@ -16,10 +19,23 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.ground.errors import BadConfig, Shortage
 
 Ints = npt.NDArray[np.int64]
+
+
+# First upload of each of CLEAR's buckets, and the second after the last one [clear_10_time.json]. The published spans
+# end with the last photo of a bucket; the seconds up to the next bucket's first photo, in which CLEAR has no photo, go
+# to the next bucket in CLEAR's code, and to the earlier one here, where spans are half-open.
+_FIRST = (
+    "2004-01-01T11:52:13", "2007-04-09T03:27:33", "2008-03-21T19:14:37", "2008-12-23T15:03:36", "2009-09-07T09:09:43",
+    "2010-06-03T01:36:29", "2011-02-05T02:19:02", "2011-09-24T10:06:13", "2012-06-05T04:44:46", "2013-02-03T03:34:45",
+    "2013-09-08T22:35:26", "2014-04-28T10:49:20",
+)  # fmt: skip
+CLEAR = tuple(pairwise(int(datetime.fromisoformat(t).replace(tzinfo=UTC).timestamp()) for t in _FIRST))
 
 
 @dataclass(frozen=True)
@@ -27,7 +43,7 @@ class BucketRules:
     """ties (kind equal): "split" follows CLEAR, photos of one second may fall on both sides of a cut, decided
     by id; "together" moves the cut to the next time stamp, and counts differ a little."""
 
-    kind: Literal["equal", "calendar", "cuts", "spans"] = "equal"
+    kind: Literal["equal", "calendar", "cuts", "spans", "clear"] = "equal"
     count: int = 11
     unit: Literal["day", "month", "year", "decade"] = "year"
     cuts: Sequence[int] = ()
@@ -68,13 +84,13 @@ def iso(seconds: int | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def assign(uploaded: Ints, ids: Sequence[str], rules: BucketRules) -> tuple[Ints, list[Bucket]]:
-    """uploaded (N,) seconds, ids (N,) → bucket index (N,) (-1 = in no bucket) and the buckets.
+def assign(uploaded: Ints, ids: pa.Array | Sequence[str], rules: BucketRules) -> tuple[Ints, list[Bucket]]:
+    """uploaded (N,) seconds, ids (N,) string → bucket index (N,) (-1 = in no bucket) and the buckets.
 
     Order of input does not matter. Raises Shortage when there are fewer photos than equal buckets.
     """
     if rules.kind == "equal":
-        return _equal(uploaded, ids, rules)
+        return _equal(uploaded, ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string()), rules)
     if rules.kind == "calendar":
         return _calendar(uploaded, rules)
     if rules.kind == "cuts":
@@ -84,7 +100,7 @@ def assign(uploaded: Ints, ids: Sequence[str], rules: BucketRules) -> tuple[Ints
         edges: list[int | None] = [None, *cuts, None]
         spans = list(pairwise(edges))
     else:
-        spans = [(int(a), int(b)) for a, b in rules.spans]
+        spans = [(int(a), int(b)) for a, b in (CLEAR if rules.kind == "clear" else rules.spans)]
         for (a, b), following in zip(spans, [*spans[1:], (None, None)], strict=True):
             if a >= b or (following[0] is not None and following[0] < b):  # type: ignore[operator]
                 raise BadConfig(
@@ -103,16 +119,7 @@ def assign(uploaded: Ints, ids: Sequence[str], rules: BucketRules) -> tuple[Ints
     return where, buckets
 
 
-def by_time(uploaded: Ints, ids: Sequence[str]) -> Ints:
-    """Positions in order of (upload time, id); ids that are all numbers compare as numbers, else as text."""
-    if all(i.isdigit() and len(i) < 19 for i in ids):
-        key: npt.NDArray[Any] = np.array([int(i) for i in ids], np.int64)
-    else:
-        key = np.array(ids, dtype=np.str_)
-    return np.lexsort((key, uploaded)).astype(np.int64)
-
-
-def _equal(uploaded: Ints, ids: Sequence[str], rules: BucketRules) -> tuple[Ints, list[Bucket]]:
+def _equal(uploaded: Ints, ids: pa.Array, rules: BucketRules) -> tuple[Ints, list[Bucket]]:
     n, k = len(uploaded), rules.count
     if n < k:
         raise Shortage(
@@ -120,19 +127,34 @@ def _equal(uploaded: Ints, ids: Sequence[str], rules: BucketRules) -> tuple[Ints
             "Expected at least one each.",
             "Lower buckets.count.",
         )
-    order = by_time(uploaded, ids)
+    times = np.sort(uploaded)
     base, extra = divmod(n, k)
-    starts = np.array([i * base + min(i, extra) for i in range(k)])
+    starts = np.array([i * base + min(i, extra) for i in range(k)])  # places in time order where buckets begin
     if rules.ties == "together":
-        times = uploaded[order]
         starts = np.unique(np.searchsorted(times, times[starts], side="left"))
         k = len(starts)
-    where = np.empty(n, np.int64)
-    where[order] = np.searchsorted(starts, np.arange(n), side="right") - 1
-    cuts = [int(uploaded[order[s]]) for s in starts]
-    ends = [*cuts[1:], int(uploaded[order[-1]]) + 1]
+    # Only the photos of the very second of a cut need their ids: all others fall by their time alone.
+    where = np.searchsorted(times[starts], uploaded, side="right") - 1
+    inside = starts > np.searchsorted(times, times[starts], side="left")  # cuts in the middle of a second
+    numbers = _are_numbers(ids) if inside.any() else True
+    for moment in np.unique(times[starts][inside]):
+        tied = np.flatnonzero(uploaded == moment)
+        places = np.searchsorted(times, moment, side="left") + np.arange(len(tied))
+        where[tied[_by_id(ids.take(pa.array(tied)), numbers)]] = np.searchsorted(starts, places, side="right") - 1
+    cuts = [int(t) for t in times[starts]]
+    ends = [*cuts[1:], int(times[-1]) + 1]
     sizes = np.bincount(where, minlength=k)
     return where, [Bucket(i, str(i + rules.first), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
+
+
+def _are_numbers(ids: pa.Array) -> bool:
+    return bool(pc.all(pc.match_substring_regex(ids, "^[0-9]{1,18}$"), min_count=0).as_py())
+
+
+def _by_id(ids: pa.Array, numbers: bool) -> Ints:
+    """Positions in order of id: as numbers where all ids of the collection are, else as text."""
+    key = ids.cast(pa.int64()).to_numpy() if numbers else np.array(ids.to_pylist(), dtype=np.str_)
+    return np.argsort(key, kind="stable").astype(np.int64)
 
 
 def _calendar(uploaded: Ints, rules: BucketRules) -> tuple[Ints, list[Bucket]]:

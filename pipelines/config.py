@@ -198,8 +198,8 @@ class Fetch(Section):
 class Buckets(Section):
     """How the collection is cut in time."""
 
-    kind: Literal["equal", "calendar", "cuts", "spans"] = "equal"
-    """equal counts | calendar | given cuts | given spans"""
+    kind: Literal["equal", "calendar", "cuts", "spans", "clear"] = "equal"
+    """equal counts | calendar | given cuts | given spans | clear (the spans that CLEAR published)"""
     count: Annotated[int, Field(ge=2)] = 11
     """equal: number of buckets"""
     unit: Literal["day", "month", "year", "decade"] = "year"

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from helpers import drifting
+from hypothesis import settings
 
 from curate.ground.progress import Journal
 from pipelines.demo.journey import Scale, demo
 from stream_builder.stream import Stream
 
+settings.register_profile("driftline", deadline=None)  # times say nothing on a shared machine
+settings.load_profile("driftline")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

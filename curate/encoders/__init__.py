@@ -6,6 +6,8 @@ A new encoder is one file here and one line in `ENCODERS`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +35,26 @@ class Encoder(Protocol):
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
         ...
+
+
+@dataclass(frozen=True)
+class EncoderSpec:
+    """Which encoder: plain data, so that workers can load it. See the encoder's own class for the fields."""
+
+    model: str
+    weights: str | None = None
+    device: str = "auto"
+    kind: str = "clip"
+
+    def load(self) -> Encoder:
+        """The encoder; a process loads it once."""
+        return _load(self)
+
+
+@lru_cache(maxsize=1)
+def _load(spec: EncoderSpec) -> Encoder:
+    made: Encoder = ENCODERS[spec.kind](spec.model, spec.weights, spec.device)
+    return made
 
 
 ENCODERS = Catalogue("encoder", {"clip": "curate.encoders.clip:Clip"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from curate.concepts import BACKGROUND
 from curate.ground.files import write_json, write_text
 from curate.ground.progress import Journal
+from curate.ground.workers import Engine
 from curate.release import Release
 from curate.validation.batches import read_batch
 from eval.report import Section
@@ -56,7 +58,7 @@ def demo(out: Path, scale: Scale, journal: Journal) -> dict[str, object]:
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
-    context = Context(out, load(config_path), journal)
+    context = Context(out, load(config_path), journal, Engine(workers=len(os.sched_getaffinity(0))))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)

@@ -9,11 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from curate.buckets import BucketRules, assign
-from curate.ground.files import write_json, write_parquet
-from curate.shards import good, load_index
-from curate.table import rejects_table
+from curate.ground.files import write_bytes, write_json, write_parquet, writing
+from curate.shards import good
+from curate.table import REJECTS, whole
+from curate.timeline import timeline
 from pipelines.stage import Counts, Stage
 
 
@@ -30,19 +33,35 @@ class Bucket(Stage):
         return self.context.config.buckets.model_dump(exclude={"unlabelled"})
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """index → members.parquet (index + bucket), buckets.json, rejects.parquet."""
-        index = good(load_index(inputs["fetch"]))
+        """index → members.parquet (index + bucket), buckets.json, timeline.png, rejects.parquet."""
+        index = inputs["fetch"] / "index.parquet"
         section = self.context.config.buckets
         rules = BucketRules(section.kind, section.count, section.unit, section.cuts, section.spans, section.ties)
-        where, buckets = assign(index["uploaded"].to_numpy().astype(np.int64), index["id"].to_pylist(), rules)
-        inside = pa.array(where >= 0)
-        members = index.append_column("bucket", pa.array(where, pa.int32())).filter(inside)
-        gap = index.filter(pa.array(where < 0))
-        rows = [
-            {"id": i, "row": r, "reason": "outside_buckets"}
-            for i, r in zip(gap["id"].to_pylist(), gap["row"].to_pylist(), strict=True)
-        ]
-        write_parquet(out / "members.parquet", members)
-        write_parquet(out / "rejects.parquet", rejects_table(rows))
+        times = pq.read_table(index, columns=["id", "uploaded", "fault"])
+        times = good(times).select(["id", "uploaded"]).combine_chunks()
+        uploaded = times["uploaded"].to_numpy().astype(np.int64)
+        where, buckets = assign(uploaded, whole(times["id"]), rules)
+        rejects, gap = 0, []
+        begin = 0
+        file = pq.ParquetFile(index)
+        schema = file.schema_arrow.append(pa.field("bucket", pa.int32()))
+        with (
+            writing(out / "members.parquet") as sink,
+            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        ):
+            for number in range(file.num_row_groups):  # one row group is in memory at a time
+                rows = good(file.read_row_group(number))
+                here = where[begin : begin + len(rows)]
+                begin += len(rows)
+                inside = pa.array(here >= 0)
+                writer.write_table(rows.append_column("bucket", pa.array(here, pa.int32())).filter(inside))
+                left = rows.filter(pc.invert(inside))
+                rejects += len(left)
+                reason = pa.array(["outside_buckets"] * len(left), pa.string())
+                gap.append(
+                    pa.table([left["id"], left["row"], reason, pa.nulls(len(left), pa.string())], schema=REJECTS)
+                )
+        write_parquet(out / "rejects.parquet", pa.concat_tables(gap) if gap else REJECTS.empty_table())
+        write_bytes(out / "timeline.png", timeline(uploaded, buckets))
         write_json(out / "buckets.json", [b.plain() for b in buckets])
-        return Counts(len(index), len(members), {"outside_buckets": len(gap)})
+        return Counts(len(times), len(times) - rejects, {"outside_buckets": rejects})

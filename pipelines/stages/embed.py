@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 
 from curate.embed import embed
+from curate.encoders import EncoderSpec
 from curate.encoders.clip import Clip, describe
 from curate.ground.files import write_json
+from curate.ground.workers import Engine
 from pipelines.stage import Context, Counts, Stage
 
 BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
@@ -56,9 +58,11 @@ class Embed(Stage):
         """shards → img_emb/, metadata/, encoder.json."""
         model, weights = model_of(self.context)
         section = self.context.config.embed
-        encoder = Clip(model, weights, section.device)
+        spec = EncoderSpec(model, weights, section.device)
+        encoder = Clip(model, weights, section.device)  # before any work: a wrong model is one clear error
+        engine = self.context.engine if encoder.device == "cpu" else Engine()  # one process has the one device
         members = pq.read_table(inputs["bucket"] / "members.parquet")
-        faults = embed(inputs["fetch"], members, encoder, out, self.context.journal, section.batch)
+        faults = embed(inputs["fetch"], members, spec, out, self.context.journal, section.batch, engine)
         kept = faults.pop("", 0)
         name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
         write_json(out / "encoder.json", describe(encoder, name or "", file))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
+from datetime import datetime
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from curate.buckets import BucketRules, assign
 from curate.ground.errors import BadConfig, Shortage
+from curate.timeline import timeline
 
 DAY = 86_400
 times = st.lists(st.integers(-(10**9), 2 * 10**9), min_size=11, max_size=60)
@@ -78,3 +85,35 @@ def test_bad_rules_are_named() -> None:
         of([1], BucketRules(kind="cuts", cuts=(5, 5)))
     with pytest.raises(BadConfig, match="do not overlap"):
         of([1], BucketRules(kind="spans", spans=((0, 5), (4, 6))))
+
+
+@given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(2, 4), st.booleans(), st.randoms())
+def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_id(
+    uploaded: list[int], count: int, numbers: bool, random: object
+) -> None:
+    ids = [str(i) if numbers else f"p{i}" for i in range(len(uploaded))]
+    random.shuffle(ids)  # type: ignore[attr-defined]
+    where, buckets = assign(np.array(uploaded, np.int64), ids, BucketRules(count=count))
+    order = sorted(range(len(ids)), key=lambda i: (uploaded[i], int(ids[i]) if numbers else ids[i]))
+    base, extra = divmod(len(ids), count)
+    expected = [b for b in range(count) for _ in range(base + (b < extra))]
+    assert where[order].tolist() == expected
+    assert [b.start for b in buckets] == [uploaded[order[expected.index(b)]] for b in range(count)]
+
+
+def test_as_clear_has_the_published_spans(shared: Path) -> None:
+    published = json.loads((shared / "clear" / "clear_10_time.json").read_text())
+    ends = [int(datetime.fromisoformat(p[k][:19] + "+00:00").timestamp()) for p in published for k in ("start", "end")]
+    where, buckets = assign(np.array([*ends, 0], np.int64), [str(i) for i in range(23)], BucketRules(kind="clear"))
+    assert where.tolist() == [i for i in range(11) for _ in range(2)] + [-1]
+    assert [b.start for b in buckets] == ends[::2]
+
+
+def test_the_picture_of_the_collection_is_the_same_bytes_every_time() -> None:
+    uploaded = np.arange(0, 10**8, 10**5)
+    _, buckets = assign(uploaded, [str(i) for i in range(len(uploaded))], BucketRules(count=4))
+    picture = timeline(uploaded, buckets)
+    assert picture == timeline(uploaded, buckets)
+    pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+    cut = (pixels[..., 0] - pixels[..., 2] > 40).any(axis=0)  # columns with the colour of the cut lines
+    assert (np.diff(np.flatnonzero(cut)) > 1).sum() == 2, "three cut lines between four buckets"

@@ -13,15 +13,18 @@ import pytest
 
 from curate.concepts import Concept, queries
 from curate.embed import embed, parts
+from curate.encoders import EncoderSpec
 from curate.encoders.clip import Clip
 from curate.ground.errors import BadConfig, BadInput, MissingFile
 from curate.ground.files import sha256_bytes
 from curate.ground.progress import Journal
 from curate.ground.rng import rng_for
+from curate.ground.workers import Engine
 from curate.shards import shard_path, write_tar
 from pipelines.demo.draw import jpeg, photo
 
 MODEL = str(files("pipelines") / "demo" / "model")
+SPEC = EncoderSpec(MODEL)
 QUIET = Journal(quiet=True)
 
 
@@ -51,7 +54,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
 def test_vectors_are_unit_float16_in_clip_retrievals_convention(
     encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
-    counts = embed(*images, encoder, tmp_path, QUIET, batch=4)
+    counts = embed(*images, SPEC, tmp_path, QUIET, batch=4)
     assert counts == {"": 18}
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == [
         "img_emb_00000.npy", "img_emb_00001.npy", "metadata_00000.parquet", "metadata_00001.parquet",
@@ -63,7 +66,7 @@ def test_vectors_are_unit_float16_in_clip_retrievals_convention(
 
 
 def test_the_text_finds_its_pictures(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
-    embed(*images, encoder, tmp_path, QUIET)
+    embed(*images, SPEC, tmp_path, QUIET)
     texts = queries(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
@@ -76,12 +79,12 @@ def test_the_text_finds_its_pictures(encoder: Clip, images: tuple[Path, pa.Table
 def test_a_killed_run_embeds_only_what_is_missing_and_ends_in_the_same_bytes(
     encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
-    embed(*images, encoder, tmp_path / "whole", QUIET, batch=4)
+    embed(*images, SPEC, tmp_path / "whole", QUIET, batch=4)
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
     (tmp_path / "killed" / "metadata" / "metadata_00001.parquet").unlink()  # killed between vectors and their mark
     kept = tmp_path / "killed" / "img_emb" / "img_emb_00000.npy"
     before = kept.stat().st_mtime_ns
-    embed(*images, encoder, tmp_path / "killed", QUIET, batch=4)
+    embed(*images, SPEC, tmp_path / "killed", QUIET, batch=4, engine=Engine(workers=2))
     assert kept.stat().st_mtime_ns == before
     for path in (p for p in (tmp_path / "whole").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes()
