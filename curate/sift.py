@@ -21,7 +21,7 @@ from curate.filters import FilterRules, check, reasons
 from curate.ground.files import TEMPORARY, write_parquet
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
-from curate.table import REJECTS, TABLE, as_mask, whole
+from curate.table import REJECTS, REPEATED, TABLE, as_mask, whole
 
 MARKS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("user", pa.string()), ("reason", pa.string())])
 TEXT = ("title", "description", "nickname", "page_url", "label", "caption")  # columns that only `where` looks at
@@ -64,7 +64,7 @@ def _mark(task: tuple[Path, Path, FilterRules]) -> None:
 def mark(part: Path, out: Path, rules: FilterRules) -> None:
     """First pass, one part by itself: table part → marks (id, row, user, reason), one row each."""
     names = None if rules.where is not None else [name for name in TABLE.names if name not in TEXT]
-    table = pq.read_table(part, columns=names)
+    table = pq.read_table(part, columns=names, use_threads=False)
     marks = table.select(["id", "row", "user"]).append_column("reason", reasons(table, rules)).cast(MARKS)
     write_parquet(out, marks)
 
@@ -130,14 +130,15 @@ class Part:
 
 def finish(part: Part) -> None:
     """Last pass, one part: its good rows to `kept`, then the others with their reasons to `rejects`."""
-    marks = pq.read_table(part.marks)
+    marks = pq.read_table(part.marks, use_threads=False)
     charged = whole(marks["reason"])
     if part.late:
         mask = np.zeros(len(marks), bool)
         mask[list(part.late)] = True
         charged = pc.replace_with_mask(charged, pa.array(mask), pa.array(list(part.late.values()), pa.string()))
     good = pc.is_null(charged)
-    write_parquet(part.kept, pq.read_table(part.table).filter(good))
+    # one thread: parts are spread already, and Arrow's own threads cost twice the CPU time on so small a file
+    write_parquet(part.kept, pq.read_table(part.table, use_threads=False).filter(good), REPEATED)
     rejects = pa.table([marks["id"], marks["row"], charged, pa.nulls(len(marks), pa.string())], schema=REJECTS)
     write_parquet(part.rejects, rejects.filter(pc.invert(good)))
 

@@ -56,6 +56,9 @@ TABLE = pa.schema(
     ]
 )
 
+# Columns whose values come again and again: Parquet keeps each value once.
+REPEATED = ("user", "nickname", "camera", "licence", "licence_url", "media", "label")
+
 # What a source yields: the table, plus the rows that cannot be read, in their place and with their reason.
 SOURCE = TABLE.append(pa.field("fault", pa.string())).append(pa.field("raw", pa.string()))
 

@@ -105,9 +105,9 @@ class Collection(Section):
     def _has_what_its_source_needs(self) -> Collection:
         if self.source == "flickr":
             if self.start is None or self.end is None:
-                raise ValueError("the source flickr needs start and end")
+                raise ValueError("collection.start or collection.end is missing: the source flickr needs both")
         elif not self.path:
-            raise ValueError(f"the source {self.source} needs a path")
+            raise ValueError(f"collection.path is missing: the source {self.source} needs one")
         return self
 
 

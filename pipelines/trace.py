@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -49,10 +49,11 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
     schema = pq.read_schema(path)
     if path.parent.name == "rejects" and path.parent.parent.name.endswith("ingest"):
+        # A row that could not be read has no id, but its text is kept: the id must stand there by itself.
         table = pq.read_table(path)
-        fields = pc.split_pattern(pc.fill_null(table["detail"], ""), "\t")
-        hits = [i for i, parts in enumerate(fields.to_pylist()) if id_ in parts[:2]]
-        found: list[dict[str, Any]] = table.take(pa.array(hits, pa.int64())).to_pylist()
+        alone = rf"(^|[^A-Za-z0-9_-]){re.escape(id_)}($|[^A-Za-z0-9_-])"
+        hit = pc.or_kleene(pc.equal(table["id"], id_), pc.match_substring_regex(table["detail"], alone))
+        found: list[dict[str, Any]] = table.filter(pc.fill_null(hit, False)).to_pylist()
         return found
     if "id" not in schema.names:
         return []

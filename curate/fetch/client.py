@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from curate.fetch.rules import OPT_OUT, FetchRules, Got, seconds_after
 from curate.ground.errors import DriftlineError
@@ -48,9 +47,10 @@ def download(
         }
         # Every image has its own deadline; past their sum the job itself hangs.
         answered = _run(task, START + rules.deadline * (2 + len(rows) / rules.threads))
-        found = _outcomes(folder / "0.parquet") if answered else {}
+        known = _outcomes(folder, keep) if answered else set()
         for row, _ in rows:
-            keep(row, found.get(row) or Got(None, "no_result", "img2dataset gave no answer for this row"))
+            if row not in known:
+                keep(row, Got(None, "no_result", "img2dataset gave no answer for this row"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -105,19 +105,23 @@ def stop() -> None:
         _job = None
 
 
-def _outcomes(path: Path) -> dict[int, Got]:
-    got: dict[int, Got] = {}
-    if not path.is_file():
-        return got
-    for batch in pq.ParquetFile(path).iter_batches(100, columns=["row", "jpg", "error_message", "sha256"]):
-        for row, data, message, digest in zip(*(batch[c].to_pylist() for c in batch.schema.names), strict=True):
-            if data is None:
-                got[row] = miss(message or "")
-            elif digest is not None and sha256_bytes(data) != digest:
-                got[row] = Got(None, "no_result", "the bytes changed on their way through img2dataset's files")
+def _outcomes(folder: Path, keep: Callable[[int, Got], None]) -> set[int]:
+    """Read what the job wrote; returns the rows that it answered for."""
+    answered: set[int] = set()
+    with (folder / "data").open("rb") as data, (folder / "index.jsonl").open(encoding="utf-8") as index:
+        for line in index:
+            known = json.loads(line)
+            answered.add(known["row"])
+            if "start" not in known:
+                keep(known["row"], miss(known["error"] or ""))
+                continue
+            data.seek(known["start"])
+            body = data.read(known["size"])
+            if sha256_bytes(body) == known["sha256"]:
+                keep(known["row"], Got(body))
             else:
-                got[row] = Got(data)
-    return got
+                keep(known["row"], Got(None, "no_result", "the bytes changed on their way through img2dataset"))
+    return answered
 
 
 REASONS = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from curate.ground.workers import die_with_parent
@@ -34,14 +35,37 @@ def serve(parent: int) -> None:
         answers.flush()
 
 
+class Writer:
+    """What img2dataset writes samples with: the bytes one after another, and a line about each.
+
+    Its own writers keep a shard in memory (parquet) or lose samples whose columns they cannot write (webdataset).
+    """
+
+    def __init__(self, shard_id: int, output_folder: str, *_: Any) -> None:
+        self._data = (Path(output_folder) / "data").open("wb")
+        self._lines = (Path(output_folder) / "index.jsonl").open("w", encoding="utf-8")
+
+    def write(self, img_str: bytes | None, key: str, caption: str | None, meta: dict[str, Any]) -> None:
+        """One sample, or one miss."""
+        known = {"row": meta["row"], "error": meta["error_message"]}
+        if img_str is not None:
+            known |= {"start": self._data.tell(), "size": len(img_str), "sha256": meta["sha256"]}
+            self._data.write(img_str)
+        self._lines.write(json.dumps(known) + "\n")
+
+    def close(self) -> None:
+        """The shard is over."""
+        self._data.close()
+        self._lines.close()
+
+
 def download(task: dict[str, Any]) -> bool:
     """One shard through img2dataset's own downloader: no resizing, no re-encoding, no retries (the caller's)."""
     from img2dataset.downloader import Downloader
     from img2dataset.resizer import Resizer
-    from img2dataset.writer import ParquetSampleWriter
 
     downloader = Downloader(
-        sample_writer_class=ParquetSampleWriter,
+        sample_writer_class=Writer,
         resizer=Resizer(256, "no", False, disable_all_reencoding=True),  # original bytes; the caller looks at them
         thread_count=task["threads"],
         save_caption=False,

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -81,10 +81,14 @@ def read_json(path: Path) -> Any:
         raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or make it again.") from None
 
 
-def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table as Parquet: same table, same bytes (one pyarrow version)."""
+def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = None) -> None:
+    """Write a table as Parquet: same table, same bytes (one pyarrow version).
+
+    repeated: columns whose values come again and again (default: all are tried, which costs time and room).
+    """
     with writing(path) as file:
-        pq.write_table(table, file, compression="zstd", row_group_size=65_536)
+        tried: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
+        pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=tried)
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:

@@ -37,7 +37,8 @@ def plus_decode(column: pa.Array) -> pa.Array:
     # an escape must end inside the value that it begins in
     inside = percent + 3 <= where[np.searchsorted(where, percent, side="right")]
     percent, decoded = percent[inside], decoded[inside]
-    if not len(plus) and not len(percent):
+    nul = np.flatnonzero(data == 0)
+    if not len(plus) and not len(percent) and not len(nul):
         return column
     out = data.copy()
     out[plus] = 0x20
@@ -50,14 +51,12 @@ def plus_decode(column: pa.Array) -> pa.Array:
     made = pa.StringArray.from_buffers(
         len(column), pa.py_buffer(shrunk.astype(np.int32)), pa.py_buffer(out), valid, column.null_count
     )
-    if (decoded >= 0x80).any() or (decoded == 0).any():
-        made = _mend(column, made, where, percent, decoded)
-    return made
+    suspects = np.append(percent[(decoded >= 0x80) | (decoded == 0)], nul)
+    return _mend(column, made, np.unique(np.searchsorted(where, suspects, side="right") - 1)) if len(suspects) else made
 
 
-def _mend(column: pa.Array, made: pa.Array, where: np.ndarray, percent: np.ndarray, decoded: np.ndarray) -> pa.Array:
-    """Values in which an escape made a NUL or bytes that are no UTF-8, decoded one by one."""
-    suspects = np.unique(np.searchsorted(where, percent[(decoded >= 0x80) | (decoded == 0)], side="right") - 1)
+def _mend(column: pa.Array, made: pa.Array, suspects: np.ndarray) -> pa.Array:
+    """Of the values `suspects`, those with a NUL or with bytes that are no UTF-8, decoded one by one."""
     raw = made.cast(pa.binary()).take(pa.array(suspects)).to_pylist()
     bad = []
     for i, value in zip(suspects.tolist(), raw, strict=True):

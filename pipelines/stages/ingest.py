@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from curate.ground.files import write_parquet
 from curate.ground.s3 import S3Rules, fetch
 from curate.sources import SOURCES, Source
-from curate.table import REJECTS, TABLE
+from curate.table import REJECTS, REPEATED, TABLE
 from pipelines.stage import Counts, Stage
 
 ROWS = 65_536  # records a part
@@ -82,7 +82,7 @@ class Ingest(Stage):
                     [faulty["id"], faulty["row"], faulty["fault"], faulty["raw"]], schema=REJECTS
                 )
                 good = table.filter(pc.is_null(table["fault"])).select(TABLE.names)
-                write_parquet(out / "table" / f"part-{number:05d}.parquet", good)
+                write_parquet(out / "table" / f"part-{number:05d}.parquet", good, REPEATED)
                 write_parquet(out / "rejects" / f"part-{number:05d}.parquet", rejects)
                 number += 1
                 tick(len(table))

@@ -40,13 +40,17 @@ def test_defaults_are_clears(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("source: yfcc", "source: yfc", r"line 3, collection\.source: Input should be 'yfcc', 'folder' or 'delimited'"),
+        (
+            "source: yfcc",
+            "source: yfc",
+            r"line 3, collection\.source: Input should be 'yfcc', 'folder', .* or 'flickr'",
+        ),
         (
             "  path: data.tsv",
             "  pth: data.tsv",
             r"line 4, collection\.pth: unknown key\. Allowed: .*path.*Did you mean 'path'",
         ),
-        ("  path: data.tsv\n", "", r"collection\.path: missing"),
+        ("  path: data.tsv\n", "", r"collection\.path is missing: the source yfcc needs one"),
         ("seed: 0", "seed: many", r"line 1, seed: .*integer.*given: 'many'"),
         ("per_class: 10", "per_class: 0", r"line 7, retrieve\.per_class: .*greater than or equal to 1"),
         ("prompts: [a bus]", "prompts: []", r"line 9, retrieve\.concepts\.0\.prompts: .*at least 1 item"),
