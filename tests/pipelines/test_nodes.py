@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from curate.ground.files import read_json
 HEAD, OTHERS = "10.77.0.1", ("10.77.1.2", "10.77.2.2")
 PORT = 36_379
 BIN = Path(sys.executable).parent
+SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # nodes of one cluster know each other
 SERVER = """
 import http.server, sys, time
 class H(http.server.SimpleHTTPRequestHandler):
@@ -65,7 +68,7 @@ class Nodes:
         """Run a command inside a node."""
         words = ["ip", "netns", "exec", self.names[node], *map(str, command)]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        job = subprocess.Popen(words, env=os.environ | env, **quiet)
+        job = subprocess.Popen(words, env=os.environ | SECRET | env, **quiet)
         self.jobs.append(job)
         return job
 
@@ -117,7 +120,7 @@ def shards(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("ray")
-def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path) -> None:
+def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     images = tmp_path / "images"
     images.mkdir()
     for i in range(50):
@@ -129,22 +132,33 @@ def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path) -> None:
 
     base = [BIN / "ray", "start", "--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats", "--block"]
     head = ["--head", f"--port={PORT}", f"--node-ip-address={HEAD}", "--include-dashboard=false"]
-    nodes.start(0, *base, *head, f"--temp-dir={tmp_path}/r")
-    time.sleep(8)
-    for i, address in enumerate(OTHERS, 1):
+    short = tempfile.mkdtemp(prefix="ray-", dir=tempfile.gettempdir())  # names of sockets may have 107 bytes
+    request.addfinalizer(lambda: shutil.rmtree(short, ignore_errors=True))
+    nodes.start(0, *base, *head, f"--temp-dir={short}")
+    wait_for(lambda: raylets(short) == 1)
+    for i, address in enumerate(OTHERS, 1):  # one after the other: on one file system they would take the same names
         nodes.start(i, *base, f"--address={HEAD}:{PORT}", f"--node-ip-address={address}")
-    time.sleep(8)
+        wait_for(lambda i=i: raylets(short) == 1 + i)  # type: ignore[misc]
     run = nodes.start(0, *command, many, "--until", "fetch", "--engine", "ray", RAY_ADDRESS=f"{HEAD}:{PORT}")
-    end = time.monotonic() + 120
-    while not (any(_works(p) for p in nodes.processes(1)) and shards(many)):
-        assert time.monotonic() < end, "the second node was given no work"
-        time.sleep(0.02)
+    wait_for(lambda: any(_works(p) for p in nodes.processes(1)) and shards(many))
     assert len(shards(many)) < 2 * 20, "the node was to be lost in the middle of the run"
     nodes.lose(1)
     assert run.wait(240) == 0
     assert shards(many) == shards(one)
     counts = read_json(many / "stages" / "03_fetch" / "done.json")["counts"]
     assert counts == {"read": 500, "kept": 500, "dropped": {}}
+
+
+def raylets(folder: str) -> int:
+    """Nodes of a cluster that have begun."""
+    return len(list(Path(folder).glob("session_2*/sockets/raylet*")))
+
+
+def wait_for(what: Callable[[], object], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
 
 
 def _works(process: int) -> bool:
