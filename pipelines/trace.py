@@ -49,10 +49,11 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
     schema = pq.read_schema(path)
     if path.parent.name == "rejects" and path.parent.parent.name.endswith("ingest"):
-        # A row that could not be read has no id, but its text is kept: the id must stand there by itself.
+        # A row that could not be read has no id, but its text is kept. The id is a whole field there: one of the first
+        # two of a line with tabs (YFCC with and without line number), or a value of a record.
         table = pq.read_table(path)
-        alone = rf"(^|[^A-Za-z0-9_-]){re.escape(id_)}($|[^A-Za-z0-9_-])"
-        hit = pc.or_kleene(pc.equal(table["id"], id_), pc.match_substring_regex(table["detail"], alone))
+        whole = rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]"
+        hit = pc.or_kleene(pc.equal(table["id"], id_), pc.match_substring_regex(table["detail"], whole))
         found: list[dict[str, Any]] = table.filter(pc.fill_null(hit, False)).to_pylist()
         return found
     if "id" not in schema.names:
