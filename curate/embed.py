@@ -8,9 +8,11 @@ part is written last: it exists only when the vectors are whole.
 from __future__ import annotations
 
 import io
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +22,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.encoders import EncoderSpec
+from curate.duplicates import hashes
+from curate.encoders import Encoder, EncoderSpec
 from curate.ground.errors import BadInput
 from curate.ground.files import write_array, write_parquet
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
-from curate.shards import read_images
+from curate.shards import Reader
 
-PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string())])
+PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string()), ("phash", pa.uint64())])
+AHEAD = 4  # batches that each decoding process prepares in advance
+GROUPS = 4  # groups of shards for each device of a cluster: what is lost with a machine
 
 
 @dataclass(frozen=True)
 class Task:
-    """One shard: the rows of `members` that are in it, and where its vectors go."""
+    """One shard: the rows of `members` that are in it, and where its vectors go. decoders: processes that decode for
+    the one that computes; 0: it decodes itself."""
 
     images: Path
     shard: int
@@ -40,6 +46,26 @@ class Task:
     spec: EncoderSpec
     out: Path
     batch: int
+    decoders: int = 0
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One batch: ids and faults (None: good) of its rows, the good ones' tensor and hashes."""
+
+    ids: list[str]
+    faults: list[str | None]
+    tensor: Any
+    hashes: list[int | None]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """images in `seconds`, of which the model computed `model_seconds` (the rest: reading, decoding, writing)."""
+
+    images: int
+    seconds: float
+    model_seconds: float
 
 
 def embed(
@@ -50,23 +76,42 @@ def embed(
     journal: Journal,
     batch: int = 64,
     engine: Engine | None = None,
+    decoders: int | None = None,
 ) -> Counter[str]:
     """Embed every image of `members` (rows of the fetch index plus `bucket`); finished shards are skipped.
 
-    images: folder of the shards. Returns counts by fault ("" = kept). Batches never cross a shard and a worker
-    computes on one thread, so a resumed run, and any number of workers, compute the same bytes.
+    images: folder of the shards. Returns counts by fault ("" = kept). decoders: processes that decode for each device
+    (default: none on CPU, where every worker decodes for itself, else one a worker of the engine). Batches never cross
+    a shard and a CPU worker computes on one thread, so a resumed run, and any number of workers, compute the same
+    bytes. With Ray and CUDA each task has one GPU.
     """
+    engine = engine or Engine()
+    device = spec.load().device
+    if decoders is None:
+        decoders = 0 if device == "cpu" else engine.workers
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
-        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch)
+        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders)
         for s in shards
         if not _metadata(out, s).exists()
     ]
+    spread = engine if (device == "cpu" and not decoders) or engine.kind == "ray" else Engine()
+    groups = [[task] for task in tasks]
+    if decoders and tasks:  # processes that decode are started once a group
+        size = -(-len(tasks) // (GROUPS * engine.workers)) if spread.kind == "ray" else len(tasks)
+        groups = [tasks[i : i + size] for i in range(0, len(tasks), size)]
+    paces: list[Pace] = []
+    begun = time.monotonic()
     with journal.progress("embed", len(members), "images") as tick:
         tick(len(members) - sum(len(task.part) for task in tasks))
-        for i, _ in (engine or Engine()).spread(_embed_shard, tasks):
-            tick(len(tasks[i].part))
+        if spread.kind == "local" and decoders:
+            paces += [_embed_shards(group, tick) for group in groups]
+        else:
+            for i, pace in spread.spread(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
+                paces.append(pace)
+                tick(sum(len(task.part) for task in groups[i]))
+    _tell(journal, paces, time.monotonic() - begun)
     counts: Counter[str] = Counter()
     for shard in shards:
         faults = pq.read_table(_metadata(out, shard), columns=["fault"])["fault"].to_pylist()
@@ -74,45 +119,133 @@ def embed(
     return counts
 
 
-def _embed_shard(task: Task) -> None:
+def _tell(journal: Journal, paces: Sequence[Pace], seconds: float) -> None:
+    """Throughput, and what share of it the model alone would allow."""
+    done = sum(p.images for p in paces)
+    if done:
+        share = sum(p.model_seconds for p in paces) / max(sum(p.seconds for p in paces), 1e-9)
+        journal.say(
+            f"embed: {done:,} images, {done / max(seconds, 1e-9):,.1f} a second, {share:.0%} of the model's own speed",
+            images=done,
+            images_per_second=round(done / max(seconds, 1e-9), 2),
+            share_of_model=round(share, 4),
+        )
+
+
+def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Pace:
+    """Embed the shards of one group, in order, and write each when its last batch is done."""
     import torch
-    from PIL import Image
 
-    part, shard, out = task.part, task.shard, task.out
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in another order would differ in the last bit
-    encoder = task.spec.load()
-    buckets = dict(zip(part["id"].to_pylist(), part["bucket"].to_pylist(), strict=True))
-    rows: list[dict[str, Any]] = []
-    vectors: list[npt.NDArray[np.float16]] = []
-    waiting: list[Any] = []
+    begun, model_seconds, images = time.monotonic(), 0.0, 0
+    encoder = tasks[0].spec.load()
+    if encoder.device == "cpu" and not tasks[0].decoders:
+        torch.set_num_threads(1)  # sums in another order would differ in the last bit
+    try:
+        held: list[Decoded] = []
+        vectors: list[npt.NDArray[np.float16]] = []
+        for number, last, batch in _batches(tasks, encoder):
+            if batch.tensor is not None:
+                clock = time.monotonic()
+                vectors.append(encoder.images(batch.tensor).astype(np.float16))
+                model_seconds += time.monotonic() - clock
+            held.append(Decoded(batch.ids, batch.faults, None, batch.hashes))
+            images += len(batch.ids)
+            if last:
+                _write(tasks[number], held, vectors, encoder)
+                held, vectors = [], []
+            if tick is not None:
+                tick(len(batch.ids))
+    finally:
+        torch.set_num_threads(threads)
+    return Pace(images, time.monotonic() - begun, model_seconds)
 
-    def flush() -> None:
-        if waiting:
-            vectors.append(encoder.images(torch.stack(waiting)).astype(np.float16))
-            waiting.clear()
 
-    for id_, data in read_images(task.images, part, shard):
-        fault = None
-        try:
-            with Image.open(io.BytesIO(data)) as image:
-                waiting.append(encoder.prepare(image))
-        except Exception:  # it decoded when it was fetched, but not to RGB: rare modes of TIFF
-            fault = "not_rgb"
-        rows.append({"id": id_, "bucket": buckets[id_], "fault": fault})
-        if len(waiting) == task.batch:
-            flush()
-    flush()
-    torch.set_num_threads(threads)
+def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:
+    """Yield (position of the task, last of its shard?, batch) in order; decoded here, or in processes of their own."""
+    plan = [
+        (number, low, min(low + task.batch, len(task.part)))
+        for number, task in enumerate(tasks)
+        for low in range(0, len(task.part), task.batch)
+    ]
+    stretches = Stretches(tuple((t.images, t.shard, t.part.select(["id"])) for t in tasks), plan, encoder.prepare)
+    if tasks[0].decoders:
+        from torch.utils.data import DataLoader
+
+        pinned = encoder.device != "cpu"
+        decoded: Iterator[Decoded] = iter(
+            DataLoader(
+                stretches,  # type: ignore[arg-type]
+                batch_size=None,
+                num_workers=min(tasks[0].decoders, len(plan)),
+                prefetch_factor=AHEAD,
+                pin_memory=pinned,
+                multiprocessing_context="forkserver",
+            )
+        )
+    else:
+        decoded = (stretches[i] for i in range(len(plan)))
+    for (number, _, high), batch in zip(plan, decoded, strict=True):
+        yield number, high == len(tasks[number].part), batch
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """The i-th batch, decoded: what a torch DataLoader asks for. plan: (shard's position, first row, end)."""
+
+    shards: tuple[tuple[Path, int, pa.Table], ...]
+    plan: list[tuple[int, int, int]]
+    prepare: Callable[[Any], Any]
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def __getitem__(self, i: int) -> Decoded:
+        import torch
+        from PIL import Image
+
+        number, low, high = self.plan[i]
+        images, shard, part = self.shards[number]
+        reader = _reader(images, shard)
+        ids = part["id"].slice(low, high - low).to_pylist()
+        faults: list[str | None] = []
+        tensors = []
+        for id_ in ids:
+            data = reader.get(id_)
+            try:
+                with Image.open(io.BytesIO(data)) as image:
+                    tensors.append(self.prepare(image))
+                faults.append(None)
+            except Exception:  # it decoded when it was fetched, but not to RGB: rare modes of TIFF
+                faults.append("not_rgb")
+        if not tensors:
+            return Decoded(ids, faults, None, [None] * len(ids))
+        batch = torch.stack(tensors)
+        known: Iterator[int | None] = iter(hashes(batch).tolist() if batch.dtype == torch.uint8 else [None] * len(ids))
+        return Decoded(ids, faults, batch, [None if f else next(known) for f in faults])
+
+
+@lru_cache(maxsize=2)
+def _reader(images: Path, shard: int) -> Reader:
+    return Reader(images, shard)
+
+
+def _write(task: Task, held: Sequence[Decoded], vectors: Sequence[npt.NDArray[np.float16]], encoder: Encoder) -> None:
     stacked = np.concatenate(vectors) if vectors else np.zeros((0, encoder.width), np.float16)
     if not np.isfinite(stacked).all():
         raise BadInput(
-            f"The encoder gave vectors that are not finite for shard {shard}.",
+            f"The encoder gave vectors that are not finite for shard {task.shard}.",
             "Expected unit vectors.",
-            "Check the weights (embed.weights).",
+            "Check the weights (embed.weights), or set embed.precision: float32.",
         )
-    write_array(out / "img_emb" / f"img_emb_{shard:05d}.npy", stacked)
-    write_parquet(_metadata(out, shard), pa.Table.from_pylist(rows, schema=PART))
+    write_array(task.out / "img_emb" / f"img_emb_{task.shard:05d}.npy", stacked)
+    columns = [
+        pa.array([id_ for d in held for id_ in d.ids], pa.string()),
+        task.part["bucket"].combine_chunks().cast(pa.int32()),
+        pa.array([f for d in held for f in d.faults], pa.string()),
+        pa.array([h for d in held for h in d.hashes], pa.uint64()),
+    ]
+    write_parquet(_metadata(task.out, task.shard), pa.Table.from_arrays(columns, schema=PART))
 
 
 def _metadata(out: Path, shard: int) -> Path:
@@ -120,7 +253,7 @@ def _metadata(out: Path, shard: int) -> Path:
 
 
 def parts(folder: Path) -> Iterator[tuple[pa.Table, npt.NDArray[np.float16]]]:
-    """Yield (ids and buckets, memory-mapped vectors (N, D) float16) of every part, in shard order."""
+    """Yield (ids, buckets and hashes, memory-mapped vectors (N, D) float16) of every part, in shard order."""
     for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
         table = pq.read_table(metadata)
         table = table.filter(pc.is_null(table["fault"]))

@@ -75,6 +75,36 @@ def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str
         raise Tampered(f"{path} lacks {len(wanted)} images, {sorted(wanted)[0]} first.", "", "Fetch the shard again.")
 
 
+class Reader:
+    """Images of one shard by id, without reading what lies before them; every answer's checksum is verified.
+
+    The index lists the members in the tar's order with their sizes, which says where each begins.
+    """
+
+    def __init__(self, folder: Path, shard: int) -> None:
+        self.path = shard_path(folder, shard)
+        index = pq.read_table(index_path(folder, shard), columns=["id", "member", "sha256", "bytes"])
+        self._where: dict[str, tuple[int, int, str, str]] = {}
+        offset = 0
+        for id_, member, sha, size in zip(*(column.to_pylist() for column in index.columns), strict=True):
+            if member is not None:
+                self._where[id_] = (offset, size, sha, member)
+                offset += tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+    def get(self, id_: str) -> bytes:
+        """The image's bytes. Raises Tampered where they are not those of the index."""
+        offset, size, sha, member = self._where[id_]
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            head, content = file.read(tarfile.BLOCKSIZE), file.read(size)
+        named = head[:100].rstrip(b"\0").decode("utf-8", "replace")
+        if not member.endswith(named) or sha256_bytes(content) != sha:
+            raise Tampered(
+                f"The image {member} in {self.path} does not match its checksum.", "", "Fetch the shard again."
+            )
+        return content
+
+
 def shard_path(folder: Path, shard: int) -> Path:
     """The tar of a shard."""
     return folder / f"{shard:05d}.tar"

@@ -217,14 +217,27 @@ class Buckets(Section):
 class Embed(Section):
     """Which model turns images and prompts into vectors."""
 
+    encoder: Literal["clip", "table"] = "clip"
+    """clip (open_clip), or table: a folder of text vectors (model), with image vectors from elsewhere (vectors)"""
     model: str
     """open_clip name, hf-hub:…, a folder with open_clip_config.json, or driftline-photo-world"""
     weights: str | None = None
     """hub tag or checkpoint file (null when model is a folder)"""
+    vectors: str | None = Field(None, alias="from")
+    """folder of image vectors in clip-retrieval's layout, made by the same model (null: compute them)"""
     device: str = "auto"
     """auto, cpu or cuda"""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: float16 on CUDA, float32 on CPU"""
+    compile: bool = False
+    """torch.compile: a minute at the start, some percent faster afterwards"""
+    decoders: Annotated[int, Field(ge=0, le=256)] | None = None
+    """processes that decode for a device (null: none on CPU, where each worker decodes for itself; else --workers)"""
     batch: Positive = 64
     """images a batch"""
+
+
+Text = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class ConceptEntry(Section):
@@ -232,8 +245,14 @@ class ConceptEntry(Section):
 
     name: Annotated[str, Field(pattern=r"^[^|$<>\n]{1,80}$")]
     """class name"""
-    prompts: Annotated[list[str], Field(min_length=1)]
+    prompts: Annotated[list[Text], Field(min_length=1)]
     """texts whose mean vector is the query"""
+    templates: list[Annotated[str, Field(pattern=r"\{\}")]] | None = None
+    """each prompt is put in place of {} in each of these (null: retrieve.templates)"""
+    subcategories: list[Text] = []
+    """texts that are queries of their own; an image's score is that of its best query"""
+    negatives: list[Text] = []
+    """texts that the queries are moved away from"""
     option: str | None = None
     """what workers read beside the checkbox"""
     label: str | None = None
@@ -244,7 +263,11 @@ class Retrieve(Section):
     """Concepts and CLEAR's retrieval rules."""
 
     concepts: Annotated[list[ConceptEntry], Field(min_length=1)]
-    """what to look for"""
+    """what to look for: a list, or the name of a YAML file that holds one"""
+    templates: Annotated[list[Annotated[str, Field(pattern=r"\{\}")]], Field(min_length=1)] = ["{}"]
+    """what every prompt is put into, e.g. ["a photo of a {}", "{}"]; the vectors' mean is the query"""
+    negative_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """how far queries are moved away from a concept's negatives"""
     per_class: Positive = 600
     """candidates asked per concept and bucket (CLEAR: 600)"""
     depth: Positive = 16_000
@@ -257,12 +280,29 @@ class Retrieve(Section):
     """background images per concept, as a share of per_class (CLEAR: 0.1)"""
     short: Literal["fail", "fewer"] = "fail"
     """fewer images than asked: fail with a table, or take fewer"""
+    per_user: Positive | None = None
+    """at most this many candidates of one uploader in a concept and bucket (null: any)"""
+    near_copies: Annotated[float, Field(gt=0, le=1)] | None = None
+    """candidates with this cosine to a better one of their concept are near copies and passed over (null: kept)"""
+    margin: Annotated[float, Field(ge=0, le=2)] | None = None
+    """by how much a candidate's score must stand above those of all other concepts (null: no matter)"""
+    strata: Annotated[int, Field(ge=2)] | None = None
+    """equal parts of the bucket's span that give equal shares of the candidates (null: by score alone)"""
+    search: Literal["exact", "ivf", "hnsw"] = "exact"
+    """exact, or a faiss index with its recall measured against exact"""
+    memory: Annotated[int, Field(ge=16)] = 256
+    """MiB for candidates while searching; more concepts than fit are searched in several passes"""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Retrieve:
         names = [c.name for c in self.concepts]
         if len(set(names)) != len(names):
             raise ValueError(f"two concepts have the same name: {sorted({n for n in names if names.count(n) > 1})}")
+        asked: dict[str, str] = {}
+        for c in self.concepts:
+            mine = repr([c.prompts, c.templates, c.subcategories, c.negatives])
+            if (other := asked.setdefault(mine, c.name)) != c.name:
+                raise ValueError(f"the concepts {other!r} and {c.name!r} have the same prompts")
         if BACKGROUND in names:
             raise ValueError(f"no concept may be named {BACKGROUND!r}: it is the class of everything else")
         if self.background and int(self.per_class * self.negative_ratio) == 0:
@@ -363,10 +403,25 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         )
     for change in changes:
         apply(values, change)
+    _include_concepts(values, path)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
         raise BadConfig(_explain(path, node, error, changes)) from None
+
+
+def _include_concepts(values: dict[str, Any], path: Path) -> None:
+    """Where `retrieve.concepts` is the name of a file, put the file's list in its place."""
+    section = values.get("retrieve")
+    if not isinstance(section, dict) or not isinstance(section.get("concepts"), str):
+        return
+    file = resolve(section["concepts"], path.parent)
+    try:
+        section["concepts"] = yaml.safe_load(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        raise MissingFile(f"There is no file {file}.", "Expected a YAML list of concepts.") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise BadConfig(f"{file} is not valid YAML: {' '.join(str(error).split())}.") from None
 
 
 def apply(values: dict[str, Any], change: str) -> None:
@@ -435,11 +490,12 @@ def _allowed(where: Sequence[Any]) -> list[str]:
     for part in where:
         if isinstance(part, int):
             continue
-        annotation = model.model_fields[part].annotation
+        names = {field.alias or name: name for name, field in model.model_fields.items()}
+        annotation = model.model_fields[names[part]].annotation
         model = next((a for a in _models(annotation)), None)
         if model is None:
             return []
-    return sorted(model.model_fields)
+    return sorted(field.alias or name for name, field in model.model_fields.items())
 
 
 def _models(annotation: Any) -> list[Any]:

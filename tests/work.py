@@ -47,3 +47,9 @@ def sleep(path: str) -> None:
     Path(f"{path}.tmp").write_text(str(os.getpid()))
     os.rename(f"{path}.tmp", path)
     time.sleep(600)
+
+
+def gpu(seconds: float) -> tuple[str, int]:
+    """Which GPU this process may use, and who it is."""
+    time.sleep(seconds)
+    return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.getpid()

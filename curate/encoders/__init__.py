@@ -5,7 +5,7 @@ A new encoder is one file here and one line in `ENCODERS`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -19,14 +19,17 @@ Vectors = npt.NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """fingerprint: changes when model or weights do. width: D."""
+    """fingerprint: changes when model or weights do. width: D. device: where it computes, "cpu" or "cuda…".
+    precision: of its arithmetic."""
 
     fingerprint: str
     width: int
+    device: str
+    precision: str
 
-    def prepare(self, image: Any) -> Any:
-        """A PIL image → the model's input tensor (its own preprocessing)."""
-        ...
+    prepare: Callable[[Any], Any]
+    """A PIL image → the model's input tensor: uint8 (3, H, W) after resize and crop, or float32, normalised; can be
+    sent to other processes without the model"""
 
     def images(self, batch: Any) -> Vectors:
         """Prepared inputs (N, ...) → (N, D) float32, unit length."""
@@ -34,6 +37,10 @@ class Encoder(Protocol):
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
+        ...
+
+    def cut(self, text: str) -> str:
+        """The end of a text that does not fit into the model's context; "" where all of it does."""
         ...
 
 
@@ -45,6 +52,8 @@ class EncoderSpec:
     weights: str | None = None
     device: str = "auto"
     kind: str = "clip"
+    precision: str = "auto"
+    compile: bool = False
 
     def load(self) -> Encoder:
         """The encoder; a process loads it once."""
@@ -53,8 +62,33 @@ class EncoderSpec:
 
 @lru_cache(maxsize=1)
 def _load(spec: EncoderSpec) -> Encoder:
-    made: Encoder = ENCODERS[spec.kind](spec.model, spec.weights, spec.device)
+    made: Encoder = ENCODERS[spec.kind](spec.model, spec.weights, spec.device, spec.precision, spec.compile)
     return made
 
 
-ENCODERS = Catalogue("encoder", {"clip": "curate.encoders.clip:Clip"})
+def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> dict[str, Any]:
+    """What a folder of vectors says of its maker."""
+    return {
+        "kind": kind,
+        "model": model,
+        "weights": weights,
+        "precision": encoder.precision,
+        "fingerprint": encoder.fingerprint,
+        "width": encoder.width,
+    }
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Rows (N, D) of length 1; a row of zeros stays."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
+
+
+ENCODERS = Catalogue(
+    "encoder",
+    {
+        "clip": "curate.encoders.clip:Clip",
+        "backbone": "curate.encoders.backbone:Backbone",
+        "table": "curate.encoders.table:TableOfVectors",
+    },
+)

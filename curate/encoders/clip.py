@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from curate.encoders import Vectors
+from curate.encoders import Vectors, unit
+from curate.encoders.network import Network, place
 from curate.ground.errors import BadConfig, BadInput, MissingFile
 from curate.ground.files import fingerprint, sha256_file
 
 
-class Clip:
+class Clip(Network):
     """A CLIP model.
 
     model: an open_clip name ("RN50", "ViT-B-32"), `hf-hub:org/name`, or a folder that holds
@@ -23,16 +21,21 @@ class Clip:
     folder or hub name. device: "auto", "cpu" or "cuda".
     """
 
-    def __init__(self, model: str, weights: str | None = None, device: str = "auto") -> None:
+    def __init__(
+        self,
+        model: str,
+        weights: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        compiled: bool = False,
+    ) -> None:
         import open_clip
         import torch
 
-        self.device = device if device != "auto" else ("cuda" if torch.cuda.is_available() else "cpu")
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise BadConfig("embed.device is cuda.", "No CUDA device is visible.", "Use device: auto or cpu.")
+        device = place(device)
         name, source = self._resolve(model, weights)
         try:
-            made = open_clip.create_model_and_transforms(name, pretrained=source, device=self.device)
+            made, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
         except (RuntimeError, OSError) as error:
             if isinstance(error, OSError) or "download" in str(error):
                 raise MissingFile(
@@ -45,8 +48,8 @@ class Clip:
                 "Expected a checkpoint of this architecture.",
                 "Check embed.model and embed.weights.",
             ) from None
-        self._model, _, self._transform = made
-        self._model.eval()
+        self._model = made.eval()
+        super().__init__(self._model.encode_image, transform, device, precision, compiled)
         self._tokenize = open_clip.get_tokenizer(name)
         self.fingerprint = self._identity(model, weights)
         with torch.no_grad():
@@ -88,41 +91,20 @@ class Clip:
             return fingerprint([model, sha256_file(Path(weights))])
         return fingerprint([model, weights])
 
-    def prepare(self, image: Any) -> Any:
-        """PIL image → (3, H, W) float32, the model's own resize, crop and normalisation."""
-        return self._transform(image.convert("RGB"))
-
-    def images(self, batch: Any) -> Vectors:
-        """(N, 3, H, W) → (N, D) float32, unit length."""
-        import torch
-
-        with torch.inference_mode():
-            return _unit(self._model.encode_image(batch.to(self.device)).float().cpu().numpy())
-
     def texts(self, texts: Sequence[str]) -> Vectors:
-        """Texts → (N, D) float32, unit length; text beyond the context length is cut by the tokenizer."""
+        """Texts → (N, D) float32, unit length; what `cut` names is not read."""
         import torch
 
         with torch.inference_mode():
             tokens = self._tokenize(list(texts)).to(self.device)
-            return _unit(self._model.encode_text(tokens).float().cpu().numpy())
+            return unit(self._model.encode_text(tokens).float().cpu().numpy())
 
-
-def _unit(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
-
-
-def describe(encoder: Clip, model: str, weights: str | None) -> dict[str, Any]:
-    """What a folder of vectors says of its maker."""
-    return json.loads(
-        json.dumps(
-            {
-                "kind": "clip",
-                "model": model,
-                "weights": weights,
-                "fingerprint": encoder.fingerprint,
-                "width": encoder.width,
-            }
-        )
-    )
+    def cut(self, text: str) -> str:
+        """The end of a text that does not fit into the model's context; "" where all of it does."""
+        tokenizer: Any = self._tokenize
+        if not hasattr(tokenizer, "encode") or not hasattr(tokenizer, "decode"):
+            inner = tokenizer.tokenizer  # a Hugging Face tokenizer, wrapped by open_clip
+            tokens, room = inner.encode(text, add_special_tokens=False), tokenizer.context_length - 2
+            return str(inner.decode(tokens[room:])).strip() if len(tokens) > room else ""
+        tokens, room = tokenizer.encode(text), tokenizer.context_length - 2  # begin and end take a place each
+        return str(tokenizer.decode(tokens[room:])).strip() if len(tokens) > room else ""

@@ -34,14 +34,17 @@ class Engine:
     kind: Literal["local", "ray"] = "local"
     workers: int = 1
 
-    def spread(self, work: Callable[[T], R], tasks: Sequence[T], light: bool = False) -> Iterator[tuple[int, R]]:
+    def spread(
+        self, work: Callable[[T], R], tasks: Sequence[T], light: bool = False, gpus: int = 0
+    ) -> Iterator[tuple[int, R]]:
         """Yield (position of the task, result) as tasks finish, in no order.
 
         work: a function at the top of a module. light: work that holds no lock of the interpreter for long (Arrow,
-        NumPy) and is not worth a process of its own. Raises what `work` raises; DriftlineError for lost workers.
+        NumPy) and is not worth a process of its own. gpus: how many each task needs for itself (Ray sees to it).
+        Raises what `work` raises; DriftlineError for lost workers.
         """
         if self.kind == "ray":
-            yield from _ray(work, tasks, self.workers)
+            yield from _ray(work, tasks, self.workers, gpus)
         elif self.workers == 1 or len(tasks) <= 1:
             yield from ((i, work(task)) for i, task in enumerate(tasks))
         elif light:
@@ -91,11 +94,12 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _ray(work: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[int, R]]:
+def _ray(work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: int) -> Iterator[tuple[int, R]]:
     ray = connect(workers)
-    # A task runs again when its process or node is lost, never because it raised.
-    remote = ray.remote(max_retries=ATTEMPTS, retry_exceptions=False, num_cpus=1)(work)
-    ahead = max(2, 2 * int(ray.cluster_resources().get("CPU", workers)))
+    # A task runs again when its process or node is lost, never because it raised. max_calls: a process with a GPU
+    # would end after one task, and with it the model it has loaded.
+    remote = ray.remote(max_retries=ATTEMPTS, retry_exceptions=False, num_cpus=1, num_gpus=gpus, max_calls=0)(work)
+    ahead = max(2, 2 * int(ray.cluster_resources().get("GPU" if gpus else "CPU", workers)))
     waiting: dict[Any, int] = {}
     todo = iter(enumerate(tasks))
     try:

@@ -64,11 +64,11 @@ def _section(section: BaseModel, depth: int) -> list[str]:
         if isinstance(value, list) and value and isinstance(value[0], BaseModel):
             lines.append(f"{pad}{name}:  # {field.description}")
             for item in value:
-                entry = {k: v for k, v in item.model_dump().items() if v is not None}
+                entry = item.model_dump(exclude_defaults=True)
                 lines.append(f"{pad}  - {_plain(entry)}")
         else:
             shown = section.model_dump(mode="json")[name]
-            lines.append(f"{pad}{name}: {_plain(shown)}  # {field.description}")
+            lines.append(f"{pad}{field.alias or name}: {_plain(shown)}  # {field.description}")
     return lines
 
 

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
+from curate.adopt import adopt
 from curate.embed import embed
-from curate.encoders import EncoderSpec
-from curate.encoders.clip import Clip, describe
-from curate.ground.files import write_json
-from curate.ground.workers import Engine
+from curate.encoders import EncoderSpec, describe
+from curate.ground.files import read_json, write_json
 from pipelines.stage import Context, Counts, Stage
 
 BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
@@ -38,32 +37,55 @@ def _public(given: str) -> str:
     return given if "://" in given or given.startswith("hf-hub:") else Path(given).name or given
 
 
+def spec_of(context: Context) -> EncoderSpec:
+    """The configured encoder, paths resolved."""
+    section = context.config.embed
+    model, weights = model_of(context)
+    return EncoderSpec(model, weights, section.device, section.encoder, section.precision, section.compile)
+
+
 @dataclass(frozen=True)
 class Embed(Stage):
     """Embed every image that is in a bucket; finished shards are not embedded again."""
 
     name: ClassVar[str] = "embed"
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket")
+    hint: ClassVar[str] = "The folder embed.from knows none of the images: compare its ids with stages/04_bucket."
 
     def settings(self) -> Any:
         """Model and batch size (which may change the last bits)."""
-        return self.context.config.embed.model_dump()
+        return self.context.config.embed.model_dump(exclude={"decoders"})
 
     def outside(self) -> list[Path]:
-        """Local model files."""
+        """Local model files, and vectors from elsewhere."""
         model, weights = model_of(self.context)
-        return [Path(p) for p in (model, weights) if p is not None and Path(p).exists()]
+        given = self.context.config.embed.vectors
+        places = [model, weights, None if given is None else str(self.context.path(given))]
+        return [Path(p) for p in places if p is not None and Path(p).exists()]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """shards → img_emb/, metadata/, encoder.json."""
-        model, weights = model_of(self.context)
         section = self.context.config.embed
-        spec = EncoderSpec(model, weights, section.device)
-        encoder = Clip(model, weights, section.device)  # before any work: a wrong model is one clear error
-        engine = self.context.engine if encoder.device == "cpu" else Engine()  # one process has the one device
+        encoder = spec_of(self.context).load()  # before any work: a wrong model is one clear error
         members = pq.read_table(inputs["bucket"] / "members.parquet")
-        faults = embed(inputs["fetch"], members, spec, out, self.context.journal, section.batch, engine)
-        kept = faults.pop("", 0)
         name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
-        write_json(out / "encoder.json", describe(encoder, name or "", file))
+        facts = describe(encoder, section.encoder, name or "", file)
+        if section.vectors is not None:
+            given = self.context.path(section.vectors)
+            faults = adopt(given, members, out, self.context.journal)
+            facts |= maker_of(given)
+        else:
+            faults = embed(
+                inputs["fetch"], members, spec_of(self.context), out, self.context.journal, section.batch,
+                self.context.engine, section.decoders,
+            )  # fmt: skip
+        kept = faults.pop("", 0)
+        write_json(out / "encoder.json", facts)
         return Counts(len(members), kept, faults)
+
+
+def maker_of(given: Path) -> dict[str, Any]:
+    """What a folder of vectors tells of its maker: nothing (clip-retrieval's), or our `encoder.json`."""
+    file = given / "encoder.json"
+    known = read_json(file) if file.is_file() else {}
+    return {"from": given.name, "fingerprint": known.get("fingerprint") if isinstance(known, dict) else None}

@@ -6,21 +6,25 @@ import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from curate.adopt import adopt
 from curate.concepts import Concept, queries
 from curate.embed import embed, parts
 from curate.encoders import EncoderSpec
+from curate.encoders.backbone import Backbone
 from curate.encoders.clip import Clip
 from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import sha256_bytes
+from curate.ground.files import sha256_bytes, write_array, write_json, write_parquet
 from curate.ground.progress import Journal
 from curate.ground.rng import rng_for
 from curate.ground.workers import Engine
-from curate.shards import shard_path, write_tar
+from curate.search import Store
+from curate.shards import index_path, shard_path, write_tar
 from pipelines.demo.draw import jpeg, photo
 
 MODEL = str(files("pipelines") / "demo" / "model")
@@ -48,6 +52,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
                 {"id": name, "shard": shard, "member": f"{name}.jpg", "sha256": sha256_bytes(data), "bucket": i % 3}
             )
         write_tar(shard_path(folder, shard), members)
+        index = [r | {"bytes": len(dict(members)[r["member"]])} for r in rows if r["shard"] == shard]
+        write_parquet(index_path(folder, shard), pa.Table.from_pylist(index))
     return folder, pa.Table.from_pylist(rows)
 
 
@@ -67,7 +73,7 @@ def test_vectors_are_unit_float16_in_clip_retrievals_convention(
 
 def test_the_text_finds_its_pictures(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     embed(*images, SPEC, tmp_path, QUIET)
-    texts = queries(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
+    texts, _ = queries(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
         id_.startswith(("car", "bus")[int(np.argmax(texts @ v.astype(np.float32)))])
@@ -139,3 +145,198 @@ def test_cuda_is_refused_where_there_is_none() -> None:
         pytest.skip("this machine has a CUDA device")
     with pytest.raises(BadConfig, match="No CUDA device"):
         Clip(MODEL, device="cuda")
+
+
+def test_a_process_that_decodes_for_the_model_gives_the_same_vectors(
+    images: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        embed(*images, SPEC, tmp_path / "alone", QUIET, batch=4)
+        embed(*images, SPEC, tmp_path / "helped", QUIET, batch=4, decoders=2)
+    finally:
+        torch.set_num_threads(threads)
+    for path in (tmp_path / "alone").rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / "helped" / path.relative_to(tmp_path / "alone")).read_bytes()
+
+
+def test_pixels_that_are_normalised_on_the_device_equal_the_models_own_transform(encoder: Clip) -> None:
+    import open_clip
+    import torch
+
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{MODEL}")
+    pictures = [photo(["car"], 0.2, rng_for(i)) for i in range(3)]
+    with torch.inference_mode():
+        expected = model.eval().encode_image(torch.stack([transform(p) for p in pictures]), normalize=True).numpy()
+    batch = torch.stack([encoder.prepare(p) for p in pictures])
+    assert batch.dtype == torch.uint8
+    assert np.allclose(encoder.images(batch), expected, atol=1e-6)
+
+
+def test_half_precision_is_close() -> None:
+    import torch
+
+    full, half = (Clip(MODEL, device="cpu", precision=p) for p in ("float32", "bfloat16"))
+    batch = torch.stack([full.prepare(photo(["bus"], 0.2, rng_for(i))) for i in range(4)])
+    assert (full.images(batch) * half.images(batch)).sum(1).min() > 0.995
+
+
+def test_an_image_that_is_not_rgb_is_a_counted_reject(tmp_path: Path) -> None:
+    data = [jpeg(photo(["car"], 0.2, rng_for(0))), b"not an image"]
+    members = [(f"{i}.jpg", d) for i, d in enumerate(data)]
+    rows = [
+        {"id": str(i), "shard": 0, "member": n, "sha256": sha256_bytes(d), "bytes": len(d), "bucket": 0}
+        for i, (n, d) in enumerate(members)
+    ]
+    write_tar(shard_path(tmp_path, 0), members)
+    write_parquet(index_path(tmp_path, 0), pa.Table.from_pylist(rows))
+    assert embed(tmp_path, pa.Table.from_pylist(rows), SPEC, tmp_path / "out", QUIET) == {"": 1, "not_rgb": 1}
+    store = Store.open(tmp_path / "out")
+    assert (len(store), store.names(np.array([0]))) == (1, ["0"])
+
+
+def test_the_log_tells_throughput_and_the_share_of_the_models_own_speed(
+    images: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    embed(*images, SPEC, tmp_path / "out", Journal(tmp_path / "log.jsonl", quiet=True))
+    said = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    found = next(line for line in said if "images_per_second" in line)
+    assert found["images"] == 18
+    assert 0 < found["share_of_model"] <= 1
+
+
+def test_a_text_longer_than_the_context_tells_what_was_cut(encoder: Clip) -> None:
+    assert encoder.cut("a photo of a bus") == ""
+    assert encoder.cut("a photo of a bus " + "and a car " * 20).endswith("and a car")
+
+
+class TestAdopt:
+    """`embed.from`: vectors that clip-retrieval, or anyone, made."""
+
+    @staticmethod
+    def given(folder: Path, keys: list[str], x: np.ndarray, column: str = "image_path") -> Path:
+        write_array(folder / "img_emb" / "img_emb_0.npy", x)
+        write_parquet(folder / "metadata" / "metadata_0.parquet", pa.table({column: keys, "caption": keys}))
+        return folder
+
+    members = pa.table({"id": ["7", "8", "9"], "member": ["7.jpg", "8.png", "9.jpg"], "bucket": [0, 1, 1]})
+
+    @pytest.mark.parametrize("keys", [["7", "8", "9"], ["a/7.jpg", "a/8.png", "a/9.jpg"]], ids=["id", "path"])
+    def test_vectors_are_matched_and_made_unit_float16(self, tmp_path: Path, keys: list[str]) -> None:
+        x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
+        adopt(self.given(tmp_path / "theirs", keys[::-1], x[::-1]), self.members, tmp_path / "out", QUIET)
+        store = Store.open(tmp_path / "out")
+        assert store.names(np.arange(3)) == ["9", "8", "7"]
+        assert store.buckets.tolist() == [1, 1, 0]
+        assert np.allclose(store.take(np.array([2])), x[0] / np.linalg.norm(x[0]), atol=1e-3)
+
+    def test_every_image_without_a_good_vector_is_counted(self, tmp_path: Path) -> None:
+        x = np.array([[1, np.nan], [0, 0], [1, 1]], np.float16)
+        given = self.given(tmp_path / "theirs", ["7", "8", "unknown"], x, "id")
+        counts = adopt(given, self.members, tmp_path / "out", QUIET)
+        assert counts == {"not_finite": 1, "zero_vector": 1, "no_vector": 1}
+        assert adopt(given, self.members, tmp_path / "out", QUIET) == counts  # nothing is done again
+
+    def test_vectors_and_names_that_do_not_fit_are_refused(self, tmp_path: Path) -> None:
+        given = self.given(tmp_path / "theirs", ["7"], np.ones((2, 3), np.float32))
+        with pytest.raises(BadInput, match="2 vectors for 1 rows"):
+            adopt(given, self.members, tmp_path / "out", QUIET)
+
+    def test_metadata_that_names_no_image_is_refused(self, tmp_path: Path) -> None:
+        given = self.given(tmp_path / "theirs", ["7"], np.ones((1, 3), np.float32), "title")
+        with pytest.raises(BadInput, match="columns title, caption.*Expected one of id, key, image_path"):
+            adopt(given, self.members, tmp_path / "out", QUIET)
+
+    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match=r"holds no metadata/metadata_\*\.parquet"):
+            adopt(tmp_path, self.members, tmp_path / "out", QUIET)
+
+
+class TestTableOfTexts:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        write_json(tmp_path / "texts.json", ["a cat", "a dog"])
+        write_array(tmp_path / "texts.npy", np.array([[3, 4], [0, 2]], np.float16))
+        return tmp_path
+
+    def test_texts_have_the_vectors_of_the_table(self, folder: Path) -> None:
+        assert np.allclose(
+            EncoderSpec(str(folder), kind="table").load().texts(["a dog", "a cat"]), [[0, 1], [0.6, 0.8]]
+        )
+
+    def test_an_unknown_text_is_answered_with_the_nearest(self, folder: Path) -> None:
+        with pytest.raises(BadConfig, match="no vector of 'a car'.*Nearest: 'a cat'"):
+            EncoderSpec(str(folder), kind="table").load().texts(["a car"])
+
+    def test_real_clip_texts_find_real_clip_images(self, shared: Path, tmp_path: Path) -> None:
+        """Zero-shot without weights: OpenAI's CLIP ViT-B/32, 80 class names, ten dogs and ten cats."""
+        names = json.loads((shared / "clip_vectors" / "coco_names.json").read_text())
+        write_json(tmp_path / "texts.json", [f"a {n}" for n in names])
+        write_array(tmp_path / "texts.npy", np.load(shared / "clip_vectors" / "coco_clip_a+cname.npy"))
+        with np.load(shared / "clip_vectors" / "web50_clip_vitb32_image.npz") as given:
+            animals = np.array([name in {f"{i}.jpg" for i in range(1, 21)} for name in given["names"]])
+            labels = json.loads((shared / "clip_vectors" / "web50_labels.json").read_text())
+            expected = [labels[str(name)] for name in given["names"][animals]]
+            x = given["embeddings"][animals]
+        texts = EncoderSpec(str(tmp_path), kind="table").load().texts([f"a {n}" for n in names])
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+        found = [names[i] for i in (x @ texts.T).argmax(1)]
+        assert sorted(expected) == ["cat"] * 10 + ["dog"] * 10
+        assert found == expected
+
+
+class TestBackbone:
+    """Evaluation features: a small network stands for ResNet-50; the file formats are the real ones."""
+
+    @pytest.fixture(scope="class")
+    def network(self) -> Any:
+        import timm
+        import torch
+
+        torch.manual_seed(0)
+        return timm.create_model("resnet18", num_classes=5).eval()
+
+    @pytest.mark.parametrize(
+        ("prefix", "nest"),
+        [("", None), ("module.encoder_q.", "state_dict"), ("backbone.", "model")],
+        ids=["torchvision", "moco", "byol"],
+    )
+    def test_checkpoints_of_any_prefix_give_the_networks_features(
+        self, network: Any, tmp_path: Path, prefix: str, nest: str | None
+    ) -> None:
+        import torch
+
+        state = {prefix + k: v for k, v in network.state_dict().items()}
+        if nest == "state_dict":  # MoCo's second encoder, and a head of another shape
+            state |= {k.replace("_q", "_k"): v + 1 for k, v in state.items()}
+            state[f"{prefix}fc.0.weight"] = torch.zeros(3, 3)
+        torch.save(state if nest is None else {nest: state, "epoch": 3}, tmp_path / "w.pt")
+        encoder = Backbone("resnet18", str(tmp_path / "w.pt"), "cpu")
+        batch = torch.stack([encoder.prepare(photo(["car"], 0.2, rng_for(i))) for i in range(2)])
+        assert batch.shape == (2, 3, 224, 224)
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]))
+        with torch.inference_mode():
+            expected = network.forward_head(network.forward_features((batch / 255 - mean) / std), pre_logits=True)
+        expected = expected.numpy() / np.linalg.norm(expected.numpy(), axis=1, keepdims=True)
+        assert np.allclose(encoder.images(batch), expected, atol=1e-5)
+
+    def test_a_checkpoint_of_another_network_is_refused_never_half_loaded(self, network: Any, tmp_path: Path) -> None:
+        import torch
+
+        torch.save(network.state_dict(), tmp_path / "w.pt")
+        with pytest.raises(BadInput, match=r"tensors are missing or have another shape"):
+            Backbone("resnet50", str(tmp_path / "w.pt"), "cpu")
+
+    def test_a_pickle_that_runs_code_is_refused(self, tmp_path: Path) -> None:
+        import pickle
+
+        (tmp_path / "w.pt").write_bytes(pickle.dumps(Path("x")))
+        with pytest.raises(BadInput, match="cannot be read as a checkpoint"):
+            Backbone("resnet18", str(tmp_path / "w.pt"), "cpu")
+
+    def test_an_unknown_network_is_answered_with_the_nearest(self) -> None:
+        with pytest.raises(BadConfig, match="no backbone 'resnet51'.*Nearest names: .*resnet50"):
+            Backbone("resnet51", "x")

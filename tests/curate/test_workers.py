@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from work import complain, die, die_once, pid, square
+from work import complain, die, die_once, gpu, pid, square
 
 from curate.ground.errors import BadConfig, BadInput, DriftlineError
 from curate.ground.workers import Engine
@@ -86,3 +86,21 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BadConfig, match=r"pip install 'driftline\[ray\]'"):
         list(Engine("ray").spread(square, [1]))
+
+
+@pytest.mark.xdist_group("ray")
+def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    ray = pytest.importorskip("ray")
+    if ray.is_initialized():
+        ray.shutdown()
+    ray.init(
+        address="local", num_cpus=2, num_gpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
+        log_to_driver=False, logging_level="ERROR",
+    )  # fmt: skip
+    try:
+        found = dict(Engine("ray", 2).spread(gpu, [0.5] * 4, gpus=1))
+    finally:
+        ray.shutdown()
+    assert {gpus for gpus, _ in found.values()} == {"0", "1"}
+    assert len({pid for _, pid in found.values()}) == 2  # the processes, and what they loaded, are used again

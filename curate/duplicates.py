@@ -1,0 +1,135 @@
+"""Near copies: perceptual hashes and embedding cosines, grouped, reported, and removed by a stated rule.
+
+The hash is the classic one of 64 bits: luminance, 32 × 32 by area, discrete cosine transform, the sign of its 8 × 8
+lowest frequencies against their median. Hashes of copies that were resized or compressed again differ in a few bits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.encoders import Vectors
+
+Hashes = npt.NDArray[np.uint64]
+Pairs = npt.NDArray[np.int64]
+SIDE, LOW = 32, 8
+QUERIES = 4096  # hashes that are looked up at a time
+
+
+@dataclass(frozen=True)
+class CopyRules:
+    """bits: hashes that differ in at most so many bits are of near copies (None: hashes are not looked at). cosine: so
+    are vectors with at least this cosine (None: not looked at)."""
+
+    bits: int | None = 4
+    cosine: float | None = None
+
+
+def hashes(batch: Any) -> Hashes:
+    """uint8 torch tensor (N, 3, H, W) → (N,) uint64."""
+    import torch
+    from torch.nn.functional import adaptive_avg_pool2d
+
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(1, 3, 1, 1)
+    luma = (batch.float() * weights).sum(1, keepdim=True)
+    small = adaptive_avg_pool2d(luma, SIDE)[:, 0].double().numpy()
+    cosine = _dct()
+    low = (cosine @ small @ cosine.T)[:, :LOW, :LOW].reshape(len(small), LOW * LOW)
+    bits = low > np.median(low, axis=1, keepdims=True)
+    powers = np.uint64(1) << np.arange(LOW * LOW, dtype=np.uint64)
+    return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
+
+
+@lru_cache(maxsize=1)
+def _dct() -> npt.NDArray[np.float64]:
+    k, n = np.arange(LOW)[:, None], np.arange(SIDE)[None]
+    return np.asarray(np.cos(np.pi * (2 * n + 1) * k / (2 * SIDE)), np.float64)
+
+
+def pairs_by_hash(of: Hashes, bits: int) -> Pairs:
+    """All pairs (P, 2), smaller index first, whose hashes differ in at most `bits`. Exact."""
+    import faiss
+
+    # One representative a value: a thousand copies of one picture are chained, not half a million pairs.
+    values, first, inverse = np.unique(of, return_index=True, return_inverse=True)
+    codes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8))
+    index = faiss.IndexBinaryFlat(64)
+    index.add(codes)
+    found = []
+    for low in range(0, len(codes), QUERIES):
+        limits, _, near = index.range_search(codes[low : low + QUERIES], bits + 1)  # faiss: strictly below
+        left = np.repeat(np.arange(low, low + len(limits) - 1), np.diff(limits).astype(np.int64))
+        found.append(np.stack([left, near], 1)[left < near])
+    between = first[np.concatenate(found)] if found else np.zeros((0, 2), np.int64)
+    order = np.argsort(inverse, kind="stable")
+    same = inverse[order][1:] == inverse[order][:-1]
+    chained = np.stack([order[:-1][same], order[1:][same]], 1)
+    return np.sort(np.concatenate([between, chained]).astype(np.int64), axis=1)
+
+
+def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:
+    """All pairs (P, 2), smaller index first, of unit vectors (N, D) with at least this cosine. Exact, N² work."""
+    found = [np.zeros((0, 2), np.int64)]
+    for low in range(0, len(vectors), block):
+        scores = vectors[low : low + block].astype(np.float32) @ vectors[low:].astype(np.float32).T
+        left, right = np.nonzero(scores >= least)
+        found.append(np.stack([left, right], 1)[left < right] + low)
+    return np.concatenate(found)
+
+
+def groups(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
+    """(n,) group of each item: the smallest index it is linked with, directly or through others; alone: itself."""
+    parent = np.arange(n)
+    for a, b in pairs.tolist():
+        while parent[a] != a:
+            parent[a] = parent[parent[a]]
+            a = parent[a]
+        while parent[b] != b:
+            parent[b] = parent[parent[b]]
+            b = parent[b]
+        low, high = (a, b) if a < b else (b, a)
+        parent[high] = low
+    for i in range(n):
+        parent[i] = parent[parent[i]]
+    return np.asarray(parent, np.int64)
+
+
+def near_copies(of: Hashes | None, vectors: Vectors | None, n: int, rules: CopyRules) -> npt.NDArray[np.int64]:
+    """(n,) group of each image under `rules`. of: (n,) hashes. vectors: (n, D) unit."""
+    found = [np.zeros((0, 2), np.int64)]
+    if of is not None and rules.bits is not None:
+        found.append(pairs_by_hash(of, rules.bits))
+    if vectors is not None and rules.cosine is not None:
+        found.append(pairs_by_cosine(vectors, rules.cosine))
+    return groups(np.concatenate(found), n)
+
+
+def report(group: npt.NDArray[np.int64], facts: Mapping[str, Sequence[Any]], most: int = 50) -> dict[str, Any]:
+    """What near copies there are: images in groups, groups, and how many groups hold more than one value of each fact
+    ("bucket", "class", "split_0" …), with the first `most` groups by their members' ids (fact "id")."""
+    sizes = Counter(group.tolist())
+    several = {g for g, size in sizes.items() if size > 1}
+    members: dict[int, list[int]] = {}
+    for i, g in enumerate(group.tolist()):
+        if g in several:
+            members.setdefault(g, []).append(i)
+    across = {
+        name: sum(len({values[i] for i in one}) > 1 for one in members.values())
+        for name, values in facts.items()
+        if name != "id"
+    }
+    named = [[facts["id"][i] for i in one] for one in members.values()][:most]
+    return {
+        "images": len(group),
+        "groups": len(members),
+        "images_in_groups": sum(map(len, members.values())),
+        "groups_across": across,
+        "examples": named,
+    }

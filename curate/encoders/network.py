@@ -1,0 +1,94 @@
+"""What encoders with a torch network share: device, precision, and preprocessing that ends on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curate.encoders import Vectors, unit
+from curate.ground.errors import BadConfig
+
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+
+def place(device: str) -> str:
+    """ "auto" → "cuda" where there is one. Raises BadConfig for a device that is not there."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadConfig("embed.device is cuda.", "No CUDA device is visible.", "Use device: auto or cpu.")
+    if device != "cpu" and not device.startswith("cuda"):
+        raise BadConfig(f"embed.device is {device!r}.", "Expected auto, cpu or cuda.")
+    return device
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """PIL image → uint8 (3, H, W) where scaling and normalisation are left to the device, else the whole transform.
+    Plain data: processes that decode hold it without the network."""
+
+    transform: Callable[[Any], Any]
+    pixels: bool
+
+    def __call__(self, image: Any) -> Any:
+        """The tensor of one image."""
+        import torch
+
+        picture = self.transform(image.convert("RGB"))
+        if not self.pixels:
+            return picture
+        return torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1)
+
+
+class Network:
+    """A torch function images → features on a device, in a precision.
+
+    precision: "auto" is float16 on CUDA and float32 on CPU; vectors of another precision differ by about 1e-3.
+    """
+
+    def __init__(self, forward: Callable[[Any], Any], transform: Any, device: str, precision: str, compiled: bool):
+        import torch
+
+        if precision not in PRECISIONS:
+            raise BadConfig(f"embed.precision is {precision!r}.", f"Expected one of {', '.join(PRECISIONS)}.")
+        if precision == "auto":
+            precision = "float16" if device.startswith("cuda") else "float32"
+        self.device, self.precision = device, precision
+        self._forward = torch.compile(forward, dynamic=False) if compiled else forward
+        picture, self._mean, self._std = split_transform(transform)
+        self.prepare = Prepare(picture, self._mean is not None)
+
+    def images(self, batch: Any) -> Vectors:
+        """uint8 or float32 (N, 3, H, W) → (N, D) float32, unit length."""
+        import torch
+
+        kind = self.device.partition(":")[0]
+        with torch.inference_mode():
+            x = batch.to(self.device, non_blocking=True)
+            if x.dtype == torch.uint8:
+                mean, std = (torch.tensor(v, device=x.device).view(1, 3, 1, 1) for v in (self._mean, self._std))
+                x = x.float().div_(255).sub_(mean).div_(std)
+            enabled = self.precision != "float32"
+            dtype = getattr(torch, self.precision) if enabled else torch.bfloat16
+            with torch.autocast(kind, dtype=dtype, enabled=enabled):
+                out = self._forward(x)
+            return unit(out.float().cpu().numpy())
+
+
+def split_transform(transform: Any) -> tuple[Callable[[Any], Any], list[float] | None, list[float] | None]:
+    """A torchvision Compose → (its part on PIL images, mean, std), so that the rest runs on the device in batches.
+
+    A transform of another form is returned whole, with None for mean and std.
+    """
+    from torchvision.transforms import Compose, Normalize, ToTensor
+
+    steps = list(getattr(transform, "transforms", []))
+    place_ = next((i for i, step in enumerate(steps) if isinstance(step, ToTensor)), None)
+    if place_ is None or len(steps) != place_ + 2 or not isinstance(steps[-1], Normalize):
+        return transform, None, None
+    return Compose(steps[:place_]), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]

@@ -1,0 +1,78 @@
+"""Near copies: hashes survive what copies go through, pairs are exact, groups join, the report counts."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from curate.duplicates import CopyRules, groups, hashes, near_copies, pairs_by_cosine, pairs_by_hash, report
+from curate.ground.rng import rng_for
+from pipelines.demo.draw import photo
+
+
+def tensor(image: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.array(image.convert("RGB").resize((64, 64), Image.Resampling.BICUBIC))).permute(2, 0, 1)
+
+
+def distance(a: int, b: int) -> int:
+    return (int(a) ^ int(b)).bit_count()
+
+
+@pytest.fixture(scope="module")
+def pictures() -> list[Image.Image]:
+    return [photo([thing], 0.3, rng_for(i, "copy")) for i, thing in enumerate(["car", "bus", "lamp", "phone"] * 5)]
+
+
+def test_a_copy_that_was_shrunk_and_compressed_again_keeps_its_hash(pictures: list[Image.Image]) -> None:
+    def again(image: Image.Image) -> Image.Image:
+        buffer = io.BytesIO()
+        image.resize((image.width * 2 // 3, image.height * 2 // 3)).save(buffer, "JPEG", quality=60)
+        return Image.open(buffer)
+
+    before, after = (hashes(torch.stack([tensor(p) for p in some])) for some in (pictures, map(again, pictures)))
+    assert np.mean([distance(a, b) <= 4 for a, b in zip(before, after, strict=True)]) > 0.9
+    others = [distance(a, b) for i, a in enumerate(before) for b in before[:i]]
+    assert np.mean([d > 10 for d in others]) > 0.9
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=30), st.integers(0, 12), st.integers(0, 99))
+def test_groups_of_hashes_equal_those_of_brute_force(values: list[int], bits: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    flipped = [v ^ (1 << int(b)) for v in values for b in rng.integers(0, 64, 1)]
+    of = np.array(values + flipped + values[:3], np.uint64)
+    pairs = [(a, b) for b in range(len(of)) for a in range(b) if distance(of[a], of[b]) <= bits]
+    expected = groups(np.array(pairs, np.int64).reshape(-1, 2), len(of))
+    assert groups(pairs_by_hash(of, bits), len(of)).tolist() == expected.tolist()
+
+
+def test_pairs_by_cosine_equal_those_of_brute_force() -> None:
+    x = np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    scores = x @ x.T
+    expected = {(a, b) for a in range(300) for b in range(a + 1, 300) if scores[a, b] >= 0.98}
+    assert {tuple(p) for p in pairs_by_cosine(x, 0.98, block=64).tolist()} == expected
+
+
+def test_groups_join_through_others() -> None:
+    assert groups(np.array([[3, 4], [1, 3], [0, 2]]), 6).tolist() == [0, 1, 0, 1, 1, 5]
+
+
+def test_the_report_counts_groups_across_buckets_and_splits() -> None:
+    of = np.array([7, 7, 9, 8, 1 << 40], np.uint64)
+    group = near_copies(of, None, 5, CopyRules(bits=0))
+    found = report(
+        group, {"id": list("abcde"), "bucket": [1, 2, 1, 1, 1], "split_0": ["train", "train", "t", "t", "t"]}
+    )
+    assert found == {
+        "images": 5,
+        "groups": 1,
+        "images_in_groups": 2,
+        "groups_across": {"bucket": 1, "split_0": 0},
+        "examples": [["a", "b"]],
+    }
