@@ -189,6 +189,41 @@ def trace(
     print(found["ended"])
 
 
+@command(app, "explore", "driftline explore photos2024 --port 8765")
+def explore(
+    directory: Run,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on loopback; 0: any free one.")] = 8765,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", help="Without a browser: write a contact sheet of this prompt; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for contact sheets and candidates.csv.")] = None,
+    concept: Annotated[str, typer.Option("--concept", help="The concept that the prompts are for.")] = "",
+    k: Annotated[int, typer.Option("--pictures", min=1, max=200, help="Pictures of a bucket on a sheet.")] = 12,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Open a local page: try prompts, see the retrieved images per bucket, mark, compare, save.
+
+    With --prompt and --out it writes contact sheets (PNG) and a CSV instead.
+    """
+    spread = Engine("local", len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, spread)
+    if (prompts is None) != (out is None):
+        raise BadConfig("--prompt and --out belong together.", "Expected both for sheets, or neither for the page.")
+    if prompts is not None and out is not None:
+        from pipelines.web.explorer import Explorer
+        from pipelines.web.sheets import sheets
+
+        made = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
+        print(json.dumps({"sheets": made}) if as_json else "\n".join(f"{m['picture']}  {m['prompt']}" for m in made))
+        return
+    from pipelines.web.explore import application
+    from pipelines.web.guard import serve
+
+    serve(lambda taken: application(context, taken), port, print)
+
+
 @command(app, "release", "driftline release photos2024 --format webdataset,clear --out exports")
 def release(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a release folder.")],

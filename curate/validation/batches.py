@@ -50,9 +50,7 @@ def write_batch(
     image_base_url: str,
 ) -> dict[str, Any]:
     """items: (id, expected class, image bytes, extension). Writes `batch.csv`, `page.html`, `images/`,
-    `batch.json`; returns what `batch.json` holds, item names included.
-
-    Rows are in random order (seeded). The fee is MTurk's: 20 %, at least $0.01 an assignment.
+    `batch.json`; returns what `batch.json` holds, item names included. Rows are in random order (seeded).
     """
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
@@ -76,17 +74,25 @@ def write_batch(
     writer.writerows(rows)
     write_text(out / "batch.csv", buffer.getvalue())
     write_text(out / "page.html", question_page(concepts))
-    assignments = len(items) * workers
     facts = {
         "batch": batch,
         "items": names,
         "concepts": [c.name for c in concepts],
         "workers": workers,
         "reward_usd": reward,
-        "estimate_usd": round(assignments * (reward + max(0.2 * reward, 0.01)), 2),
+        "estimate_usd": estimate(len(items), workers, reward),
     }
     write_json(out / "batch.json", facts)
     return facts
+
+
+def estimate(images: int, workers: int, reward: float) -> float:
+    """US dollars for asking `workers` people about each image; MTurk's fee is 20 %, at least $0.01 an answer.
+
+    >>> estimate(100, 3, 0.02)
+    9.0
+    """
+    return round(images * workers * (reward + max(0.2 * reward, 0.01)), 2)
 
 
 def read_batch(folder: Path) -> dict[str, Any]:

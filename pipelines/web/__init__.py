@@ -1,0 +1,1 @@
+"""Local web pages: explore (prompts). Server-rendered, no build step, nothing from another host."""

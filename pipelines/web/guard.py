@@ -1,0 +1,71 @@
+"""What keeps a local server local: loopback, only its own host name and origin, strict headers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from curate.ground.errors import BadConfig
+
+# Only this server's own style, script and pictures; no frames, no forms to elsewhere.
+POLICY = (
+    "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def guard(app: Any, port: int) -> None:
+    """Refuse requests under another host name (a page elsewhere whose name was made to mean this machine) and writes
+    that another origin sent; add the headers to every answer."""
+    from fastapi import Request
+    from fastapi.responses import PlainTextResponse, Response
+
+    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+    origins = {f"http://{host}" for host in hosts}
+
+    @app.middleware("http")  # type: ignore[untyped-decorator]
+    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        answer: Response
+        if request.headers.get("host") not in hosts:
+            answer = PlainTextResponse("This server answers under its own name only.", 421)
+        elif request.method != "GET" and request.headers.get("origin") not in origins:
+            answer = PlainTextResponse("Only this server's own page may change anything.", 403)
+        else:
+            answer = await call_next(request)
+        for name, value in HEADERS.items():
+            answer.headers[name] = value
+        return answer
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket on loopback; port 0: any free one. Raises BadConfig for one in use."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind(("127.0.0.1", port))
+    except OSError as error:
+        sock.close()
+        raise BadConfig(
+            f"--port is {port}, which cannot be used ({error.strerror}).", "Expected a free port.", "Try --port 0."
+        ) from None
+    sock.listen(128)
+    return sock
+
+
+def serve(make: Callable[[int], Any], port: int, say: Callable[[str], None]) -> None:
+    """Serve the app that `make(port)` returns, on loopback, until Ctrl-C."""
+    import uvicorn
+
+    sock = listen(port)
+    taken = sock.getsockname()[1]
+    app = make(taken)
+    say(f"http://127.0.0.1:{taken}/ (Ctrl-C ends it)")
+    config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
+    uvicorn.Server(config).run([sock])
