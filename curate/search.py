@@ -358,21 +358,19 @@ def _keep(
     bars: Ints,
     bins: int,
 ) -> None:
-    """scores: (concepts, n). where: position of each row's bucket, -1: not asked."""
-    present = np.unique(where)
-    for bucket in present[present >= 0].tolist():
-        chosen = None if len(present) == 1 else np.flatnonzero(where == bucket)
-        inside = scores if chosen is None else scores[:, chosen]
-        base = bucket * concepts
-        for side, collector in best.items():
-            signed = inside if side == "top" else -inside
-            concept, column = np.nonzero(signed >= collector.least[base : base + concepts, None])
-            rows = (column if chosen is None else chosen[column]) + first
-            collector.add(_Kept((concept + base).astype(np.int32), rows, signed[concept, column]))
-        if bins:
-            bar = np.clip(((inside + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
-            bar += np.arange(concepts)[:, None] * bins
-            bars[bucket] += np.bincount(bar.ravel(), minlength=concepts * bins).reshape(concepts, bins)
+    """scores: (concepts, n). where: (n,) position of each row's bucket, -1: not asked."""
+    for side, collector in best.items():
+        signed = scores if side == "top" else -scores
+        # the last line, which -1 means, is of the rows that are not asked: nothing is good enough there
+        least = np.vstack([collector.least.reshape(-1, concepts), np.full((1, concepts), np.inf, np.float32)])
+        concept, column = np.nonzero(signed >= least.T[:, where])
+        cells = where[column] * concepts + concept
+        collector.add(_Kept(cells.astype(np.int32), column + first, signed[concept, column]))
+    if bins:
+        asked = np.flatnonzero(where >= 0)
+        bar = np.clip(((scores[:, asked] + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
+        bar += (where[asked] * concepts + np.arange(concepts)[:, None]) * bins
+        bars += np.bincount(bar.ravel(), minlength=bars.size).reshape(bars.shape)
 
 
 def _settle(

@@ -1,0 +1,330 @@
+"""Retrieval: exact search against reading and against faiss, a prompt in the explore page, top-k merged from Ray tasks.
+
+    python benchmarks/retrieval.py [search] [explore] [ray] [--rows N] [--folder F]
+
+Every figure is a ratio to a peer or a limit measured in the same run; one JSON line a part. `search` is the size of one
+CLEAR bucket (713,626 × 1,024), `ray` 4 million × 512. Vectors are made (clustered, unit length) and removed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.ground.files import write_json, write_parquet
+from curate.ground.workers import Engine
+from curate.search import Part, Store, part_of, search
+
+CORES = len(os.sched_getaffinity(0))
+REPEATS = 5
+
+
+def make(path: Path, rows: int, width: int, dtype: str, seed: int = 0) -> Part:
+    """Clustered unit vectors on disk."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((256, width)).astype(np.float32)
+    out = np.lib.format.open_memmap(path, "w+", dtype, (rows, width))
+    for low in range(0, rows, 16_384):
+        n = min(16_384, rows - low)
+        x = centres[rng.integers(0, 256, n)] + rng.standard_normal((n, width), np.float32)
+        out[low : low + n] = x / np.linalg.norm(x, axis=1, keepdims=True)
+    out.flush()
+    return part_of(path)
+
+
+def prompts(n: int, width: int) -> Any:
+    x = np.random.default_rng(1).standard_normal((n, width)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def store_of(part: Part, buckets: int) -> Store:
+    ids = pa.chunked_array([pa.array([f"{i:010d}" for i in range(part.rows)])])
+    return Store((part,), (np.arange(part.rows) % buckets).astype(np.int32), ids)
+
+
+def median(work: Callable[[], Any], repeats: int = REPEATS) -> float:
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times))
+
+
+def read(path: Path) -> None:
+    """One sequential read of the whole file through one buffer of 8 MiB."""
+    view = memoryview(bytearray(8 << 20))
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(view):
+            pass
+
+
+def private_memory() -> int:
+    """Bytes that belong to this process alone: not the pages of files, which the system can take back."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Anonymous:"))
+
+
+def peak_of(work: Callable[[], Any]) -> int:
+    """How much private memory grew while `work` ran, looked at every 5 ms."""
+    gc.collect()
+    before, most, stop = private_memory(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not stop.wait(0.005):
+            most = max(most, private_memory() - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    work()
+    stop.set()
+    watcher.join()
+    return most
+
+
+def part_search(folder: Path, rows: int) -> dict[str, Any]:
+    """Top 600 of 10 prompts; top and bottom of 11 buckets; memory; faiss."""
+    import faiss
+
+    width, q = 1024, prompts(10, 1024)
+    files = {dtype: make(folder / f"{dtype}.npy", rows, width, dtype) for dtype in ("float32", "float16")}
+    found: dict[str, Any] = {"part": "search", "rows": rows, "width": width, "cores": CORES}
+    one = {dtype: store_of(part, 1) for dtype, part in files.items()}
+    eleven = {dtype: store_of(part, 11) for dtype, part in files.items()}
+    engine = Engine(workers=CORES)
+    for dtype in files:  # everything warm
+        read(files[dtype].path)
+    reading = median(lambda: read(files["float32"].path))
+    whole = median(lambda: np.fromfile(files["float32"].path, np.float32), 3)
+    for dtype in files:
+        seconds = median(lambda d=dtype: search(one[d], q, 600, [0], sides=("top",), engine=engine))  # type: ignore[misc]
+        found[dtype] = {
+            "seconds": round(seconds, 3),
+            "over_read": round(seconds / reading, 2),
+            "over_read_into_memory": round(seconds / whole, 2),
+            "one_thread": round(median(lambda d=dtype: search(one[d], q, 600, [0], sides=("top",)), 3), 3),  # type: ignore[misc]
+            "top_and_bottom_of_11_buckets": round(
+                median(lambda d=dtype: search(eleven[d], q, 600, list(range(11)), engine=engine), 3),
+                3,  # type: ignore[misc]
+            ),
+            "private_bytes": peak_of(lambda d=dtype: search(one[d], q, 600, [0], engine=engine)),  # type: ignore[misc]
+        }
+    found["read_seconds"], found["read_into_memory_seconds"] = round(reading, 3), round(whole, 3)
+
+    def flat() -> Any:
+        index = faiss.IndexFlatIP(width)
+        x = np.load(files["float32"].path, mmap_mode="r")
+        for low in range(0, rows, 65_536):
+            index.add(np.ascontiguousarray(x[low : low + 65_536]))
+        return index.search(q, 600)
+
+    theirs = flat()
+    ours = search(one["float32"], q, 600, [0], sides=("top",), engine=engine).ranked["top"][0]
+    found["same_answers_as_faiss"] = round(
+        float(np.mean([len(np.intersect1d(a.rows, b)) / 600 for a, b in zip(ours, theirs[1], strict=True)])), 5
+    )
+    seconds = median(flat, 3)
+    found["faiss_flat_seconds"] = round(seconds, 2)
+    found["faster_than_faiss_flat"] = round(seconds / found["float32"]["seconds"], 1)
+    found["gates"] = {
+        "float32 ≤ 2 × one warm read": found["float32"]["over_read"] <= 2,
+        "float16 ≤ 2 × one warm read of float32": found["float16"]["over_read"] <= 2,
+        "private memory < 300 MB": max(found[d]["private_bytes"] for d in files) < 300e6,
+        "≥ 4 × faster than IndexFlatIP with its load": found["faster_than_faiss_flat"] >= 4,
+    }
+    return found
+
+
+def part_explore(folder: Path, rows: int) -> dict[str, Any]:
+    """A new prompt in the page over a collection of `rows` pictures, the first bucket's pictures included."""
+    import httpx
+
+    run = collection(folder, rows)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "explore", str(run), "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        address = server.stdout.readline().split()[0]
+        part = part_of(run / "stages" / "05_embed" / "img_emb" / "img_emb_00000.npy")
+        store = store_of(part, 11)
+        with httpx.Client(timeout=120) as client:
+            client.get(address, params={"a": "warm up", "k": 12})
+            pages, firsts, limits, passes = [], [], [], []
+            for i in range(REPEATS):
+                limits.append(median(lambda: bare_pass(part), 1))
+                passes.append(prompt_pass(store, prompts(1, part.width)))
+                begun = time.perf_counter()
+                page = client.get(address, params={"a": f"a new prompt, number {i}", "k": 12}).text
+                pages.append(time.perf_counter() - begun)
+                for piece in page.split('src="')[2:14]:
+                    client.get(address + piece.split('"')[0].lstrip("/").replace("&amp;", "&")).raise_for_status()
+                firsts.append(time.perf_counter() - begun)
+    finally:
+        server.terminate()
+        server.wait()
+    limit = float(np.median(limits))
+    found = {
+        "part": "explore",
+        "rows": rows,
+        "width": part.width,
+        "bare_pass_seconds": round(limit, 3),
+        "search_seconds": round(float(np.median(passes)), 3),
+        "page_seconds": round(float(np.median(pages)), 3),
+        "first_pictures_seconds": round(float(np.median(firsts)), 3),
+        "search_over_bare_pass": round(float(np.median(passes)) / limit, 2),
+    }
+    found["gates"] = {
+        "first pictures ≤ 1.5 s": found["first_pictures_seconds"] <= 1.5,
+        "search ≤ 1.3 × a bare pass": found["search_over_bare_pass"] <= 1.3,
+    }
+    return found
+
+
+def prompt_pass(store: Store, q: Any) -> float:
+    """Seconds of one search as the page makes it, without the histogram."""
+    engine = Engine(workers=CORES)
+    return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), engine=engine), 1)
+
+
+def bare_pass(part: Part) -> None:
+    """What any exact search has to do: read, widen, multiply by one prompt; all cores, nothing kept."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import torch
+
+    rows = 1024
+    q = torch.from_numpy(prompts(1, part.width))
+
+    def work(share: int) -> None:
+        torch.set_num_threads(1)
+        raw, wide = torch.empty((rows, part.width), dtype=torch.float16), torch.empty((rows, part.width))
+        view = raw.numpy().reshape(-1).view(np.uint8).data
+        low, high = part.rows * share // CORES, part.rows * (share + 1) // CORES
+        with part.path.open("rb", buffering=0) as file:
+            for block in range(low, high, rows):
+                n = min(rows, high - block)
+                size = n * part.width * 2
+                os.preadv(file.fileno(), [view[:size]], part.offset + block * part.width * 2)
+                wide[:n].copy_(raw[:n])
+                torch.mm(q, wide[:n].t())
+
+    with ThreadPoolExecutor(CORES) as pool:
+        list(pool.map(work, range(CORES)))
+
+
+def collection(folder: Path, rows: int) -> Path:
+    """A run folder whose fetch, bucket and embed stages are there; all shards hold the same thousand pictures."""
+    import open_clip
+
+    from curate.encoders.clip import Clip
+    from curate.ground.files import sha256_bytes, write_text
+    from curate.ground.rng import rng_for
+    from curate.shards import index_path, shard_path, write_tar
+    from pipelines import presets
+    from pipelines.demo.draw import jpeg, photo
+    from pipelines.small_clip import model_config, save
+
+    run, each = folder / "run", 1000
+    stages = {name: run / "stages" / name for name in ("03_fetch", "04_bucket", "05_embed")}
+    pictures = [jpeg(photo(["car"], 0.5, rng_for(i, "bench"))) for i in range(50)] * (each // 50)
+    names = [f"{i}.jpg" for i in range(each)]
+    write_tar(folder / "one.tar", list(zip(names, pictures, strict=True)))
+    told = {"member": names, "sha256": [sha256_bytes(p) for p in pictures], "bytes": [len(p) for p in pictures]}
+    stages["03_fetch"].mkdir(parents=True)
+    ids = [f"{i:010d}" for i in range(rows)]
+    for shard in range(-(-rows // each)):
+        mine = ids[shard * each : (shard + 1) * each]
+        write_parquet(
+            index_path(stages["03_fetch"], shard), pa.table({"id": mine} | {k: v[: len(mine)] for k, v in told.items()})
+        )
+        os.link(folder / "one.tar", shard_path(stages["03_fetch"], shard))
+    buckets = [{"index": b, "name": str(2004 + b), "start": None, "end": None, "count": rows // 11} for b in range(11)]
+    write_json(stages["04_bucket"] / "buckets.json", buckets)
+    of = pa.array((np.arange(rows) % 11).astype(np.int32))
+    write_parquet(
+        stages["04_bucket"] / "members.parquet",
+        pa.table({"id": ids, "shard": pa.array((np.arange(rows) // each).astype(np.int32)), "bucket": of}),
+    )
+    settings = model_config(embed_dim=1024)  # random weights: the page does not mind
+    save(open_clip.model.CLIP(**settings), settings, run / "model")
+    encoder = Clip(str(run / "model"), device="cpu")
+    write_json(stages["05_embed"] / "encoder.json", {"model": "made", "fingerprint": encoder.fingerprint})
+    (stages["05_embed"] / "img_emb").mkdir()
+    (stages["05_embed"] / "metadata").mkdir()
+    make(stages["05_embed"] / "img_emb" / "img_emb_00000.npy", rows, encoder.width, "float16")
+    table = pa.table({"id": ids, "bucket": of, "fault": pa.nulls(rows, pa.string())})
+    write_parquet(stages["05_embed"] / "metadata" / "metadata_00000.parquet", table)
+    for stage in stages.values():
+        write_json(stage / "done.json", {})
+    values = presets.values("mini")
+    values["retrieve"]["per_class"] = 600
+    values["embed"]["model"] = "model"
+    write_text(run / "driftline.yaml", presets.full_text(values, "benchmark"))
+    return run
+
+
+def part_ray(folder: Path, rows: int) -> dict[str, Any]:
+    """Shards searched by Ray tasks on one loopback node, their best merged, against the same on threads."""
+    width, q = 512, prompts(10, 512)
+    shards = [make(folder / f"{i}.npy", rows // 16, width, "float16", i) for i in range(16)]
+    n = sum(s.rows for s in shards)
+    ids = pa.chunked_array([pa.array([f"{i:010d}" for i in range(n)])])
+    store = Store(tuple(shards), (np.arange(n) % 11).astype(np.int32), ids)
+    found: dict[str, Any] = {"part": "ray", "rows": n, "width": width}
+    answers = {}
+    for kind in ("local", "ray"):
+        engine = Engine(kind, CORES)  # type: ignore[arg-type]
+        answers[kind] = search(store, q, 600, list(range(11)), engine=engine)  # warm; starts Ray
+        found[f"{kind}_seconds"] = round(
+            median(lambda e=engine: search(store, q, 600, list(range(11)), engine=e), 3),
+            3,  # type: ignore[misc]
+        )
+    begun = time.perf_counter()
+    search(Store((shards[0],), store.buckets[: shards[0].rows], ids.slice(0, shards[0].rows)), q, 600, list(range(11)))
+    found["one_shard_seconds"] = round(time.perf_counter() - begun, 3)
+    found["shard_rows"] = shards[0].rows
+    found["same_answers"] = all(
+        np.array_equal(a.rows, b.rows)
+        for side in ("top", "bottom")
+        for bucket in range(11)
+        for a, b in zip(*(answers[k].ranked[side][bucket] for k in ("local", "ray")), strict=True)
+    )
+    return found
+
+
+def main() -> None:
+    """Run the parts that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=["search", "explore", "ray", []], help="default: all")
+    parser.add_argument("--rows", type=int, help="rows of search and explore (default: 713,626)")
+    parser.add_argument("--folder", type=Path, help="where the vectors are made (default: the system's)")
+    options = parser.parse_args()
+    rows = options.rows or 713_626
+    runs: dict[str, tuple[Callable[[Path, int], dict[str, Any]], int]] = {
+        "search": (part_search, rows),
+        "explore": (part_explore, rows),
+        "ray": (part_ray, options.rows or 4_194_304),
+    }
+    for name in options.parts or runs:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            work, size = runs[name]
+            print(json.dumps(work(Path(folder), size), ensure_ascii=False), flush=True)
+
+
+if __name__ == "__main__":
+    main()
