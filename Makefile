@@ -34,7 +34,7 @@ format: $(VENV)/.dev  ## put the source in order
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/.dev  ## every benchmark, one JSON line each
-	@for suite in benchmarks/bench_*.py; do $(BIN)/python $$suite || exit 1; done
+	@for suite in benchmarks/bench_*.py benchmarks/retrieval.py benchmarks/embedding.py; do $(BIN)/python $$suite || exit 1; done
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info

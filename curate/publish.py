@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from curate.concepts import BACKGROUND, check_enough
+from curate.duplicates import report
 from curate.ground.files import sha256_file, write_array, write_json, write_parquet, write_text
 from curate.ground.rng import name_for, rng_for
 from curate.release import FORMAT, METADATA
@@ -36,7 +38,6 @@ class PublishRules:
     test_share: float = 0.3
     splits: int = 5
     shard_images: int = 5000
-    features: str = "clip"
 
 
 def select(
@@ -98,18 +99,20 @@ def split(rows: Sequence[Mapping[str, Any]], share: float, seed: int, number: in
 def publish(
     chosen: Sequence[Mapping[str, Any]],
     images: Mapping[str, tuple[bytes, str]],
-    vectors: np.ndarray[Any, np.dtype[np.float16]] | None,
+    vectors: Mapping[str, npt.NDArray[np.float16]],
     buckets: Sequence[Mapping[str, Any]],
     classes: Sequence[str],
     provenance: Mapping[str, Any],
     out: Path,
     rules: PublishRules,
     seed: int,
+    copies: npt.NDArray[np.int64] | None = None,
 ) -> dict[str, Any]:
     """Write a release into `out`; returns `release.json`.
 
     chosen: rows of `select` with all columns of METADATA that come from before. images: id → (bytes, extension).
-    vectors: (N, D) float16 in the order of `chosen`. SHA256SUMS is written last.
+    vectors: name → (N, D) float16 in the order of `chosen`. copies: group of near copies of each of `chosen` (None: not
+    looked for). SHA256SUMS is written last.
     """
     splits = {f"split_{k}": split(chosen, rules.test_share, seed, k) for k in range(rules.splits)}
     rows: list[dict[str, Any]] = []
@@ -149,8 +152,9 @@ def publish(
     for name, sides in splits.items():
         table = table.append_column(name, pa.array(sides, pa.string()))
     write_parquet(out / "metadata.parquet", table)
-    if vectors is not None:
-        write_array(out / "features" / f"{rules.features}.npy", vectors)
+    for name, matrix in vectors.items():
+        write_array(out / "features" / f"{name}.npy", matrix)
+    known = {"id": [r["id"] for r in rows], "bucket": [r["bucket"] for r in rows], "class": [r["class"] for r in rows]}
     facts = {
         "format": FORMAT,
         "name": rules.name,
@@ -164,7 +168,8 @@ def publish(
         },
         "splits": list(splits),
         "test_images": {name: sides.count("test") for name, sides in splits.items()},
-        "features": [rules.features] if vectors is not None else [],
+        "features": list(vectors),
+        "near_copies": None if copies is None else report(copies, known | splits),
         "licences": dict(sorted(Counter(r["licence"] or "not stated" for r in rows).items())),
         "provenance": provenance,
     }

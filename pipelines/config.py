@@ -338,6 +338,17 @@ class Validation(Section):
     """go on although answers are missing; images short of answers are dropped as pending"""
 
 
+class FeatureEntry(Section):
+    """Features for evaluation: a backbone whose vectors of the published images are shipped."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
+    """name of the features, as in --features NAME"""
+    model: str
+    """timm network, e.g. resnet50"""
+    weights: str
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm) or timm tag"""
+
+
 class ReleaseSection(Section):
     """What is published."""
 
@@ -355,6 +366,14 @@ class ReleaseSection(Section):
     """share of test images"""
     splits: Annotated[int, Field(ge=1, le=100)] = 5
     """number of seeded splits (CLEAR: 5)"""
+    features: list[FeatureEntry] = []
+    """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
+    near_copies: Literal["report", "drop"] = "report"
+    """near copies among accepted images: count them in the card, or publish only the earliest of each group"""
+    copy_bits: Annotated[int, Field(ge=0, le=16)] = 4
+    """images whose perceptual hashes differ in at most so many of 64 bits are near copies"""
+    copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
+    """and images whose vectors have at least this cosine (null: hashes only)"""
     judgement: str | None = None
     """Markdown file with the card's judgement parts"""
     notice: str = ""

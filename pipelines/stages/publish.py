@@ -14,10 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.concepts import BACKGROUND
+from curate.duplicates import groups, pairs_by_cosine, pairs_by_hash
 from curate.embed import parts
+from curate.encoders import EncoderSpec
+from curate.features import features
 from curate.ground.files import read_json
 from curate.publish import PublishRules, publish, select
 from pipelines import VERSION
+from pipelines.config import FeatureEntry
 from pipelines.stage import Counts, Stage
 from pipelines.stages.ask import images_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
@@ -49,6 +53,11 @@ class Publish(Stage):
             judgement = self.context.path(config.release.judgement).read_text(encoding="utf-8")
         return [config.model_dump(mode="json", exclude={"collection": {"path", "root"}}), judgement]
 
+    def outside(self) -> list[Path]:
+        """Checkpoints of the release's features."""
+        files = [self.context.path(entry.weights) for entry in self.context.config.release.features]
+        return [file for file in files if file.is_file()]
+
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
         config = self.context.config
@@ -69,10 +78,19 @@ class Publish(Stage):
             section.test_share,
             section.splits,
         )
-        chosen = self._with_facts(select(single, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
+        group = self._copies(single, inputs)
+        earliest = self._earliest(single, group, inputs) if section.near_copies == "drop" else single
+        chosen = self._with_facts(select(earliest, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
         wanted = {row["id"] for row in chosen}
         images = images_of(inputs["fetch"], inputs["bucket"], wanted)
-        vectors = _vectors(inputs["embed"], [row["id"] for row in chosen])
+        vectors = {"clip": _vectors(inputs["embed"], [row["id"] for row in chosen])}
+        pictures = [images[row["id"]][0] for row in chosen]
+        for entry in section.features:
+            spec = self._backbone(entry)
+            vectors[entry.name] = features(
+                pictures, spec, self.context.journal, config.embed.batch, self.context.engine
+            )
+        numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in chosen}))}
         publish(
             chosen,
             images,
@@ -83,9 +101,55 @@ class Publish(Stage):
             out / "release",
             rules,
             config.seed,
+            np.array([numbers[group[row["id"]]] for row in chosen], np.int64),
         )
-        dropped = {"several_concepts": len(accepted) - len(single), "surplus": len(single) - len(chosen)}
+        dropped = {
+            "several_concepts": len(accepted) - len(single),
+            "near_copy": len(single) - len(earliest),
+            "surplus": len(earliest) - len(chosen),
+        }
         return Counts(len(accepted), len(chosen), dropped)
+
+    def _copies(self, rows: list[dict[str, Any]], inputs: Mapping[str, Path]) -> dict[str, str]:
+        """id → id that stands for its group of near copies, over all accepted images."""
+        section = self.context.config.release
+        ids = sorted(row["id"] for row in rows)
+        known: dict[str, int] = {}
+        for table, _ in parts(inputs["embed"]):
+            known |= {
+                i: h for i, h in zip(table["id"].to_pylist(), table["phash"].to_pylist(), strict=True) if h is not None
+            }
+        hashed = [i for i in ids if i in known]
+        of = np.array([known[i] for i in hashed], np.uint64)
+        unhashed = [i for i in ids if i not in known]  # of adopted vectors: their cosines are looked at
+        order = hashed + unhashed
+        links = pairs_by_hash(of, section.copy_bits)
+        if section.copy_cosine is not None:
+            near = pairs_by_cosine(_vectors(inputs["embed"], order).astype(np.float32), section.copy_cosine)
+            links = np.concatenate([links, near])
+        return {i: order[g] for i, g in zip(order, groups(links, len(order)).tolist(), strict=True)}
+
+    @staticmethod
+    def _earliest(
+        rows: list[dict[str, Any]], group: Mapping[str, str], inputs: Mapping[str, Path]
+    ) -> list[dict[str, Any]]:
+        """Of every group the image that was uploaded first; equal times by id."""
+        members = pq.read_table(inputs["bucket"] / "members.parquet", columns=["id", "uploaded"])
+        when = dict(zip(members["id"].to_pylist(), members["uploaded"].to_pylist(), strict=True))
+        first: dict[str, tuple[int, str]] = {}
+        for row in rows:
+            mine = (when[row["id"]], row["id"])
+            first[group[row["id"]]] = min(mine, first.get(group[row["id"]], mine))
+        stays = {id_ for _, id_ in first.values()}
+        return [row for row in rows if row["id"] in stays]
+
+    def _backbone(self, entry: FeatureEntry) -> EncoderSpec:
+        weights = self.context.path(entry.weights)
+        section = self.context.config.embed
+        return EncoderSpec(
+            entry.model, str(weights) if weights.is_file() else entry.weights, section.device, "backbone",
+            section.precision,
+        )  # fmt: skip
 
     def _with_facts(self, chosen: list[Mapping[str, Any]], inputs: Mapping[str, Path]) -> list[dict[str, Any]]:
         """Add to each row what earlier stages know of the photo."""
@@ -122,6 +186,7 @@ class Publish(Stage):
             "seed": config.seed,
             "encoder": read_json(inputs["embed"] / "encoder.json"),
             "prompts": {c.name: list(c.prompts) for c in concepts_of(config)},
+            "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include={"method", "workers", "agree", "rule"}),
             "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
             "judgement": None if judgement is None else self.context.path(judgement).read_text(encoding="utf-8"),

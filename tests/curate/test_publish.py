@@ -44,7 +44,17 @@ def made(folder: Path) -> Release:
         "counts": {"ingest": {"read": 9, "kept": 8, "dropped": {"not_utf8": 1}}}, "judgement": None,
     }  # fmt: skip
     vectors = np.arange(len(rows) * 2, dtype=np.float16).reshape(-1, 2)
-    publish(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, PublishRules(name="tiny", per_class=10), 0)
+    publish(
+        rows,
+        images,
+        {"clip": vectors},
+        BUCKETS,
+        CLASSES,
+        provenance,
+        folder,
+        PublishRules(name="tiny", per_class=10),
+        0,
+    )
     return Release.open(folder)
 
 

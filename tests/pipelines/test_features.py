@@ -1,0 +1,116 @@
+"""A catalogue's labels, backbone features and near copies, from a folder of pictures to a release."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curate.ground.errors import BadInput
+from curate.ground.files import read_json, write_json, write_text
+from curate.ground.progress import Journal
+from curate.ground.rng import rng_for
+from curate.release import Release
+from pipelines.config import load
+from pipelines.demo.draw import photo
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+
+CONFIG = """
+collection: {source: folder, path: photos, label: parent, dates: [path]}
+filter: {upload_after_capture: false}
+buckets: {kind: calendar, unlabelled: []}
+embed: {model: driftline-photo-world}
+retrieve:
+  per_class: 8
+  depth: 20
+  background: false
+  short: fewer
+  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
+validation: {method: catalogue}
+release: {per_class: 4, splits: 1, short: fewer}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cars and buses of two years; one car of 2011 is a compressed copy of one of 2010."""
+    out = tmp_path_factory.mktemp("features") / "run"
+    for year in (2010, 2011):
+        for thing in ("car", "bus"):
+            for i in range(5):
+                picture = photo([thing], 0.2, rng_for(year, thing, i))
+                if (year, thing, i) == (2011, "car", 0):
+                    picture = photo(["car"], 0.2, rng_for(2010, "car", 0))
+                (out / "photos" / thing).mkdir(parents=True, exist_ok=True)
+                picture.save(out / "photos" / thing / f"{year}-05-0{i + 1}.jpg", quality=70 if year == 2011 else 95)
+    write_text(out / "driftline.yaml", CONFIG)
+    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)))
+    return out
+
+
+def again(folder: Path, tmp_path: Path, *changes: str) -> Release:
+    """The same run with other settings of its last stage."""
+    shutil.copytree(folder, tmp_path / "run")
+    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), Journal(quiet=True)))
+    return Release.open(tmp_path / "run")
+
+
+def test_near_copies_are_told_in_the_card(folder: Path) -> None:
+    release = Release.open(folder)
+    found = release.facts["near_copies"]
+    assert (found["groups"], found["images_in_groups"]) == (1, 2)
+    assert found["groups_across"]["bucket"] == 1
+    assert "2 of 16 images\nare in 1 groups; 1 groups span several buckets" in (release.path / "README.md").read_text()
+
+
+def test_only_the_earliest_of_near_copies_is_published_when_asked(folder: Path, tmp_path: Path) -> None:
+    release = again(folder, tmp_path, "release.near_copies=drop")
+    assert release.facts["near_copies"]["groups"] == 0
+    assert read_json(folder_of(tmp_path / "run", "publish") / "done.json")["counts"]["dropped"]["near_copy"] == 1
+
+
+def test_backbone_features_are_shipped_with_the_release(folder: Path, tmp_path: Path) -> None:
+    import timm
+    import torch
+
+    from stream_builder.from_release import from_release
+
+    torch.manual_seed(0)
+    torch.save(timm.create_model("resnet18", num_classes=7).state_dict(), tmp_path / "weights.pt")
+    entry = f"{{name: imagenet, model: resnet18, weights: {tmp_path / 'weights.pt'}}}"
+    release = again(folder, tmp_path, f"release.features=[{entry}]")
+    release.verify()
+    assert release.facts["features"] == ["clip", "imagenet"]
+    vectors = release.features("imagenet")
+    assert vectors.shape == (16, 512)
+    assert np.allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
+    assert from_release(release, "imagenet").x_shape == (512,)
+
+
+def test_a_checkpoint_that_does_not_fit_stops_the_release(folder: Path, tmp_path: Path) -> None:
+    import timm
+    import torch
+
+    torch.save(timm.create_model("resnet18").state_dict(), tmp_path / "weights.pt")
+    entry = f"{{name: imagenet, model: resnet50, weights: {tmp_path / 'weights.pt'}}}"
+    with pytest.raises(BadInput, match="does not fit the network"):
+        again(folder, tmp_path, f"release.features=[{entry}]")
+
+
+def test_vectors_from_elsewhere_take_the_place_of_the_model(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder_of(folder, "embed"), tmp_path / "theirs")
+    (tmp_path / "theirs" / "encoder.json").unlink()  # clip-retrieval writes none
+    release = again(folder, tmp_path, f"embed.from={tmp_path / 'theirs'}")
+    assert release.table["id"].to_pylist() == Release.open(folder).table["id"].to_pylist()
+    assert release.facts["provenance"]["encoder"]["fingerprint"] is None
+
+
+def test_vectors_of_another_model_are_refused_by_their_fingerprint(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder_of(folder, "embed"), tmp_path / "theirs")
+    told = read_json(tmp_path / "theirs" / "encoder.json")
+    write_json(tmp_path / "theirs" / "encoder.json", told | {"fingerprint": "0" * 64})
+    with pytest.raises(BadInput, match="made by .* with other weights"):
+        again(folder, tmp_path, f"embed.from={tmp_path / 'theirs'}")
