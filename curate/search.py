@@ -440,7 +440,8 @@ def approximate(
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(store.width), store.width, lists, faiss.METRIC_INNER_PRODUCT)
         index.cp.seed, index.cp.min_points_per_centroid = 0, 1
         index.train(x)
-        index.nprobe = max(1, lists // 4)
+        deep = -(-4 * depth * lists // max(1, len(x)))  # lists that hold four times what is asked for
+        index.nprobe = min(lists, max(1, lists // 4, deep))
     else:
         index = faiss.IndexHNSWFlat(store.width, 32, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction, index.hnsw.efSearch = 200, max(256, min(depth, len(x)))

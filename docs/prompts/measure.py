@@ -166,7 +166,8 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
     }
     chance = {n: float(np.mean([n in v for v in shows.values()])) for n in names}
     print(f"## COCO: precision at {K}, trained on {len(chosen)} photos, looked for in {len(shows)}\n")
-    print(table(ways, chance))
+    print(table(ways, chance) + "\n")
+    print(by_bucket(ways[f"ensemble of {len(many)} templates"]))
 
 
 def main() -> None:

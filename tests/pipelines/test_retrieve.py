@@ -1,0 +1,93 @@
+"""The retrieve stage: rules of our own on a whole run, approximate search with its recall, a limit on memory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from curate.ground.errors import BadConfig
+from curate.ground.files import read_json
+from curate.ground.progress import Journal
+from pipelines.config import load
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+
+pytestmark = pytest.mark.xdist_group("journey")
+
+
+@pytest.fixture
+def retrieved(journey: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
+    """Run the stage again with other settings; returns the run folder."""
+
+    def again(*changes: str) -> Path:
+        out = tmp_path / "run"
+        shutil.copytree(journey, out, ignore=shutil.ignore_patterns("runs", "stream", "report", "world"), symlinks=True)
+        (out / "world").symlink_to(journey / "world")
+        changed = load(out / "driftline.yaml", changes)
+        run(Context(out, changed, Journal(out / "log.jsonl", quiet=True)), until="retrieve")
+        return out
+
+    return again
+
+
+def rows_of(folder: Path, fate: str = "kept") -> list[dict[str, object]]:
+    table = pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet", filters=[("fate", "=", fate)])
+    return list(table.to_pylist())
+
+
+def test_no_uploader_has_more_than_the_cap(retrieved) -> None:  # type: ignore[no-untyped-def]
+    folder = retrieved("retrieve.per_user=1")
+    table = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")), columns=["id", "user"])
+    user = dict(zip(table["id"].to_pylist(), table["user"].to_pylist(), strict=True))
+    kept = Counter((r["bucket"], r["concept"], user[r["id"]]) for r in rows_of(folder))
+    assert max(kept.values()) == 1
+    assert rows_of(folder, "user_cap")
+
+
+def test_margins_parts_and_copies_have_their_fates_and_the_counts_balance(retrieved) -> None:  # type: ignore[no-untyped-def]
+    folder = retrieved("retrieve.margin=0.05", "retrieve.strata=4", "retrieve.near_copies=0.995")
+    fates = Counter(
+        pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet", columns=["fate"])["fate"].to_pylist()
+    )
+    assert fates["small_margin"] > 0
+    assert fates["near_copy"] > 0
+    counts = read_json(folder_of(folder, "retrieve") / "done.json")["counts"]
+    assert counts["read"] == counts["kept"] + sum(counts["dropped"].values())
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_an_approximate_search_tells_its_recall(retrieved, kind: str) -> None:  # type: ignore[no-untyped-def]
+    folder = retrieved(f"retrieve.search={kind}")
+    told = read_json(folder_of(folder, "retrieve") / "search.json")
+    assert told["search"] == kind
+    assert 0.9 < told["recall"] <= 1
+    assert set(told["recall_of_bucket"]) == {str(b) for b in range(1, 11)}
+    assert "of the exact lists" in (folder / "log.jsonl").read_text()
+
+
+def test_a_small_memory_gives_the_same_candidates(journey: Path, retrieved) -> None:  # type: ignore[no-untyped-def]
+    folder = retrieved("retrieve.memory=16", "retrieve.near_copies=1.0")  # another fingerprint, the same images
+    assert [r["id"] for r in rows_of(folder)] == [r["id"] for r in rows_of(journey)]
+
+
+def test_a_prompt_that_is_cut_is_said(retrieved) -> None:  # type: ignore[no-untyped-def]
+    long = "a photo of a bus " + "beside a car " * 20
+    concepts = json.dumps([{"name": "bus", "prompts": [long]}])
+    folder = retrieved(f"retrieve.concepts={concepts}")
+    assert "does not read the end of a prompt" in (folder / "log.jsonl").read_text()
+
+
+def test_two_concepts_with_the_same_prompts_are_refused_before_any_work(journey: Path) -> None:
+    same = json.dumps([{"name": n, "prompts": ["a bus"]} for n in ("bus", "coach")])
+    with pytest.raises(BadConfig, match="'bus' and 'coach' have the same prompts"):
+        load(journey / "driftline.yaml", [f"retrieve.concepts={same}"])
+
+
+def test_a_file_of_concepts_that_is_not_there_is_named(journey: Path) -> None:
+    with pytest.raises(Exception, match=r"There is no file .*nowhere\.yaml"):
+        load(journey / "driftline.yaml", ["retrieve.concepts=nowhere.yaml"])
