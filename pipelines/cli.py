@@ -228,7 +228,7 @@ def explore(
 def release(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder, or a release folder.")],
     formats: Annotated[
-        str, typer.Option("--format", help="webdataset, clear, imagefolder, urls; several with commas.")
+        str, typer.Option("--format", help="webdataset, huggingface, clear, imagefolder, urls; several with commas.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder; each format gets one inside.")],
     as_json: Json = False,

@@ -366,6 +366,10 @@ class ReleaseSection(Section):
     """share of test images"""
     splits: Annotated[int, Field(ge=1, le=100)] = 5
     """number of seeded splits (CLEAR: 5)"""
+    url: str | None = None
+    """where the release will be found; Croissant's addresses begin with it (null: relative)"""
+    published: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")] | None = None
+    """day of publication, for Croissant (null: not told)"""
     features: list[FeatureEntry] = []
     """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
     near_copies: Literal["report", "drop"] = "report"

@@ -24,6 +24,7 @@ EXPORTS = Catalogue(
     "export format",
     {
         "webdataset": "curate.export.webdataset:export",
+        "huggingface": "curate.export.huggingface:export",
         "clear": "curate.export.clear:export",
         "imagefolder": "curate.export.imagefolder:export",
         "urls": "curate.export.urls:export",

@@ -182,6 +182,8 @@ class Publish(Stage):
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
+            "url": config.release.url,
+            "published": config.release.published,
             "source": config.collection.source,
             "seed": config.seed,
             "encoder": read_json(inputs["embed"] / "encoder.json"),

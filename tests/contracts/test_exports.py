@@ -70,6 +70,71 @@ def test_webdataset_loads_in_hugging_face_datasets(
     assert found == truth(release)
 
 
+@pytest.fixture
+def hub(exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    return exports["huggingface"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_parquet_loads_in_hugging_face_datasets_without_settings(
+    hub: Path, release: Release, tmp_path: Path, streaming: bool
+) -> None:
+    import datasets
+
+    loaded = datasets.load_dataset(str(hub), cache_dir=str(tmp_path / "cache"), streaming=streaming)
+    assert set(loaded) == {f"bucket_{b['index']:02d}" for b in release.buckets}
+    found = {}
+    for name, split in loaded.items():
+        assert isinstance(split.features["image"], datasets.Image)
+        assert split.features["label"].names == release.classes
+        for sample in split.cast_column("image", datasets.Image(decode=False)):
+            found[sample["id"]] = (int(name[7:]), sample["label"], sha(sample["image"]["bytes"]))
+    assert found == truth(release)
+    first = next(iter(loaded["bucket_01"]))
+    assert first["image"].size == (
+        release.table["width"][0].as_py(),
+        release.table["height"][0].as_py(),
+    )
+
+
+def test_the_cards_head_is_what_the_hub_reads(hub: Path, release: Release) -> None:
+    from huggingface_hub import DatasetCard
+
+    told = DatasetCard.load(hub / "README.md").data.to_dict()
+    assert sum(s["num_examples"] for s in told["dataset_info"]["splits"]) == len(release.table)
+    assert [c["split"] for c in told["configs"][0]["data_files"]] == [f"bucket_{b:02d}" for b in range(1, 11)]
+
+
+def test_croissant_is_valid_and_its_records_are_the_releases(
+    hub: Path, release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
+    import json
+
+    import mlcroissant
+
+    dataset = mlcroissant.Dataset(jsonld=str(hub / "croissant.json"))
+    assert not dataset.metadata.ctx.issues.errors
+    found = {}
+    for record in dataset.records("images"):
+        id_ = record["images/id"]
+        image = record["images/image"]
+        found[id_.decode() if isinstance(id_, bytes) else id_] = (
+            int(record["images/bucket"]), int(record["images/label"]), image.size,
+        )  # fmt: skip
+    columns = (release.table[c].to_pylist() for c in ("id", "bucket", "label", "width", "height"))
+    assert found == {i: (b, y, (w, h)) for i, b, y, w, h in zip(*columns, strict=True)}
+    document = json.loads((hub / "croissant.json").read_text())
+    for name in ("dataLimitations", "dataBiases", "personalSensitiveInformation", "dataUseCases"):
+        assert len(document[f"rai:{name}"]) > 20
+    sums = dict(reversed(line.split("  ")) for line in (hub / "SHA256SUMS").read_text().splitlines())
+    for file in document["distribution"]:
+        if file["@type"] == "cr:FileObject":
+            assert sums[file["contentUrl"]] == file["sha256"]
+
+
 def test_imagefolder_loads_in_torchvision(exports: dict[str, Path], release: Release) -> None:
     from torchvision.datasets import ImageFolder
 
@@ -140,4 +205,4 @@ def test_urls_holds_everything_but_the_bytes(exports: dict[str, Path], release: 
 
 
 def test_every_export_is_read_back_by_a_test() -> None:
-    assert set(EXPORTS) == {"webdataset", "clear", "imagefolder", "urls"}
+    assert set(EXPORTS) == {"webdataset", "huggingface", "clear", "imagefolder", "urls"}

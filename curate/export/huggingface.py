@@ -1,0 +1,79 @@
+"""Hugging Face: Parquet with Image and ClassLabel in its footer, one split a bucket, card, Croissant, checksums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.card import card
+from curate.croissant import croissant
+from curate.ground.files import sha256_file, write_json, write_text, writing
+from curate.publish import seal
+from curate.release import Release
+
+IMAGES = 2000  # images a file
+GROUP = 100  # images a row group: what streaming readers fetch at a time
+LEFT_OUT = ("shard", "member", "votes")
+
+
+def export(release: Release, out: Path) -> dict[str, int]:
+    """Parquet files that `datasets.load_dataset` opens without settings; card and Croissant beside them."""
+    features = features_of(release)
+    schema = pa.schema(
+        [
+            pa.field("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+            *(pa.field(n, pa.int64() if n == "label" else release.table[n].type) for n in features if n != "image"),
+        ],
+        metadata={"huggingface": json.dumps({"info": {"features": features}})},
+    )
+    files = []
+    sizes: dict[str, tuple[int, int]] = {}
+    for bucket in release.buckets:
+        rows = release.table.filter(pa.compute.equal(release.table["bucket"], bucket["index"])).to_pylist()
+        split = f"bucket_{bucket['index']:02d}"
+        parts = -(-len(rows) // IMAGES)
+        images = release.images(bucket["index"])
+        written = 0
+        for part in range(parts):
+            path = out / "data" / f"{split}-{part:05d}-of-{parts:05d}.parquet"
+            with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                mine = rows[part * IMAGES : (part + 1) * IMAGES]
+                for low in range(0, len(mine), GROUP):
+                    writer.write_table(_group(mine[low : low + GROUP], images, schema))
+            files.append((f"data/{path.name}", sha256_file(path), path.stat().st_size))
+            written += path.stat().st_size
+        sizes[split] = (len(rows), written)
+    write_text(out / "README.md", card(release.facts, "parquet", features, sizes))
+    columns = {field.name: str(field.type) for field in schema}
+    write_json(out / "croissant.json", croissant(release.facts, columns, files, release.facts["provenance"].get("url")))
+    write_json(out / "release.json", release.facts)
+    write_text(out / "ATTRIBUTION.csv", (release.path / "ATTRIBUTION.csv").read_text(encoding="utf-8"))
+    seal(out)
+    return {"images": len(release.table), "files": len(files)}
+
+
+def features_of(release: Release) -> dict[str, dict[str, Any]]:
+    """Column → feature, in the words of `datasets`."""
+    found: dict[str, dict[str, Any]] = {
+        "image": {"_type": "Image"},
+        "label": {"names": release.classes, "_type": "ClassLabel"},
+    }
+    words = {"string": "string", "int32": "int32", "int64": "int64", "float": "float32"}
+    for field in release.table.schema:
+        if field.name not in (*LEFT_OUT, "label"):
+            found[field.name] = {"dtype": words[str(field.type)], "_type": "Value"}
+    return found
+
+
+def _group(rows: list[dict[str, Any]], images: Iterator[tuple[str, bytes]], schema: pa.Schema) -> pa.Table:
+    """Rows with their bytes; `images` is in the order of the rows."""
+    for row in rows:
+        id_, data = next(images)
+        assert id_ == row["id"]  # Release.images yields in the order of its table
+        row["image"] = {"bytes": data, "path": row["member"]}
+    return pa.Table.from_pylist([{name: row[name] for name in schema.names} for row in rows], schema=schema)
