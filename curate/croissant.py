@@ -147,8 +147,7 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
         f"{validation['workers']} answers an image, kept when {validation['agree']} agree (rule {validation['rule']})"
     )
     return {
-        "rai:dataCollection": f"Photographs listed by the source {provenance['source']}, filtered, fetched and bucketed "
-        "by upload time.",
+        "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
         "rai:dataCollectionType": [
             "Web Scraping" if provenance["source"] in ("yfcc", "flickr") else "Existing datasets"
         ],

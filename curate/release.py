@@ -1,7 +1,7 @@
 """The release format: read and verify. The only door from `curate` to `stream_builder`.
 
 release.json        name, version, classes, buckets, splits, licences, counts, features, provenance
-metadata.parquet    one row an image, in shard order
+metadata.parquet    one row an image, in shard order; source_sha256 is of the bytes as fetched
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
@@ -35,6 +35,7 @@ METADATA = pa.schema(
         ("shard", pa.string()),
         ("member", pa.string()),
         ("sha256", pa.string()),
+        ("source_sha256", pa.string()),
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("score", pa.float32()),

@@ -338,6 +338,13 @@ class Validation(Section):
     """go on although answers are missing; images short of answers are dropped as pending"""
 
 
+def _day(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+Day = Annotated[str, BeforeValidator(_day), Field(pattern=r"^\d{4}-\d\d-\d\d$")]
+
+
 class FeatureEntry(Section):
     """Features for evaluation: a backbone whose vectors of the published images are shipped."""
 
@@ -368,7 +375,7 @@ class ReleaseSection(Section):
     """number of seeded splits (CLEAR: 5)"""
     url: str | None = None
     """where the release will be found; Croissant's addresses begin with it (null: relative)"""
-    published: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$")] | None = None
+    published: Day | None = None
     """day of publication, for Croissant (null: not told)"""
     features: list[FeatureEntry] = []
     """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
@@ -378,6 +385,8 @@ class ReleaseSection(Section):
     """images whose perceptual hashes differ in at most so many of 64 bits are near copies"""
     copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
     """and images whose vectors have at least this cosine (null: hashes only)"""
+    strip: bool = True
+    """take EXIF with GPS, XMP, IPTC and comments out of the published images; pixels stay as they are"""
     judgement: str | None = None
     """Markdown file with the card's judgement parts"""
     notice: str = ""

@@ -18,8 +18,9 @@ from curate.duplicates import groups, pairs_by_cosine, pairs_by_hash
 from curate.embed import parts
 from curate.encoders import EncoderSpec
 from curate.features import features
-from curate.ground.files import read_json
+from curate.ground.files import read_json, sha256_bytes
 from curate.publish import PublishRules, publish, select
+from curate.strip import cleaned
 from pipelines import VERSION
 from pipelines.config import FeatureEntry
 from pipelines.stage import Counts, Stage
@@ -82,7 +83,10 @@ class Publish(Stage):
         earliest = self._earliest(single, group, inputs) if section.near_copies == "drop" else single
         chosen = self._with_facts(select(earliest, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
         wanted = {row["id"] for row in chosen}
-        images = images_of(inputs["fetch"], inputs["bucket"], wanted)
+        images, again = _stripped(images_of(inputs["fetch"], inputs["bucket"], wanted), section.strip)
+        chosen = [
+            {**row, "source_sha256": row["sha256"], "sha256": sha256_bytes(images[row["id"]][0])} for row in chosen
+        ]
         vectors = {"clip": _vectors(inputs["embed"], [row["id"] for row in chosen])}
         pictures = [images[row["id"]][0] for row in chosen]
         for entry in section.features:
@@ -97,7 +101,7 @@ class Publish(Stage):
             vectors,
             buckets,
             classes,
-            self._provenance(inputs),
+            self._provenance(inputs) | {"stripped": section.strip, "compressed_again": again},
             out / "release",
             rules,
             config.seed,
@@ -193,6 +197,19 @@ class Publish(Stage):
             "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
             "judgement": None if judgement is None else self.context.path(judgement).read_text(encoding="utf-8"),
         }
+
+
+def _stripped(images: dict[str, tuple[bytes, str]], wanted: bool) -> tuple[dict[str, tuple[bytes, str]], list[str]]:
+    """The images without personal metadata, and the ids of those that had to be compressed again."""
+    if not wanted:
+        return images, []
+    found, again = {}, []
+    for id_, (data, extension) in images.items():
+        bare, compressed = cleaned(data)
+        found[id_] = (bare, extension)
+        if compressed:
+            again.append(id_)
+    return found, sorted(again)
 
 
 def _vectors(folder: Path, ids: list[str]) -> np.ndarray[Any, np.dtype[np.float16]]:

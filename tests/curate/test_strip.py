@@ -1,0 +1,136 @@
+"""Stripping: every pixel stays, nothing personal does, and broken files are an error, never a guess."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageCms, PngImagePlugin
+
+from curate.strip import cleaned, strip
+
+SECRET = b"Erika Mustermann"
+PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8))
+
+
+def with_metadata(kind: str, orientation: int = 1) -> bytes:
+    """A picture whose metadata names a person and a place."""
+    exif = Image.Exif()
+    exif[0x013B] = SECRET.decode()
+    exif[0x0112] = orientation
+    exif.get_ifd(0x8825)[2] = (52.0, 31.0, 12.0)
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    buffer = io.BytesIO()
+    if kind == "PNG":
+        info = PngImagePlugin.PngInfo()
+        info.add_text("Author", SECRET.decode())
+        info.add_itxt("XML:com.adobe.xmp", SECRET.decode())
+        PICTURE.save(buffer, "PNG", exif=exif, pnginfo=info, icc_profile=profile)
+    elif kind == "GIF":
+        other = PICTURE.transpose(Image.Transpose.ROTATE_180)
+        PICTURE.quantize().save(
+            buffer, "GIF", comment=SECRET, save_all=True, append_images=[other.quantize()], loop=0, duration=50
+        )
+    elif kind == "TIFF":
+        PICTURE.save(buffer, "TIFF", exif=exif, icc_profile=profile)
+    elif kind == "WEBP":
+        PICTURE.save(buffer, "WEBP", lossless=True, exif=exif, xmp=SECRET, icc_profile=profile)
+    else:
+        PICTURE.save(
+            buffer,
+            "JPEG",
+            exif=exif,
+            xmp=SECRET,
+            comment=SECRET,
+            icc_profile=profile,
+            progressive=kind == "progressive",
+        )
+    return buffer.getvalue()
+
+
+def frames(data: bytes) -> list[np.ndarray]:
+    with Image.open(io.BytesIO(data)) as image:
+        found = []
+        for i in range(getattr(image, "n_frames", 1)):
+            image.seek(i)
+            found.append(np.asarray(image.convert("RGB")))
+        return found
+
+
+KINDS = ["JPEG", "progressive", "PNG", "WEBP", "GIF", "TIFF"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pixels_and_profile_stay_and_the_person_goes(kind: str) -> None:
+    before = with_metadata(kind)
+    after = strip(before)
+    assert SECRET in before
+    assert SECRET not in after
+    assert all((a == b).all() for a, b in zip(frames(before), frames(after), strict=True))
+    with Image.open(io.BytesIO(after)) as image, Image.open(io.BytesIO(before)) as old:
+        assert image.format == old.format
+        assert not image.getexif().get_ifd(0x8825)
+        assert image.info.get("icc_profile") == old.info.get("icc_profile")
+        assert image.info.get("loop") == old.info.get("loop")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", [3, 6, 8])
+def test_a_turned_camera_stays_turned(kind: str, orientation: int) -> None:
+    with Image.open(io.BytesIO(strip(with_metadata(kind, orientation)))) as image:
+        assert image.getexif()[0x0112] == orientation
+
+
+def test_a_turned_tiff_is_turned_upright() -> None:
+    before = with_metadata("TIFF", 6)
+    assert (frames(before)[0] == frames(strip(before))[0]).all()
+
+
+def test_what_a_camera_appended_is_cut_off() -> None:
+    assert SECRET not in strip(with_metadata("JPEG") + b"\xff\xd8" + SECRET)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stripping_twice_changes_nothing(kind: str) -> None:
+    once = strip(with_metadata(kind, 6))
+    assert strip(once) == once
+
+
+@given(st.sampled_from(KINDS[:5]), st.data())
+def test_damaged_files_are_an_error_or_lose_metadata_only(kind: str, data: st.DataObject) -> None:
+    whole = bytearray(with_metadata(kind))
+    for _ in range(data.draw(st.integers(0, 3))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(whole[: data.draw(st.integers(0, len(whole)))])
+    with suppress(ValueError):
+        assert len(strip(cut)) <= len(cut) + 64
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_an_error_or_an_image_file(data: bytes) -> None:
+    with pytest.raises(ValueError, match="no JPEG"):
+        strip(b"x" + data)
+
+
+def test_real_cameras_files_lose_their_gps_and_keep_their_pixels(shared: Path) -> None:
+    found = 0
+    with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:
+        for name in archive.namelist():
+            if name.lower().endswith((".jpg", ".jpeg")):
+                before = archive.read(name)
+                after, again = cleaned(before)
+                assert again == name.endswith("corrupted.jpg")
+                if again:
+                    continue
+                assert (frames(before)[0] == frames(after)[0]).all(), name
+                with Image.open(io.BytesIO(after)) as image:
+                    assert set(image.getexif()) <= {0x0112}, name
+                with Image.open(io.BytesIO(before)) as image:
+                    found += bool(image.getexif().get_ifd(0x8825))
+    assert found >= 10
