@@ -80,7 +80,6 @@ def execute(command: str, here: Path) -> None:
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 
-@pytest.mark.xdist_group("journey")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_command_runs(page: Path, place: Path) -> None:
@@ -90,7 +89,6 @@ def test_every_command_runs(page: Path, place: Path) -> None:
     assert (place / "report" / "index.html").is_file()
 
 
-@pytest.mark.xdist_group("journey")
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_python_example_runs(page: Path, place: Path) -> None:

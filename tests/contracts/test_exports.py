@@ -14,8 +14,6 @@ from PIL import Image
 from curate.export import EXPORTS
 from curate.release import Release
 
-pytestmark = pytest.mark.xdist_group("journey")
-
 
 @pytest.fixture(scope="module")
 def release(journey: Path) -> Release:

@@ -26,7 +26,7 @@ def _ray_ends() -> Iterator[None]:
 
 
 TESTS = Path(__file__).resolve().parents[1]
-ENGINES = [Engine(), Engine(workers=2), pytest.param(Engine("ray", 2), marks=pytest.mark.xdist_group("ray"))]
+ENGINES = [Engine(), Engine(workers=2), Engine("ray", 2)]
 
 
 @pytest.mark.usefixtures("_ray_ends")
@@ -88,7 +88,6 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.Monkey
         list(Engine("ray").spread(square, [1]))
 
 
-@pytest.mark.xdist_group("ray")
 def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     ray = pytest.importorskip("ray")

@@ -30,7 +30,6 @@ from pipelines.web.explorer import Asked, Explorer, Marks, Share
 from pipelines.web.guard import listen
 from pipelines.web.sheets import sheets
 
-pytestmark = pytest.mark.xdist_group("journey")
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 
 

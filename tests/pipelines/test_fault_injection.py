@@ -99,7 +99,6 @@ def files(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_kills_and_faults_lose_nothing_and_change_nothing(
     server: FaultServer, kinds: list[str], tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from pipelines.stage import Context, Counts
 from pipelines.stages import STAGES
 from pipelines.trace import trace
 
-pytestmark = [pytest.mark.xdist_group("journey"), pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def context(root: Path) -> Context:

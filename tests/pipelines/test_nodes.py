@@ -119,7 +119,6 @@ def shards(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("ray")
 def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     images = tmp_path / "images"
     images.mkdir()

@@ -17,8 +17,6 @@ from pipelines.config import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
 
-pytestmark = pytest.mark.xdist_group("journey")
-
 
 @pytest.fixture
 def retrieved(journey: Path, tmp_path: Path):  # type: ignore[no-untyped-def]

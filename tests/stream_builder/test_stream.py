@@ -123,7 +123,6 @@ def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Pa
     assert json.loads((tmp_path / "s" / "stream.json").read_text())["sha256"] == stream.sha256
 
 
-@pytest.mark.xdist_group("journey")
 def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
     from curate.release import Release
     from stream_builder.from_release import from_release
