@@ -221,7 +221,53 @@ def explore(
     from pipelines.web.explore import application
     from pipelines.web.guard import serve
 
-    serve(lambda taken: application(context, taken), port, print)
+    serve(lambda taken: (application(context, taken), "/"), port, lambda line: print(line, flush=True))
+
+
+@command(app, "annotate", "driftline annotate photos2024 --port 8766")
+def annotate(
+    directory: Run,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on loopback; 0: any free one.")] = 8766,
+    export: Annotated[
+        bool, typer.Option("--export", help="Serve nothing: write the answers so far into DIR/answers, and leave.")
+    ] = False,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Open a local page for validation: the question that workers on a marketplace see, keyboard first.
+
+    Several people answer under their own names; driftline run goes on with their answers.
+    """
+    from pipelines.web.annotate import application, desk_of, results_of
+    from pipelines.web.guard import serve
+
+    context = context_of(directory, sets, True)
+    if export:
+        path = results_of(context)
+        n = desk_of(context).export(path)
+        print(json.dumps({"answers": n, "file": str(path)}) if as_json else f"{n:,} answers in {path}")
+        return
+    serve(lambda taken: application(context, taken), port, lambda line: print(line, flush=True))
+
+
+@command(app, "audit", "driftline audit photos2024 --out audit")
+def audit(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, the run that published it, or a stream.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for audit.html and audit.json.")] = None,
+    against: Annotated[Path | None, typer.Option("--against", help="Another release: what do both hold?")] = None,
+    bits: Annotated[int, typer.Option("--bits", min=0, max=16, help="Hash bits that near copies may differ in.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Look a release or a stream over: balance, near copies, uploader leaks, label noise, drift, suggested shift."""
+    from curate.ground.files import write_json, write_text
+    from pipelines.audit import audit as look
+    from pipelines.audit import lines, page
+
+    found = look(path, against, bits)
+    if out is not None:
+        write_json(out / "audit.json", found)
+        write_text(out / "audit.html", page(found))
+    print(json.dumps(found) if as_json else "\n".join(lines(found)))
 
 
 @command(app, "release", "driftline release photos2024 --format webdataset,clear --out exports")

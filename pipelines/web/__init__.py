@@ -1,1 +1,1 @@
-"""Local web pages: explore (prompts). Server-rendered, no build step, nothing from another host."""
+"""Local web pages: explore (prompts), annotate (labels). Server-rendered, no build step, nothing from another host."""

@@ -14,19 +14,19 @@ POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers send forms with the origin "null"
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
-def guard(app: Any, port: int) -> None:
+def guard(app: Any, port: int, styles: tuple[str, ...] = ()) -> None:
     """Refuse requests under another host name (a page elsewhere whose name was made to mean this machine) and writes
-    that another origin sent; add the headers to every answer."""
+    that another origin sent; add the headers to every answer. styles: hashes of inline styles that may apply."""
     from fastapi import Request
     from fastapi.responses import PlainTextResponse, Response
 
+    policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
     hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
     origins = {f"http://{host}" for host in hosts}
 
@@ -41,6 +41,7 @@ def guard(app: Any, port: int) -> None:
             answer = await call_next(request)
         for name, value in HEADERS.items():
             answer.headers[name] = value
+        answer.headers["Content-Security-Policy"] = policy
         return answer
 
 
@@ -60,13 +61,13 @@ def listen(port: int) -> socket.socket:
     return sock
 
 
-def serve(make: Callable[[int], Any], port: int, say: Callable[[str], None]) -> None:
-    """Serve the app that `make(port)` returns, on loopback, until Ctrl-C."""
+def serve(make: Callable[[int], tuple[Any, str]], port: int, say: Callable[[str], None]) -> None:
+    """Serve the app that `make(port)` returns, on loopback, until Ctrl-C; say its address with the path to open."""
     import uvicorn
 
     sock = listen(port)
     taken = sock.getsockname()[1]
-    app = make(taken)
-    say(f"http://127.0.0.1:{taken}/ (Ctrl-C ends it)")
+    app, path = make(taken)
+    say(f"http://127.0.0.1:{taken}{path} (Ctrl-C ends it)")
     config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
     uvicorn.Server(config).run([sock])

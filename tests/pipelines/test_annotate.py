@@ -1,0 +1,265 @@
+"""Local validation: the marketplace's page, answers that survive kills, and a run that goes on with them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+import uvicorn
+
+from curate.ground.errors import BadInput, MissingFile
+from curate.ground.files import read_json
+from curate.ground.progress import Journal
+from pipelines.config import load
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+from pipelines.web.annotate import application, desk_of
+from pipelines.web.desk import Desk
+from pipelines.web.guard import listen
+
+BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}
+
+
+def context_of(folder: Path) -> Context:
+    return Context(folder, load(folder / "driftline.yaml"), Journal(quiet=True))
+
+
+@pytest.fixture
+def folder(journey: Path, tmp_path: Path) -> Path:
+    """A run that waits for answers."""
+    out = tmp_path / "run"
+    skip = ("08_tally", "09_publish", "answers", "runs", "report", "stream", "world")
+    shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
+    (out / "world").symlink_to(journey / "world")
+    return out
+
+
+@pytest.fixture
+def client(folder: Path) -> Iterator[httpx.Client]:
+    """A browser that opened the printed address."""
+    sock = listen(0)
+    port = sock.getsockname()[1]
+    app, path = application(context_of(folder), port)
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=running.run, args=([sock],), daemon=True)
+    thread.start()
+    while not running.started:
+        time.sleep(0.01)
+    address = f"http://127.0.0.1:{port}"
+    with httpx.Client(base_url=address, headers={"origin": address}, follow_redirects=True) as browser:
+        assert browser.get(path).status_code == 200
+        yield browser
+    running.should_exit = True
+    thread.join(10)
+
+
+class TestDesk:
+    @pytest.fixture
+    def desk(self, tmp_path: Path) -> Desk:
+        return Desk(tmp_path / "a.sqlite", BATCH, 0)
+
+    def test_each_annotator_has_an_own_order_of_everything(self, desk: Desk) -> None:
+        ann, bob = desk.queue("ann"), desk.queue("bob")
+        assert sorted(ann) == sorted(bob) == sorted(BATCH["items"])
+        assert ann != bob
+        assert ann == desk.queue("ann")
+
+    def test_an_answer_moves_the_queue_and_undo_moves_it_back(self, desk: Desk) -> None:
+        first, second = desk.following("ann")
+        desk.answer("ann", first, ["bus"], False, 3)
+        assert desk.following("ann", 1) == [second]
+        assert desk.undo("ann") == first
+        assert desk.following("ann", 1) == [first]
+        assert desk.undo("ann") is None
+
+    @pytest.mark.parametrize("labels", [[], ["tram"], ["none", "bus"]], ids=["nothing", "unknown", "contradiction"])
+    def test_what_is_no_answer_is_refused(self, desk: Desk, labels: list[str]) -> None:
+        with pytest.raises(BadInput, match="Expected one or more of the options"):
+            desk.answer("ann", "i1", labels, False, 0)
+        with pytest.raises(BadInput, match="was not asked"):
+            desk.answer("ann", "../i1", ["bus"], False, 0)
+
+    def test_two_annotators_on_one_image_are_two_answers_and_their_agreement(self, desk: Desk) -> None:
+        for who, label in (("ann", "bus"), ("bob", "bus"), ("eve", "car")):
+            desk.answer(who, "i1", [label], False, 1)
+        desk.answer("eve", "i1", ["bus"], False, 1)  # a second thought takes the first's place
+        desk.answer("eve", "i2", ["none"], True, 1)
+        progress = desk.progress("eve")
+        assert (progress.done, progress.answers, progress.agreement) == (2, 4, 1.0)
+
+    def test_a_file_of_another_batch_is_refused(self, tmp_path: Path) -> None:
+        Desk(tmp_path / "a.sqlite", BATCH, 0).close()
+        with pytest.raises(BadInput, match="answers to the batch 'b1'"):
+            Desk(tmp_path / "a.sqlite", BATCH | {"batch": "b2"}, 0)
+
+
+def answer_all(client: httpx.Client, annotator: str, folder: Path) -> int:
+    """Answer every item with what was expected; returns how many."""
+    batch = read_json(folder_of(folder, "ask") / "batch.json")
+    items = pq.read_table(folder_of(folder, "ask") / "items.parquet")
+    expected = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
+    n = 0
+    page = client.get("/label", params={"annotator": annotator}).text
+    while 'name="item"' in page:
+        item = page.split('name="item" value="')[1].split('"')[0]
+        concept = expected[batch["items"][item]]
+        label = "none" if concept == "background" else concept
+        form = {"annotator": annotator, "item": item, "labels": label, "sensitive": "no", "begun": "1"}
+        page = client.post("/answer", data=form).text
+        n += 1
+    return n
+
+
+def test_photos_go_from_the_local_page_into_a_release(client: httpx.Client, folder: Path) -> None:
+    items = pq.read_table(folder_of(folder, "ask") / "items.parquet")
+    for annotator in ("ann", "bob", "eve"):
+        assert answer_all(client, annotator, folder) == len(set(items["id"].to_pylist()))
+    run(context_of(folder))
+    verdicts = pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")
+    assert set(verdicts["verdict"].to_pylist()) <= {"kept", "wrong_concept"}
+    assert (folder_of(folder, "publish") / "release" / "SHA256SUMS").is_file()
+
+
+class TestPage:
+    def test_it_is_the_marketplaces_question(self, client: httpx.Client, folder: Path) -> None:
+        page = client.get("/label", params={"annotator": "ann"}).text
+        theirs = (folder_of(folder, "ask") / "page.html").read_text()
+        for piece in theirs.split("<fieldset>")[1:]:
+            assert piece.split("</fieldset>")[0] in page
+        assert "${image_url}" not in page
+        assert "externalSubmit" not in page
+
+    def test_nothing_on_it_tells_the_expected_class(self, client: httpx.Client, folder: Path) -> None:
+        page = client.get("/label", params={"annotator": "ann"}).text
+        item = page.split('name="item" value="')[1].split('"')[0]
+        id_ = read_json(folder_of(folder, "ask") / "batch.json")["items"][item]
+        assert id_ not in page
+        assert client.get(f"/image/{item}").headers["content-type"] == "image/jpeg"
+
+    def test_the_grid_takes_the_rest_to_show_the_concept(self, client: httpx.Client, folder: Path) -> None:
+        page = client.get("/grid", params={"annotator": "ann", "concept": "bus"}).text
+        shown = [piece.split('"')[0] for piece in page.split('name="shown" value="')[1:]]
+        form = {"annotator": "ann", "concept": "bus", "shown": shown, "wrong": shown[:2]}
+        client.post("/reject", data=form)
+        assert client.post("/finish", data={"annotator": "ann"}).text.startswith(f"{len(shown)} answers")
+        told = (folder / "answers" / "annotate.csv").read_text()
+        assert told.count('"none"') == 2
+        assert told.count('"bus"') == len(shown) - 2
+
+    def test_a_mistake_is_told_and_loses_nothing(self, client: httpx.Client) -> None:
+        answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
+        assert (answer.status_code, "was not asked" in answer.text) == (400, True)
+        assert client.post("/answer", data={"annotator": "<b>", "item": "x"}).status_code == 400
+
+    def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
+        address = str(client.base_url)
+        with httpx.Client(base_url=address, headers={"origin": address.rstrip("/")}) as stranger:
+            assert stranger.get("/label", params={"annotator": "ann"}).status_code == 401
+            assert stranger.post("/answer", data={"annotator": "ann"}).status_code == 401
+            assert stranger.get("/?token=guess").status_code == 401
+
+    def test_another_origin_and_host_are_refused(self, client: httpx.Client) -> None:
+        assert client.post("/finish", data={"annotator": "a"}, headers={"origin": "http://evil"}).status_code == 403
+        assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    with pytest.raises(MissingFile, match="has asked nothing yet.*--until ask"):
+        desk_of(context_of(tmp_path))
+
+
+def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """The real server in a process of its own, and the address it prints."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "annotate", str(folder), "--port", "0"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert server.stdout is not None
+    return server, server.stdout.readline().split()[0]
+
+
+@pytest.mark.slow
+def test_500_answers_of_three_people_and_two_kills_lose_none(folder: Path) -> None:
+    """Each answer that was acknowledged is there after the server was killed in the middle of others."""
+    items = sorted(read_json(folder_of(folder, "ask") / "batch.json")["items"])
+    work = [(who, item) for item in items for who in ("ann", "bob", "eve")][:500]
+    acknowledged: list[tuple[str, str]] = []
+
+    def post(share: list[tuple[str, str]], address: str) -> None:
+        base = address.partition("/?")[0]
+        with httpx.Client(base_url=base, headers={"origin": base}) as browser:
+            try:
+                browser.get(address)
+                for who, item in share:
+                    form = {"annotator": who, "item": item, "labels": "none", "sensitive": "no"}
+                    if browser.post("/answer", data=form).status_code == 303:
+                        acknowledged.append((who, item))
+            except httpx.HTTPError:
+                return  # the server was killed
+
+    for enough in (170, 340, 500):
+        left = [w for w in work if w not in set(_answers(folder))]
+        server, address = start(folder)
+        people = [threading.Thread(target=post, args=(left[i::3], address)) for i in range(3)]
+        for person in people:
+            person.start()
+        while len(acknowledged) < enough and any(person.is_alive() for person in people):
+            time.sleep(0.002)
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        for person in people:
+            person.join()
+        assert set(acknowledged) <= set(_answers(folder))
+    assert set(_answers(folder)) == set(work)
+
+
+def _answers(folder: Path) -> list[tuple[str, str]]:
+    desk = desk_of(context_of(folder))
+    found = [(who, item) for who in ("ann", "bob", "eve") for item in desk.answered(who)]
+    desk.close()
+    return found
+
+
+@pytest.mark.slow
+def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Path) -> None:
+    """Headless Chromium: keys tick, none excludes, Enter goes on, u comes back."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    from playwright.sync_api import expect, sync_playwright
+
+    address, secret = str(client.base_url), client.cookies["driftline"]
+    problems: list[str] = []
+    quiet: list[Any] = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, args=[*quiet, "--disable-background-networking"])
+        page = browser.new_page()
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.goto(f"{address}?token={secret}")
+        page.get_by_label("Your name").first.fill("ann")
+        page.get_by_role("button", name="Begin").click()
+        first = page.locator("input[name=item]").input_value()
+        page.keyboard.press("1")
+        expect(page.locator("input[name=labels]").first).to_be_checked()
+        page.keyboard.press("n")
+        expect(page.locator("input[name=labels]").first).not_to_be_checked()
+        page.keyboard.press("Enter")
+        expect(page.locator("header.desk")).to_contain_text("ann: 1 of")
+        assert page.locator("input[name=item]").input_value() != first
+        page.keyboard.press("u")
+        expect(page.locator("header.desk")).to_contain_text("ann: 0 of")
+        assert page.locator("input[name=item]").input_value() == first
+        browser.close()
+    assert not [p for p in problems if "favicon" not in p and "404" not in p]

@@ -1,0 +1,142 @@
+"""Auditing: what is planted is found."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from curate.ground.errors import MissingFile
+from curate.ground.files import sha256_bytes
+from curate.ground.rng import rng_for
+from curate.publish import PublishRules, publish
+from curate.release import Release
+from pipelines.audit import audit, audit_release, drift, label_noise, lines, page, uploaders
+from pipelines.demo.draw import jpeg, photo
+from stream_builder.stream import Split, Step, Stream
+
+BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
+PROVENANCE = {
+    "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},
+    "prompts": {}, "validation": {"method": "crowd", "workers": 3, "agree": 2, "rule": "exact"}, "counts": {},
+    "judgement": None,
+}  # fmt: skip
+
+
+def made(folder: Path, world: int = 0) -> Release:
+    """Two buckets of four cars and four buses; one car of bucket 2 is a smaller copy of one of bucket 1."""
+    rows, images, vectors = [], {}, []
+    for bucket in (1, 2):
+        for label, thing in enumerate(("bus", "car")):
+            for i in range(4):
+                picture = photo([thing], 0.2, rng_for(world, bucket, thing, i))
+                if (bucket, thing, i) == (2, "car", 0):
+                    picture = photo([thing], 0.2, rng_for(world, 1, "car", 0)).resize((60, 60))
+                data = jpeg(picture)
+                id_ = f"{bucket}{thing}{i}"
+                images[id_] = (data, "jpg")
+                rows.append(
+                    {"id": id_, "bucket": bucket, "concept": thing, "user": f"u{i}", "uploaded": 10 * bucket + i,
+                     "sha256": sha256_bytes(data), "title": "<script>"}
+                )  # fmt: skip
+                vectors.append(np.eye(2)[label] + 0.01 * i)
+    matrix = np.array(vectors, np.float16)
+    publish(rows, images, {"clip": matrix}, BUCKETS, ["bus", "car"], PROVENANCE, folder, PublishRules(splits=2), 0)
+    return Release.open(folder)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return made(tmp_path_factory.mktemp("audit") / "a")
+
+
+def test_a_near_copy_across_buckets_is_found(release: Release) -> None:
+    copies = audit_release(release)["near_copies"]
+    assert (copies["groups"], copies["groups_across"]["bucket"]) == (1, 1)
+    assert sorted(copies["examples"][0]) == ["1car0", "2car0"]
+
+
+def test_splits_that_keep_uploaders_together_have_none_on_both_sides(release: Release) -> None:
+    assert audit_release(release)["uploaders"]["split_0"]["on_both_sides"] == 0
+
+
+def test_an_uploader_on_both_sides_is_counted_with_the_images() -> None:
+    found = uploaders(["ann", "ann", "bob", None], ["train", "test", "train", "test"])
+    assert found == {
+        "uploaders": 2, "on_both_sides": 1, "images_of_them": 2, "unknown": 1, "largest_share": 0.5,
+    }  # fmt: skip
+
+
+def test_a_wrong_label_among_its_like_is_suspected_first() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 40)
+    x = (np.eye(2)[y] + rng.normal(0, 0.05, (80, 2))).astype(np.float32)
+    y[7] = 1
+    found = label_noise(x, y, [str(i) for i in range(80)])
+    assert [s["id"] for s in found["most_suspicious"]] == ["7"]
+    assert found["share"] == 1 / 80
+
+
+def test_drift_is_accuracy_by_distance_in_time() -> None:
+    """Two classes whose means turn by 40 degrees a bucket: right at home, wrong two buckets later."""
+    rng = np.random.default_rng(0)
+    rows, labels, buckets, sides = [], [], [], []
+    for b in range(4):
+        for c in (0, 1):
+            angle = np.deg2rad(40 * b + 180 * c)
+            rows.append(rng.normal(0, 0.1, (40, 2)) + [np.cos(angle), np.sin(angle)])
+            labels += [c] * 40
+            buckets += [b] * 40
+            sides += ["train"] * 20 + ["test"] * 20
+    found = drift(np.concatenate(rows).astype(np.float32), np.array(labels), np.array(buckets), np.array(sides))
+    by = found["by_distance"]
+    assert by["0"] > 0.99
+    assert by["3"] < 0.5 < by["1"]
+
+
+def test_images_that_another_release_holds_are_counted(release: Release, tmp_path: Path) -> None:
+    same = audit_release(release, release)["overlap"]
+    assert (same["same_bytes"], same["near_copies"]) == (16, 16)
+    other = audit_release(release, made(tmp_path / "other", world=9))["overlap"]
+    assert other["same_bytes"] == 0
+
+
+def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    steps = []
+    for i in range(3):
+        x, y = rng.normal(size=(60, 4)).astype(np.float32), np.repeat(np.arange(3), 20)
+        ids = np.array([f"{i}-{n}" for n in range(62)])
+        test = Split(x[:2].copy(), y[:2], ids[60:])  # two training samples stand in the test split, too
+        steps.append(Step(i, str(i), {"train": Split(x, y, ids[:60]), "test": test}))
+    Stream("s", steps, ["a", "b", "c"]).save(tmp_path / "s")
+    found = audit(tmp_path / "s")
+    assert found["near_copies"]["groups_across"]["split"] == 6
+    assert found["label_correlation"]["autocorrelation"]["1"] > 0.8
+    assert set(found["drift"]["by_distance"]) == {"-2", "-1", "0", "1", "2"}
+
+
+def test_the_page_shows_outside_text_as_text(release: Release) -> None:
+    found = audit_release(release)
+    found["name"] = "<script>x</script>"
+    assert "<script>" not in page(found)
+    assert any("near copies" in line for line in lines(found))
+    json.dumps(found)
+
+
+def test_another_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match="neither a release, nor a run that published one, nor a stream"):
+        audit(tmp_path)
+
+
+def test_hashes_are_those_of_the_pictures(release: Release) -> None:
+    from pipelines.audit import picture_hashes
+
+    of = picture_hashes(release)
+    assert len(of) == 16
+    with Image.open(io.BytesIO(next(iter(release.images()))[1])) as first:
+        assert first.size == (release.table["width"][0].as_py() or first.width, first.height)
