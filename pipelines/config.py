@@ -328,6 +328,10 @@ class Validation(Section):
     """answers that must agree (CLEAR: 2)"""
     rule: Literal["exact", "per-option"] = "exact"
     """exact: the whole set of ticks must be the expected class; per-option: its box must be ticked"""
+    aggregate: Literal["votes", "one-coin", "dawid-skene"] = "votes"
+    """votes: CLEAR's rule; one-coin, dawid-skene: weigh workers by what all answers say of them"""
+    confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.9
+    """one-coin, dawid-skene: probability of the expected answer that keeps an image"""
     sensitive_drop: Positive = 2
     """this many "sensitive" answers drop an image (CLEAR's literal text: 3)"""
     sensitive_hold: Positive = 1

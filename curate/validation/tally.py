@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from curate.concepts import BACKGROUND
+from curate.validation.agreement import coded, dawid_skene, one_coin, summary, worker_table
 from curate.validation.batches import NONE
 
 VERDICTS = pa.schema(
@@ -36,17 +38,29 @@ class TallyRules:
     """workers: answers that make an image decided; with fewer it is `pending`. agree: how many must agree.
     rule: "exact" compares each worker's whole set of ticks with {expected} (an image showing two concepts is
     dropped); "per-option" counts ticks of the expected box. sensitive_drop: this many "sensitive" answers drop
-    the image; sensitive_hold: this many hold it for review (CLEAR's literal text: drop at 3, hold never)."""
+    the image; sensitive_hold: this many hold it for review (CLEAR's literal text: drop at 3, hold never).
+    aggregate: "votes" is CLEAR's rule; "one-coin" and "dawid-skene" weigh workers by what all answers say of them, and
+    keep an image whose expected answer has at least `confidence`."""
 
     workers: int = 3
     agree: int = 2
     rule: Literal["exact", "per-option"] = "exact"
     sensitive_drop: int = 2
     sensitive_hold: int = 1
+    aggregate: Literal["votes", "one-coin", "dawid-skene"] = "votes"
+    confidence: float = 0.9
 
 
-def verdict(answers: Sequence[tuple[frozenset[str], bool]], concept: str, rules: TallyRules) -> str:
+def verdict(
+    answers: Sequence[tuple[frozenset[str], bool]],
+    concept: str,
+    rules: TallyRules,
+    joint: Mapping[frozenset[str], float] | None = None,
+) -> str:
     """Answers (ticked boxes, called sensitive) to one image → "kept" or the reason against it.
+
+    joint: probability of each set of boxes, where workers are weighed; `unsure` is an expected answer that is the most
+    probable and not probable enough.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
     >>> verdict([yes, yes, other], "bus", TallyRules()), verdict([yes, other, other], "bus", TallyRules())
@@ -59,6 +73,11 @@ def verdict(answers: Sequence[tuple[frozenset[str], bool]], concept: str, rules:
         return "sensitive"
     expected = NONE if concept == BACKGROUND else concept
     sets = [ticked for ticked, _ in answers]
+    if joint is not None:
+        if joint.get(frozenset({expected}), 0.0) < rules.confidence:
+            top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
+            return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
+        return "held_for_review" if sensitive >= rules.sensitive_hold else "kept"
     if rules.rule == "exact":
         right = sum(ticked == {expected} for ticked in sets)
     else:
@@ -81,6 +100,7 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules)
     ):
         if fault is None:
             by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
+    joint = {} if rules.aggregate == "votes" else weighed(answers, rules.aggregate)
     rows = []
     for item in items:
         given = by_id.get(item["id"], [])
@@ -89,7 +109,7 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules)
         rows.append(
             {
                 **item,
-                "verdict": verdict(given, item["concept"], rules),
+                "verdict": verdict(given, item["concept"], rules, joint.get(item["id"])),
                 "votes": json.dumps(dict(sorted(votes.items()))),
                 "answers": len(given),
                 "agreement": most / len(given) if given else None,
@@ -97,6 +117,48 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules)
             }
         )
     return pa.Table.from_pylist(rows, schema=VERDICTS)
+
+
+def valid(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
+    """ids, workers and label sets (boxes joined by "|") of the answers that count."""
+    rows = [
+        (id_, worker, "|".join(sorted(labels)))
+        for id_, worker, labels, fault in zip(
+            *(answers[c].to_pylist() for c in ("id", "worker", "labels", "fault")), strict=True
+        )
+        if fault is None
+    ]
+    ids, workers, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    return ids, workers, labels
+
+
+def weighed(
+    answers: pa.Table, aggregate: Literal["votes", "one-coin", "dawid-skene"]
+) -> dict[str, dict[frozenset[str], float]]:
+    """id → probability of each set of boxes that anyone ticked, by a model of the workers."""
+    columns = valid(answers)
+    if not columns[0]:
+        return {}
+    found, (ids, _, labels) = coded(*columns)
+    judged = (one_coin if aggregate == "one-coin" else dawid_skene)(found)
+    sets = [frozenset(label.split("|")) for label in labels]
+    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, judged.probabilities.tolist(), strict=True)}
+
+
+def agreement(answers: pa.Table) -> dict[str, Any]:
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed)."""
+    columns = valid(answers)
+    if not columns[0]:
+        return {"answers": 0}
+    found, (_, workers, _) = coded(*columns)
+    given = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
+    seconds = None if None in given else np.array(given, np.float64)
+    table = worker_table(found, one_coin(found), seconds)
+    return {
+        "answers": len(columns[0]),
+        **summary(found),
+        "workers": [row | {"worker": workers[row["worker"]]} for row in table],
+    }
 
 
 def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]) -> pa.Table:

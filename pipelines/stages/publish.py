@@ -193,10 +193,21 @@ class Publish(Stage):
             "encoder": read_json(inputs["embed"] / "encoder.json"),
             "prompts": {c.name: list(c.prompts) for c in concepts_of(config)},
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
-            "validation": config.validation.model_dump(include={"method", "workers", "agree", "rule"}),
+            "validation": config.validation.model_dump(
+                include={"method", "workers", "agree", "rule", "aggregate", "confidence"}
+            ),
+            "agreement": _agreement(inputs["tally"] / "agreement.json"),
             "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
             "judgement": None if judgement is None else self.context.path(judgement).read_text(encoding="utf-8"),
         }
+
+
+def _agreement(path: Path) -> dict[str, Any] | None:
+    """κ, α and pairs, without a word of single workers; None where nobody was asked."""
+    if not path.is_file():
+        return None
+    told = read_json(path)
+    return {k: v for k, v in told.items() if k != "workers"} | {"workers": len(told.get("workers", []))}
 
 
 def _stripped(images: dict[str, tuple[bytes, str]], wanted: bool) -> tuple[dict[str, tuple[bytes, str]], list[str]]:

@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 
 from curate.ground.errors import Waiting
-from curate.ground.files import write_parquet
+from curate.ground.files import write_json, write_parquet
 from curate.validation.answers import read_answers
 from curate.validation.batches import read_batch
-from curate.validation.tally import TallyRules, from_catalogue, tally
+from curate.validation.tally import TallyRules, agreement, from_catalogue, tally
 from pipelines.stage import Counts, Stage
 from pipelines.stages.retrieve import concepts_of
 
@@ -30,7 +30,10 @@ class Tally(Stage):
     def settings(self) -> Any:
         """The validation section, and labels where a catalogue answers."""
         config = self.context.config
-        keys = {"method", "workers", "agree", "rule", "sensitive_drop", "sensitive_hold", "accept_incomplete"}
+        keys = {
+            "method", "workers", "agree", "rule", "sensitive_drop", "sensitive_hold", "accept_incomplete", "aggregate",
+            "confidence",
+        }  # fmt: skip
         return [
             config.seed,
             config.validation.model_dump(include=keys),
@@ -72,9 +75,11 @@ class Tally(Stage):
                     f"Add their results to {folder}, or go on without them: --set validation.accept_incomplete=true."
                 )
             write_parquet(out / "answers.parquet", answers)
+            write_json(out / "agreement.json", agreement(answers))
             rules = TallyRules(
-                section.workers, section.agree, section.rule, section.sensitive_drop, section.sensitive_hold
-            )
+                section.workers, section.agree, section.rule, section.sensitive_drop, section.sensitive_hold,
+                section.aggregate, section.confidence,
+            )  # fmt: skip
             verdicts = tally(items, answers, rules)
         write_parquet(out / "verdicts.parquet", verdicts)
         outcome = Counter(verdicts["verdict"].to_pylist())

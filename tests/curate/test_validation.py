@@ -15,9 +15,9 @@ import pytest
 
 from curate.concepts import BACKGROUND, Concept
 from curate.ground.errors import BadConfig, BadInput
-from curate.validation.answers import read_answers
+from curate.validation.answers import ANSWERS, read_answers
 from curate.validation.batches import question_page, read_batch, write_batch
-from curate.validation.tally import TallyRules, from_catalogue, tally, verdict
+from curate.validation.tally import TallyRules, agreement, from_catalogue, tally, verdict
 
 CONCEPTS = [Concept("bus", ("bus",), "bus (exterior/interior)", "bus"), Concept("car", ("car",), "car", "car")]
 BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"]}
@@ -207,3 +207,54 @@ class TestVerdict:
         known = {"a": "Busse", "b": "Wagen", "c": "Hund", "d": "Busse", "e": None}
         found = from_catalogue(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
         assert found == ["kept", "wrong_concept", "kept", "wrong_concept", "unlabelled"]
+
+
+class TestWeighedVerdicts:
+    """One coin and Dawid–Skene in place of counting votes."""
+
+    @staticmethod
+    def answers(rows: list[tuple[str, str, list[str]]]) -> pa.Table:
+        return pa.Table.from_pylist(
+            [
+                {"item": i, "id": i, "worker": w, "labels": labels, "sensitive": False, "seconds": 5, "fault": None}
+                for i, w, labels in rows
+            ],
+            schema=ANSWERS,
+        )
+
+    def many(self) -> tuple[list[dict[str, object]], pa.Table]:
+        """Ann and Bob are always right on 40 images; Eve and Max say "car" to everything; on b0 they outvote Ann."""
+        items = [{"id": f"b{n}", "bucket": 1, "concept": "bus"} for n in range(40)]
+        rows = []
+        for n, item in enumerate(items):
+            who = ["ann", "eve", "max"] if n == 0 else ["ann", "bob", "eve"] if n % 2 else ["ann", "bob", "max"]
+            truth = "bus" if n % 4 else "car"
+            truth = "bus" if n == 0 else truth
+            rows += [(str(item["id"]), w, [truth if w in ("ann", "bob") else "car"]) for w in who]
+        return items, self.answers(rows)
+
+    @pytest.mark.parametrize("aggregate", ["one-coin", "dawid-skene"])
+    def test_workers_who_always_say_the_same_do_not_outvote_a_good_one(self, aggregate: str) -> None:
+        items, answers = self.many()
+        votes = tally(items, answers, TallyRules())["verdict"].to_pylist()
+        weighed = tally(items, answers, TallyRules(aggregate=aggregate))["verdict"].to_pylist()  # type: ignore[arg-type]
+        assert (votes[0], weighed[0]) == ("wrong_concept", "kept")
+        assert weighed[1:] == votes[1:]
+
+    def test_an_expected_answer_that_is_not_probable_enough_is_unsure(self) -> None:
+        yes, no = frozenset({"bus"}), frozenset({"car"})
+        given = [(yes, False), (yes, False), (no, False)]
+        rules = TallyRules(aggregate="one-coin", confidence=0.9)
+        assert verdict(given, "bus", rules, {yes: 0.8, no: 0.2}) == "unsure"
+        assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
+        assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"
+
+    def test_agreement_is_told_with_a_row_for_each_worker(self) -> None:
+        _, answers = self.many()
+        told = agreement(answers)
+        assert told["answers"] == 120
+        assert told["fleiss_kappa"] < told["pairwise"] < 1
+        by = {row["worker"]: row for row in told["workers"]}
+        assert by["ann"]["agreement"] == 1.0
+        assert by["eve"]["agreement"] < 0.6
+        assert agreement(self.answers([])) == {"answers": 0}

@@ -1,0 +1,108 @@
+"""Agreement and models of workers against crowd-kit, statsmodels and cases that one can do by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from curate.ground.errors import Unfit
+from curate.validation.agreement import (
+    Answers,
+    dawid_skene,
+    fleiss_kappa,
+    krippendorff_alpha,
+    one_coin,
+    pairwise,
+    worker_table,
+)
+
+
+def simulated(seed: int = 0, items: int = 400, workers: int = 20, labels: int = 4) -> tuple[Answers, np.ndarray]:
+    """Three answers an item; a quarter of the workers guess, the others are right with 0.8 to 0.95."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, labels, items)
+    skill = np.where(rng.random(workers) < 0.25, 1 / labels, rng.uniform(0.8, 0.95, workers))
+    rows = []
+    for i in range(items):
+        for w in rng.choice(workers, 3, replace=False):
+            right = rng.random() < skill[w]
+            rows.append((i, w, truth[i] if right else (truth[i] + rng.integers(1, labels)) % labels))
+    return Answers(*np.array(rows, np.int64).T), truth
+
+
+def frame(answers: Answers) -> pd.DataFrame:
+    return pd.DataFrame({"task": answers.items, "worker": answers.workers, "label": answers.labels})
+
+
+def test_dawid_skene_is_crowd_kits() -> None:
+    from crowdkit.aggregation import DawidSkene
+
+    answers, truth = simulated()
+    theirs = DawidSkene(n_iter=400, tol=1e-13).fit_predict_proba(frame(answers)).sort_index().sort_index(axis=1)
+    ours = dawid_skene(answers, 400, 1e-13)
+    assert np.abs(ours.probabilities - theirs.to_numpy()).max() < 1e-6
+    assert np.mean(ours.probabilities.argmax(1) == truth) > 0.9
+
+
+def test_one_coin_is_crowd_kits() -> None:
+    from crowdkit.aggregation import OneCoinDawidSkene
+
+    answers, truth = simulated(1)
+    model = OneCoinDawidSkene(n_iter=400, tol=1e-13)
+    theirs = model.fit_predict_proba(frame(answers)).sort_index().sort_index(axis=1)
+    ours = one_coin(answers, 400, 1e-13)
+    assert np.mean(ours.probabilities.argmax(1) == theirs.to_numpy().argmax(1)) > 0.99
+    assert np.mean(ours.probabilities.argmax(1) == truth) >= np.mean(theirs.to_numpy().argmax(1) == truth) - 0.01
+
+
+def test_models_of_workers_beat_counting_votes() -> None:
+    answers, truth = simulated(2)
+    votes = answers.counts().argmax(1)
+    assert np.mean(one_coin(answers).probabilities.argmax(1) == truth) > np.mean(votes == truth)
+
+
+def test_fleiss_kappa_is_statsmodels() -> None:
+    from statsmodels.stats.inter_rater import fleiss_kappa as theirs
+
+    answers, _ = simulated(3)
+    assert fleiss_kappa(answers) == pytest.approx(theirs(answers.counts().astype(int)), abs=1e-12)
+
+
+def test_alpha_is_crowd_kits() -> None:
+    from crowdkit.metrics.data import alpha_krippendorff
+
+    answers, _ = simulated(4)
+    assert krippendorff_alpha(answers) == pytest.approx(alpha_krippendorff(frame(answers)), abs=1e-9)
+
+
+def test_by_hand() -> None:
+    """Two items, two workers: they agree on one and not on the other."""
+    answers = Answers(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 0, 1]))
+    assert pairwise(answers) == 0.5
+    assert fleiss_kappa(answers) == pytest.approx((0.5 - 10 / 16) / (1 - 10 / 16))
+    assert krippendorff_alpha(answers) == pytest.approx(1 - 2 / (6 / 3))
+
+
+def test_all_agree() -> None:
+    answers = Answers(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]))
+    assert (pairwise(answers), fleiss_kappa(answers), krippendorff_alpha(answers)) == (1, 1, 1)
+
+
+def test_a_worker_who_always_ticks_the_same_is_seen() -> None:
+    answers, _ = simulated(5, items=60, workers=4)
+    lazy = Answers(
+        np.append(answers.items, np.arange(60)),
+        np.append(answers.workers, [4] * 60),
+        np.append(answers.labels, [2] * 60),
+    )
+    row = worker_table(lazy, one_coin(lazy), np.ones(len(lazy.items)))[4]
+    assert (row["answers"], row["longest_run"], row["median_seconds"]) == (60, 60, 1.0)
+    assert row["agreement"] < 0.5
+
+
+def test_nothing_to_compare_is_an_error() -> None:
+    with pytest.raises(Unfit, match="no answers"):
+        Answers(*np.zeros((3, 0), np.int64))
+    with pytest.raises(Unfit, match="two answers"):
+        pairwise(Answers(np.array([0]), np.array([0]), np.array([0])))
