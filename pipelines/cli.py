@@ -250,6 +250,35 @@ def annotate(
     serve(lambda taken: application(context, taken), port, lambda line: print(line, flush=True))
 
 
+@command(app, "mturk", "driftline mturk estimate photos2024")
+def mturk(
+    action: Annotated[str, typer.Argument(metavar="ACTION", help="estimate, publish, status, collect or approve.")],
+    directory: Run,
+    production: Annotated[bool, typer.Option("--production", help="Ask real people, for money.")] = False,
+    max_spend: Annotated[
+        float | None, typer.Option("--max-spend", metavar="USD", help="Publish nothing above.")
+    ] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="Another service that speaks the API.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="AWS profile.")] = None,
+    reject: Annotated[
+        Path | None, typer.Option("--reject", help="approve: CSV with AssignmentId and Reject (the reason).")
+    ] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Publish the batch through Mechanical Turk's API, collect answers, pay: in the sandbox unless --production.
+
+    A crash never pays twice; answers go to DIR/answers, and driftline run goes on with them.
+    """
+    from pipelines.crowd import ACTIONS, act
+
+    if action not in ACTIONS:
+        raise BadConfig(f"The action is {action!r}.", f"Expected one of {', '.join(ACTIONS)}.")
+    context = context_of(directory, sets, as_json)
+    told = act(context, action, production, max_spend, endpoint, profile, reject)
+    print(json.dumps(told) if as_json else "\n".join(f"{name}: {value}" for name, value in told.items()))
+
+
 @command(app, "audit", "driftline audit photos2024 --out audit")
 def audit(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, the run that published it, or a stream.")],
