@@ -145,7 +145,9 @@ class Desk:
         return same / pairs if pairs else None
 
     def export(self, path: Path) -> int:
-        """All answers as a results CSV that `tally` reads; returns how many."""
+        """All answers as a results CSV that `tally` reads; returns how many. Without any, no file is written."""
+        if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
+            return 0
         buffer = io.StringIO(newline="")
         writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
         writer.writerow(COLUMNS)

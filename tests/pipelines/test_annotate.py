@@ -98,6 +98,10 @@ class TestDesk:
         progress = desk.progress("eve")
         assert (progress.done, progress.answers, progress.agreement) == (2, 4, 1.0)
 
+    def test_nothing_is_written_before_anyone_answered(self, desk: Desk, tmp_path: Path) -> None:
+        assert desk.export(tmp_path / "answers" / "annotate.csv") == 0
+        assert not (tmp_path / "answers").exists()
+
     def test_a_file_of_another_batch_is_refused(self, tmp_path: Path) -> None:
         Desk(tmp_path / "a.sqlite", BATCH, 0).close()
         with pytest.raises(BadInput, match="answers to the batch 'b1'"):
