@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Literal
+
+from curate.ground.errors import BadConfig
+from curate.judgement import PARTS, parse
+
+UNWRITTEN = "Not written yet: this needs a person's judgement"
 
 
 def card(
@@ -13,21 +18,50 @@ def card(
     layout: Literal["webdataset", "parquet"] = "webdataset",
     features: Mapping[str, Any] | None = None,
     sizes: Mapping[str, tuple[int, int]] | None = None,
+    template: str | None = None,
 ) -> str:
     """`release.json` → README.md with the YAML head that the Hugging Face Hub reads.
 
     layout: which files stand beside it. parquet: `features` of its columns and (images, bytes) of each split are told
-    in the head, too. Judgement comes from `provenance.judgement` (Markdown); where it is missing, the card says so.
-    """
-    from jinja2 import Environment, StrictUndefined
+    in the head, too. template: another text for the card (Jinja, in a sandbox). Judgement comes from
+    `provenance.judgement` (Markdown); a part that nobody wrote says so.
 
-    template = files("curate").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    Raises BadConfig for a template that cannot be read or asks for what a release does not have.
+    """
+    from jinja2 import StrictUndefined, TemplateError
+    from jinja2.sandbox import SandboxedEnvironment
+
+    text = template or files("curate").joinpath("templates/card.md.j2").read_text(encoding="utf-8")
+    environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
-    return environment.from_string(template).render(
-        **facts, total=sum, size=_size(facts["images"]), layout=layout, dataset_info=info
-    )
+    judgement = facts["provenance"].get("judgement")
+    try:
+        return environment.from_string(text).render(
+            **facts,
+            size=_size(facts["images"]),
+            layout=layout,
+            dataset_info=info,
+            judged=judged_by(judgement),
+            judged_otherwise=parse(judgement).get("", ""),
+        )
+    except TemplateError as error:
+        raise BadConfig(
+            f"The card's template cannot be filled: {error}.",
+            f"A release has the fields {', '.join(sorted(facts))}.",
+            "Correct the file that release.card names.",
+        ) from None
+
+
+def judged_by(judgement: str | None) -> Callable[[str], str]:
+    """Title of a part → its paragraph in a card; what nobody wrote says what is to be written."""
+    written = parse(judgement)
+    asks = {part.title: part.asks for part in PARTS}
+
+    def judged(title: str) -> str:
+        return f"**{title}.** {written.get(title) or f'*{UNWRITTEN} ({asks[title]}).*'}\n"
+
+    return judged
 
 
 def _dataset_info(features: Mapping[str, Any], sizes: Mapping[str, tuple[int, int]]) -> str:

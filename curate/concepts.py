@@ -33,7 +33,7 @@ class Concept:
     """prompts: put into every template and embedded; the mean of the unit vectors, unit again, is the query [CLIP,
     section 3.1.4]. subcategories: each a query of its own; the concept's score is that of its best query. negatives:
     texts that the queries are moved away from, by `negative_weight`. option: what workers read beside the checkbox.
-    label: the source's own name of this class, if it has labels."""
+    label: the source's own name of this class, if it has labels. examples: what workers read below the option."""
 
     name: str
     prompts: tuple[str, ...]
@@ -43,6 +43,7 @@ class Concept:
     subcategories: tuple[str, ...] = ()
     negatives: tuple[str, ...] = ()
     negative_weight: float = 0.5
+    examples: tuple[str, ...] = ()
 
     def texts(self) -> list[list[str]]:
         """The texts of each query: the prompts together, then every sub-category, each in all templates."""
@@ -56,7 +57,8 @@ class RetrieveRules:
     short: "fail" raises Shortage with a table, "fewer" takes what there is. per_user: at most so many images of one
     uploader in a concept and bucket. near: an image with at least this cosine to a better one of its concept is a near
     copy. margin: by how much a score must stand above those of all other concepts. strata: so many equal parts of the
-    bucket's time give equal shares, as far as they have images."""
+    bucket's time give equal shares, as far as they have images. reserve: so many further background images a concept
+    are named, to be asked when too few are accepted."""
 
     per_class: int = 600
     depth: int = 16_000
@@ -68,6 +70,7 @@ class RetrieveRules:
     near: float | None = None
     margin: float | None = None
     strata: int | None = None
+    reserve: int = 0
 
 
 def queries(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vectors, list[int]]:
@@ -117,11 +120,12 @@ class Look:
 @dataclass(frozen=True)
 class Chosen:
     """fates: of every image of every concept's list, in its order: "kept", "ambiguous" (in several lists, lost here),
-    "surplus" (beyond per_class), "user_cap", "near_copy", "small_margin". background: (concept whose list it ends,
-    its rank there, row, score)."""
+    "surplus" (beyond per_class), "user_cap", "near_copy", "small_margin". background, reserve: (concept whose list it
+    ends, its rank there, row, score)."""
 
     fates: list[list[str]]
     background: list[tuple[int, int, int, float]]
+    reserve: list[tuple[int, int, int, float]]
 
 
 def choose(tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRules, look: Look | None = None) -> Chosen:
@@ -130,19 +134,24 @@ def choose(tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRul
     kept = _resolve(tops, rules, look)
     fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(kept, tops, strict=True)]
     used = {row for fate in kept for row, name in fate.items() if name == "kept"}
-    background: list[tuple[int, int, int, float]] = []
-    if rules.background:
-        share = int(rules.per_class * rules.negative_ratio)
-        for c, bottom in enumerate(bottoms):
-            free = (
-                (rank, row, score)
-                for rank, (row, score) in enumerate(zip(bottom.rows.tolist(), bottom.scores.tolist(), strict=True))
-                if row not in used
-            )
-            for (rank, row, score), _ in zip(free, range(share), strict=False):
-                background.append((c, rank, row, score))
-                used.add(row)
-    return Chosen(fates, background)
+    share = int(rules.per_class * rules.negative_ratio)
+    background, reserve = (_lowest(bottoms, n, used) if rules.background else [] for n in (share, rules.reserve))
+    return Chosen(fates, background, reserve)
+
+
+def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tuple[int, int, int, float]]:
+    """The next `wanted` images of every concept's bottom list that are not `used`; they are, afterwards."""
+    found: list[tuple[int, int, int, float]] = []
+    for c, bottom in enumerate(bottoms):
+        free = (
+            (rank, row, score)
+            for rank, (row, score) in enumerate(zip(bottom.rows.tolist(), bottom.scores.tolist(), strict=True))
+            if row not in used
+        )
+        for (rank, row, score), _ in zip(free, range(wanted), strict=False):
+            found.append((c, rank, row, score))
+            used.add(row)
+    return found
 
 
 def _resolve(tops: Sequence[Ranked], rules: RetrieveRules, look: Look) -> list[dict[int, str]]:

@@ -1,14 +1,15 @@
-"""Croissant 1.1 for a release in Parquet: what the files are, what each column means, and the responsible-AI facts.
+"""Croissant 1.1 for a release, in tars or in Parquet: files, what each column means, the responsible-AI facts.
 
 The vocabulary is MLCommons'; the facts are generated from `release.json`. What needs judgement comes from the card's
-judgement file: a paragraph that begins with a bold name (JUDGED) goes into the property of that name.
+judgement file, part by part.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from curate.judgement import PARTS, parse
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -25,45 +26,93 @@ CONTEXT: dict[str, Any] = {
     **{
         name: f"cr:{name}"
         for name in (
-            "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet",
-            "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet",
-            "references", "regex", "repeated", "replace", "samplingRate", "separator", "source", "subField",
-            "transform",
+            "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileProperty", "fileObject",
+            "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path",
+            "recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator", "source",
+            "subField", "transform",
         )
     },
 }  # fmt: skip
-JUDGED = {
-    "intended uses": "rai:dataUseCases",
-    "uses to avoid": "rai:dataLimitations",
-    "known biases": "rai:dataBiases",
-    "people": "rai:personalSensitiveInformation",
-    "social impact": "rai:dataSocialImpact",
-    "maintenance": "rai:dataReleaseMaintenancePlan",
-}
 MISSING = "Not written yet."
+PARQUET = "application/x-parquet"
 TYPES = {"string": "sc:Text", "int64": "sc:Integer", "int32": "sc:Integer", "float": "sc:Float"}
-
-
-def judgement_of(text: str | None) -> dict[str, str]:
-    """The judged properties of a judgement file; MISSING where a paragraph lacks.
-
-    >>> judgement_of("**People.** None are shown.")["rai:personalSensitiveInformation"]
-    'None are shown.'
-    """
-    found = dict.fromkeys(JUDGED.values(), MISSING)
-    for name, content in re.findall(r"\*\*([^*]+?)\.?\*\*\s*(.+?)(?=\n\s*\n|\Z)", text or "", re.S):
-        if name.strip().lower() in JUDGED:
-            found[JUDGED[name.strip().lower()]] = " ".join(content.split())
-    return found
 
 
 def croissant(
     facts: Mapping[str, Any], columns: Mapping[str, str], files: Sequence[tuple[str, str, int]], url: str | None = None
 ) -> dict[str, Any]:
-    """facts: `release.json`. columns: column → Arrow type of the Parquet files. files: (path, sha256, bytes) of each.
-    url: where the folder will be found; without it, paths are relative to the document. The date of publication is the
-    publisher's to set (`release.published`): a clock's would make two equal runs differ."""
-    base = "" if url is None else url.rstrip("/") + "/"
+    """Of a release in Parquet. facts: `release.json`. columns: column → Arrow type of the Parquet files. files: (path,
+    sha256, bytes) of each. url: where the folder will be found; without it, paths are relative to the document."""
+    parquet = {
+        "@type": "cr:FileSet",
+        "@id": "parquet-files",
+        "name": "parquet-files",
+        "encodingFormat": PARQUET,
+        "includes": "data/*.parquet",
+    }
+    distribution = [*(_file(path, digest, size, PARQUET, url) for path, digest, size in files), parquet]
+    fields = [_field("images", name, kind, {"fileSet": {"@id": "parquet-files"}}) for name, kind in columns.items()]
+    return _document(facts, distribution, [_records("images", fields)], url)
+
+
+def croissant_tars(
+    facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]]
+) -> dict[str, Any]:
+    """Of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path, sha256, bytes).
+
+    Images are joined with their rows by id, the part of the file's name before the first dot; the expression gives an
+    id back unchanged, because readers apply it to both sides.
+    """
+    url = facts["provenance"].get("url")
+    source = {"fileObject": {"@id": "metadata.parquet"}}
+    pictures = {
+        "@type": "cr:FileSet",
+        "@id": "pictures",
+        "name": "pictures",
+        "containedIn": [{"@id": path} for path, *_ in tars],
+        "encodingFormat": "image/jpeg",
+        "includes": ["*.jpg", "*.png", "*.webp", "*.gif", "*.bmp", "*.tif"],
+    }
+    distribution = [
+        _file("metadata.parquet", *table, PARQUET, url),
+        *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
+        pictures,
+    ]
+    from_files: dict[str, Any] = {"fileSet": {"@id": "pictures"}}
+    image = {
+        "@type": "cr:Field",
+        "@id": "images/image",
+        "name": "image",
+        "dataType": "sc:ImageObject",
+        "source": from_files | {"extract": {"fileProperty": "content"}},
+    }
+    name = {
+        "@type": "cr:Field",
+        "@id": "images/id",
+        "name": "id",
+        "dataType": "sc:Text",
+        "references": {"field": {"@id": "metadata/id"}},
+        "source": from_files | {"extract": {"fileProperty": "filename"}, "transform": {"regex": r"^([^.]+)(?:\..*)?$"}},
+    }
+    joined = [
+        {
+            "@type": "cr:Field",
+            "@id": f"images/{column}",
+            "name": column,
+            "dataType": TYPES.get(columns[column], "sc:Text"),
+            "source": {"field": {"@id": f"metadata/{column}"}},
+        }
+        for column in ("bucket", "class", "label")
+    ]
+    rows = [_field("metadata", column, kind, source) for column, kind in columns.items()]
+    return _document(facts, distribution, [_records("metadata", rows), _records("images", [image, name, *joined])], url)
+
+
+def _document(
+    facts: Mapping[str, Any], distribution: list[dict[str, Any]], records: list[dict[str, Any]], url: str | None
+) -> dict[str, Any]:
+    """What all layouts tell alike. The date of publication is the publisher's to set (`release.published`): a clock's
+    would make two equal runs differ."""
     provenance = facts["provenance"]
     licences = list(facts["licences"])
     document: dict[str, Any] = {
@@ -82,50 +131,37 @@ def croissant(
         "citeAs": f"{facts['name']} {facts['version']}, built with driftline {provenance['driftline']}",
         "isLiveDataset": False,
         "keywords": ["continual learning", "temporal", *facts["classes"]],
-        "distribution": [
-            *(
-                {
-                    "@type": "cr:FileObject",
-                    "@id": path,
-                    "name": path,
-                    "contentUrl": base + path,
-                    "contentSize": f"{size} B",
-                    "encodingFormat": "application/x-parquet",
-                    "sha256": digest,
-                }
-                for path, digest, size in files
-            ),
-            {
-                "@type": "cr:FileSet",
-                "@id": "parquet-files",
-                "name": "parquet-files",
-                "encodingFormat": "application/x-parquet",
-                "includes": "data/*.parquet",
-            },
-        ],
-        "recordSet": [
-            {
-                "@type": "cr:RecordSet",
-                "@id": "images",
-                "name": "images",
-                "key": {"@id": "images/id"},
-                "field": [_field(name, kind) for name, kind in columns.items()],
-            }
-        ],
+        "distribution": distribution,
+        "recordSet": records,
     }
     if provenance.get("published"):
         document["datePublished"] = provenance["published"]
     return document | _responsible(facts)
 
 
-def _field(name: str, kind: str) -> dict[str, Any]:
-    extract: dict[str, Any] = {"column": name}
-    source: dict[str, Any] = {"fileSet": {"@id": "parquet-files"}, "extract": extract}
+def _file(path: str, digest: str, size: int, kind: str, url: str | None) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "contentUrl": path if url is None else f"{url.rstrip('/')}/{path}",
+        "contentSize": f"{size} B",
+        "encodingFormat": kind,
+        "sha256": digest,
+    }
+
+
+def _records(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/id"}, "field": fields}
+
+
+def _field(records: str, name: str, kind: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    source: dict[str, Any] = {**place, "extract": {"column": name}}
     if name == "image":
         source["transform"] = {"jsonPath": "bytes"}
     return {
         "@type": "cr:Field",
-        "@id": f"images/{name}",
+        "@id": f"{records}/{name}",
         "name": name,
         "dataType": "sc:ImageObject" if name == "image" else TYPES.get(kind, "sc:Text"),
         "source": source,
@@ -136,6 +172,7 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
     provenance = facts["provenance"]
     validation = provenance["validation"]
     crowd = validation["method"] == "crowd"
+    written = parse(provenance.get("judgement"))
     starts = [b["start"] for b in facts["buckets"] if b["start"]]
     ends = [b["end"] for b in facts["buckets"] if b["end"]]
     drops = "; ".join(
@@ -163,5 +200,5 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
         "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
         "prov:wasDerivedFrom": provenance["source"],
         "prov:wasGeneratedBy": f"driftline {provenance['driftline']}, seed {provenance['seed']}",
-        **judgement_of(provenance.get("judgement")),
+        **{part.rai: written.get(part.title, MISSING) for part in PARTS if part.rai},
     }

@@ -6,10 +6,12 @@ lowest frequencies against their median. Hashes of copies that were resized or c
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,10 @@ from curate.encoders import Vectors
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
 SIDE, LOW = 32, 8
+THUMB = 64  # pixels of the picture that is hashed
 QUERIES = 4096  # hashes that are looked up at a time
+MANY = 100_000  # hashes from which parts are quicker than all pairs
+FEW_BITS = 6  # up to which parts are long enough to tell hashes apart
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,20 @@ def hashes(batch: Any) -> Hashes:
     return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
 
 
+def thumbnail(data: bytes) -> Any:
+    """The picture (3, THUMB, THUMB) uint8 that its hash is made from: all of it, squeezed. A torch tensor.
+
+    JPEG decoders give a small picture at little cost; whoever hashes, here or later, decodes alike.
+    """
+    import torch
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as image:
+        image.draft("RGB", (THUMB, THUMB))
+        small = image.convert("RGB").resize((THUMB, THUMB), Image.Resampling.BOX)
+    return torch.from_numpy(np.array(small)).permute(2, 0, 1)
+
+
 @lru_cache(maxsize=1)
 def _dct() -> npt.NDArray[np.float64]:
     k, n = np.arange(LOW)[:, None], np.arange(SIDE)[None]
@@ -54,24 +73,52 @@ def _dct() -> npt.NDArray[np.float64]:
 
 
 def pairs_by_hash(of: Hashes, bits: int) -> Pairs:
-    """All pairs (P, 2), smaller index first, whose hashes differ in at most `bits`. Exact."""
-    import faiss
-
+    """All pairs (P, 2), smaller index first, whose hashes differ in at most `bits`. Exact, whatever way is taken."""
     # One representative a value: a thousand copies of one picture are chained, not half a million pairs.
     values, first, inverse = np.unique(of, return_index=True, return_inverse=True)
-    codes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8))
-    index = faiss.IndexBinaryFlat(64)
-    index.add(codes)
-    found = []
-    for low in range(0, len(codes), QUERIES):
-        limits, _, near = index.range_search(codes[low : low + QUERIES], bits + 1)  # faiss: strictly below
-        left = np.repeat(np.arange(low, low + len(limits) - 1), np.diff(limits).astype(np.int64))
-        found.append(np.stack([left, near], 1)[left < near])
-    between = first[np.concatenate(found)] if found else np.zeros((0, 2), np.int64)
+    by_parts = len(values) >= MANY and bits <= FEW_BITS
+    between = first[_pairs_by_parts(values, bits) if by_parts else _pairs_by_all(values, bits)]
     order = np.argsort(inverse, kind="stable")
     same = inverse[order][1:] == inverse[order][:-1]
     chained = np.stack([order[:-1][same], order[1:][same]], 1)
     return np.sort(np.concatenate([between, chained]).astype(np.int64), axis=1)
+
+
+def _pairs_by_all(values: Hashes, bits: int) -> Pairs:
+    """Every hash against every other."""
+    import faiss
+
+    codes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8))
+    index = faiss.IndexBinaryFlat(64)
+    index.add(codes)
+    found = [np.zeros((0, 2), np.int64)]
+    for low in range(0, len(codes), QUERIES):
+        limits, _, near = index.range_search(codes[low : low + QUERIES], bits + 1)  # faiss: strictly below
+        left = np.repeat(np.arange(low, low + len(limits) - 1), np.diff(limits).astype(np.int64))
+        found.append(np.stack([left, near], 1)[left < near])
+    return np.concatenate(found)
+
+
+def _pairs_by_parts(values: Hashes, bits: int) -> Pairs:
+    """Hashes that agree in one of bits + 1 parts: two that differ in at most `bits` must [Norouzi et al. 2012,
+    multi-index hashing]. Sorted by a part, those that share it stand together; each is compared with the next one, the
+    next but one, … as long as they do."""
+    edges = np.linspace(0, 64, bits + 2).astype(int)
+    found = [np.zeros((0, 2), np.int64)]
+    for low, high in pairwise(edges.tolist()):
+        part = (values >> np.uint64(low)) & np.uint64((1 << (high - low)) - 1)
+        order = np.argsort(part, kind="stable")
+        hashed, parts = values[order], part[order]
+        left = np.arange(len(values))
+        for step in range(1, len(values)):
+            left = left[left < len(values) - step]
+            left = left[parts[left] == parts[left + step]]
+            if not len(left):
+                break
+            near = left[np.bitwise_count(hashed[left] ^ hashed[left + step]) <= bits]
+            if len(near):
+                found.append(np.sort(np.stack([order[near], order[near + step]], 1), axis=1))
+    return np.unique(np.concatenate(found), axis=0)
 
 
 def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.duplicates import hashes
+from curate.duplicates import hashes, thumbnail
 from curate.encoders import Encoder, EncoderSpec
-from curate.ground.errors import BadInput
+from curate.ground.errors import BadInput, MissingFile
 from curate.ground.files import write_array, write_parquet
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
@@ -209,20 +209,23 @@ class Stretches:
         reader = _reader(images, shard)
         ids = part["id"].slice(low, high - low).to_pylist()
         faults: list[str | None] = []
-        tensors = []
+        tensors, thumbs = [], []
         for id_ in ids:
             data = reader.get(id_)
             try:
                 with Image.open(io.BytesIO(data)) as image:
-                    tensors.append(self.prepare(image))
-                faults.append(None)
+                    prepared = self.prepare(image)
+                thumb = thumbnail(data)
             except Exception:  # it decoded when it was fetched, but not to RGB: rare modes of TIFF
                 faults.append("not_rgb")
+                continue
+            tensors.append(prepared)
+            thumbs.append(thumb)
+            faults.append(None)
         if not tensors:
             return Decoded(ids, faults, None, [None] * len(ids))
-        batch = torch.stack(tensors)
-        known: Iterator[int | None] = iter(hashes(batch).tolist() if batch.dtype == torch.uint8 else [None] * len(ids))
-        return Decoded(ids, faults, batch, [None if f else next(known) for f in faults])
+        known: Iterator[int] = iter(hashes(torch.stack(thumbs)).tolist())
+        return Decoded(ids, faults, torch.stack(tensors), [None if f else next(known) for f in faults])
 
 
 @lru_cache(maxsize=2)
@@ -262,3 +265,18 @@ def parts(folder: Path) -> Iterator[tuple[pa.Table, npt.NDArray[np.float16]]]:
         if len(vectors) != len(table):
             raise BadInput(f"{path} has {len(vectors)} vectors for {len(table)} ids.", "", "Embed the shard again.")
         yield table, vectors
+
+
+def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
+    """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile where it has no vectors."""
+    where = {id_: i for i, id_ in enumerate(ids)}
+    out: npt.NDArray[np.float16] | None = None
+    for table, vectors in parts(folder):
+        if out is None:
+            out = np.zeros((len(ids), vectors.shape[1]), np.float16)
+        for position, id_ in enumerate(table["id"].to_pylist()):
+            if id_ in where:
+                out[where[id_]] = vectors[position]
+    if out is None:
+        raise MissingFile(f"{folder} holds no vectors.", "Expected a finished embed stage.")
+    return out

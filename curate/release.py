@@ -144,8 +144,17 @@ class Release:
                 "It is written last: the release is not finished.",
                 "Run publish again.",
             )
-        for line in sums.read_text(encoding="utf-8").splitlines():
-            digest, _, name = line.partition("  ")
+        lines = (line.partition("  ") for line in sums.read_text(encoding="utf-8").splitlines())
+        listed = {name: digest for digest, _, name in lines}
+        for path in sorted(self.path.rglob("*")):
+            name = path.relative_to(self.path).as_posix()
+            if path.is_file() and name not in listed and path != sums:
+                raise Tampered(
+                    f"The file {name} of {self.path} is not of this release.",
+                    "SHA256SUMS does not list it: perhaps two releases were mixed.",
+                    "Remove it, or copy the release again.",
+                )
+        for name, digest in listed.items():
             path = self.path / name
             if not path.is_file():
                 raise Tampered(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")

@@ -6,30 +6,58 @@ existence means that the shard is whole.
 
 from __future__ import annotations
 
-import io
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.ground.errors import Tampered
+from curate.ground.errors import MissingFile, Tampered
 from curate.ground.files import sha256_bytes, writing
 
 Member = tuple[str, bytes]  # name inside the tar, content
 
 
-def write_tar(path: Path, members: Iterator[Member] | Sequence[Member]) -> int:
-    """Write members in order; returns the number of bytes written. Same members, same bytes."""
+def _form() -> bytes:
+    """A header whose checksum field holds spaces, as it does while the checksum is taken."""
+    block = tarfile.TarInfo("").tobuf(tarfile.USTAR_FORMAT)
+    return block[:148] + b" " * 8 + block[156:]
+
+
+FORM = _form()
+
+
+def write_tar(path: Path, members: Iterator[Member] | Sequence[Member], digest: Any = None) -> int:
+    """Write members in order; returns the number of bytes written. Same members, same bytes.
+
+    digest: an object of hashlib that is to be brought up to date with the file.
+    """
+    size = 0
+    take = digest.update if digest is not None else len
     with writing(path) as file:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-            for name, content in members:
-                info = tarfile.TarInfo(name)
-                info.size, info.mtime, info.mode = len(content), 0, 0o644
-                tar.addfile(info, io.BytesIO(content))
-        size: int = file.tell()
-    return size
+        for name, content in members:
+            block = _header(name, len(content)) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+            file.write(block)
+            take(block)
+            size += len(block)
+        end = bytes(2 * tarfile.BLOCKSIZE + -(size + 2 * tarfile.BLOCKSIZE) % tarfile.RECORDSIZE)
+        file.write(end)
+        take(end)
+    return size + len(end)
+
+
+def _header(name: str, size: int) -> bytes:
+    """The block before a member, as `tarfile` writes it; for a plain name what changes is put into a form that it wrote
+    once, ten times as fast."""
+    plain = name.encode("ascii", "replace")
+    if len(plain) > 100 or size >= 8**11 or plain.decode() != name:
+        info = tarfile.TarInfo(name)
+        info.size, info.mtime, info.mode = size, 0, 0o644
+        return info.tobuf(tarfile.USTAR_FORMAT)
+    block = plain.ljust(100, b"\0") + FORM[100:124] + b"%011o\0" % size + FORM[136:]
+    return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
 def read_tar(path: Path) -> Iterator[Member]:
@@ -83,6 +111,8 @@ class Reader:
 
     def __init__(self, folder: Path, shard: int) -> None:
         self.path = shard_path(folder, shard)
+        if not (self.path.is_file() and index_path(folder, shard).is_file()):
+            raise MissingFile(f"There is no shard {self.path}, or no index beside it.", "", "Fetch it again.")
         index = pq.read_table(index_path(folder, shard), columns=["id", "member", "sha256", "bytes"])
         self._where: dict[str, tuple[int, int, str, str]] = {}
         offset = 0

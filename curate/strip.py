@@ -7,10 +7,12 @@ picture looks stays: colour profiles, Adobe's marker, animation, and a turned ca
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterator
 
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # within a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_DROPS = {b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"tIME"}
@@ -47,6 +49,8 @@ def cleaned(data: bytes) -> tuple[bytes, bool]:
     """
     try:
         found = strip(data)
+        if found == data:
+            return data, False  # the very bytes: there was nothing to take out
         if _pixels(found) == _pixels(data):
             return found, False
     except (ValueError, OSError):
@@ -115,14 +119,10 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _end_of_scan(data: bytes, at: int) -> int:
-    while True:
-        at = data.find(b"\xff", at)
-        if at < 0 or at + 1 >= len(data):
-            raise ValueError("a JPEG scan does not end")
-        if data[at + 1] == 0 or 0xD0 <= data[at + 1] <= 0xD7 or data[at + 1] == 0xFF:
-            at += 1 if data[at + 1] == 0xFF else 2
-        else:
-            return at
+    found = MARKER.search(data, at)
+    if found is None:
+        raise ValueError("a JPEG scan does not end")
+    return found.start()
 
 
 def _orientation(tiff: bytes) -> int | None:

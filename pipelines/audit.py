@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.duplicates import CopyRules, hashes, near_copies, report
+from curate.duplicates import CopyRules, hashes, near_copies, report, thumbnail
 from curate.ground.errors import MissingFile
 from curate.release import Release
 from stream_builder.blind import Curve, autocorrelation, blind_curve
 from stream_builder.stream import Stream
 
 NEIGHBOURS = 10  # of the label-noise estimate
-SIDE = 64  # pixels that perceptual hashes are made from
 BLOCK = 2048
 EXAMPLES = 20
 
@@ -108,14 +106,10 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
 def picture_hashes(release: Release) -> npt.NDArray[np.uint64]:
     """(N,) perceptual hashes of a release's images, in the order of its table."""
     import torch
-    from PIL import Image
 
     out, batch = [], []
     for _, data in release.images():
-        with Image.open(io.BytesIO(data)) as image:
-            image.draft("RGB", (SIDE, SIDE))
-            small = image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BOX)
-        batch.append(torch.from_numpy(np.array(small)).permute(2, 0, 1))
+        batch.append(thumbnail(data))
         if len(batch) == BLOCK:
             out.append(hashes(torch.stack(batch)))
             batch.clear()

@@ -231,6 +231,9 @@ def annotate(
     export: Annotated[
         bool, typer.Option("--export", help="Serve nothing: write the answers so far into DIR/answers, and leave.")
     ] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="Answer under this name or address of the machine, too: others can reach it.")
+    ] = "127.0.0.1",
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -247,7 +250,36 @@ def annotate(
         n = desk_of(context).export(path)
         print(json.dumps({"answers": n, "file": str(path)}) if as_json else f"{n:,} answers in {path}")
         return
-    serve(lambda taken: application(context, taken), port, lambda line: print(line, flush=True))
+    serve(lambda taken: application(context, taken, host=host), port, lambda line: print(line, flush=True), host)
+
+
+@command(app, "batch", "driftline batch photos2024 --format turkle --out for-turkle")
+def batch(
+    directory: Run,
+    formats: Annotated[str, typer.Option("--format", help="mturk, turkle, prolific; several with commas.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder; each format gets one inside.")],
+    images: Annotated[
+        str | None,
+        typer.Option("--images", help="Where workers find them: an address, s3://bucket/prefix (signed), or inline."),
+    ] = None,
+    hours: Annotated[float, typer.Option("--hours", help="s3: how long signed addresses live.")] = 72.0,
+    profile: Annotated[str | None, typer.Option("--profile", help="s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="s3: another server that speaks it.")] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Write the batch that is asked now in the form that a marketplace, or your own Turkle, takes."""
+    from curate.ground.s3 import S3Rules
+    from pipelines.crowd import hand_out
+
+    names = [n.strip() for n in formats.split(",") if n.strip()]
+    rules = S3Rules(profile, endpoint=endpoint)
+    counts = hand_out(context_of(directory, sets, True), names, out, images, hours, rules)
+    if as_json:
+        print(json.dumps({"batches": counts}))
+    else:
+        for name, count in counts.items():
+            print(f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}")
 
 
 @command(app, "mturk", "driftline mturk estimate photos2024")
@@ -306,16 +338,26 @@ def release(
         str, typer.Option("--format", help="webdataset, huggingface, clear, imagefolder, urls; several with commas.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder; each format gets one inside.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail while the card lacks a part that only a person can write.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Export a release in the layouts that the ecosystem loads; checksums are verified first."""
     from curate.export import EXPORTS
+    from curate.judgement import unwritten
     from curate.release import Release
 
     names = [n.strip() for n in formats.split(",") if n.strip()]
     exporters = {name: EXPORTS[name] for name in names}
     opened = Release.open(directory)
     opened.verify()
+    if strict and (lacking := unwritten(opened.facts["provenance"]["judgement"])):
+        raise BadConfig(
+            f"The card of {opened.name} lacks the parts {', '.join(lacking)}.",
+            "Expected each as a paragraph that begins with its name in bold.",
+            "Write them into the file that release.judgement names, and publish again.",
+        )
     counts = {name: export(opened, out / name) for name, export in exporters.items()}
     if as_json:
         print(json.dumps({"release": opened.name, "exports": counts}))
@@ -520,7 +562,7 @@ def report(
     print(f"report: {journey_report(context, Release.open(run_folder), Stream.load(stream), paths[0], out)}")
 
 
-KINDS = ("sources", "shifts", "protocols", "learners", "exports", "presets")
+KINDS = ("sources", "shifts", "protocols", "learners", "exports", "venues", "presets")
 
 
 @command(app, "list", "driftline list learners")
@@ -549,6 +591,8 @@ def _entries(what: str) -> dict[str, str]:
         from eval.protocol import PROTOCOLS as CATALOGUE
     elif what == "learners":
         from eval.learners import LEARNERS as CATALOGUE
+    elif what == "venues":
+        from curate.validation.venues import VENUES as CATALOGUE
     else:
         from curate.export import EXPORTS as CATALOGUE
     return {name: CATALOGUE.summary(name) for name in CATALOGUE}

@@ -255,6 +255,8 @@ class ConceptEntry(Section):
     """texts that the queries are moved away from"""
     option: str | None = None
     """what workers read beside the checkbox"""
+    examples: list[Text] = []
+    """what workers read below it, e.g. [bus stop, double-decker]"""
     label: str | None = None
     """the source's own name of the class"""
 
@@ -338,6 +340,20 @@ class Validation(Section):
     """this many hold it for review"""
     reward_usd: Annotated[float, Field(gt=0)] = 0.02
     """reward an answer, for the estimate (CLEAR: 0.02)"""
+    seconds: Annotated[float, Field(gt=0)] = 9.0
+    """how long an answer is expected to take, for the wage an hour (marketplaces ask for $8 and more)"""
+    per_worker: Positive | None = None
+    """answers of one worker that count (null: any number)"""
+    gold: str | None = None
+    """CSV of photos whose answer is known (columns id, labels): hidden among the questions, to know the workers"""
+    gold_share: Annotated[float, Field(ge=0, le=0.5)] = 0.05
+    """gold questions as a share of the batch, equal parts of every answer; those of nothing come from the background"""
+    sensitive_prompts: list[Text] = []
+    """texts whose nearest images annotators see blurred, e.g. [a nude person, blood] (empty: none)"""
+    blur_share: Annotated[float, Field(ge=0, le=1)] = 0.02
+    """share of the batch that is blurred"""
+    rounds: Positive = 5
+    """release.short: reopen: batches at most"""
     accept_incomplete: bool = False
     """go on although answers are missing; images short of answers are dropped as pending"""
 
@@ -371,8 +387,8 @@ class ReleaseSection(Section):
     """images per class and bucket (CLEAR: 300)"""
     background: Positive | None = None
     """the same for the background class (null: as many)"""
-    short: Literal["fail", "fewer"] = "fail"
-    """fewer images than asked: fail with a table, or publish fewer"""
+    short: Literal["fail", "fewer", "reopen"] = "fail"
+    """fewer accepted than asked: fail with a table, publish fewer, or ask about the next candidates until it is full"""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
     """share of test images"""
     splits: Annotated[int, Field(ge=1, le=100)] = 5
@@ -391,8 +407,20 @@ class ReleaseSection(Section):
     """and images whose vectors have at least this cosine (null: hashes only)"""
     strip: bool = True
     """take EXIF with GPS, XMP, IPTC and comments out of the published images; pixels stay as they are"""
+    unlabelled: Literal["none", "index", "images"] = "index"
+    """what was collected and not labelled: not kept, listed in unlabelled.parquet, or its images, too"""
+    licences: list[Annotated[str, Field(min_length=1)]] = []
+    """licences that may be published: how their name or address begins (empty: all)"""
+    withdrawn: str | None = None
+    """CSV file with a column id: photos whose owners took them back; named in WITHDRAWN.csv for who has a copy"""
+    previous: str | None = None
+    """the release before this one: CHANGES.md lists what differs, and the version must follow from it"""
     judgement: str | None = None
     """Markdown file with the card's judgement parts"""
+    card: str | None = None
+    """another template for the card (null: ours)"""
+    strict: bool = False
+    """publish nothing while a judgement part is not written"""
     notice: str = ""
     """a sentence that users must read first"""
 

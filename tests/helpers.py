@@ -5,16 +5,22 @@ from __future__ import annotations
 import importlib.util
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from curate.compose import PublishRules, splits_of
 from curate.ground.rng import rng_for
+from curate.pack import Held, pack
+from curate.publish import publish
+from curate.release import Release
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -79,3 +85,23 @@ def benchmark(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def release_of(
+    rows: Sequence[Mapping[str, Any]],
+    images: Mapping[str, tuple[bytes, str]],
+    vectors: npt.NDArray[np.float16],
+    buckets: Sequence[Mapping[str, Any]],
+    classes: Sequence[str],
+    provenance: Mapping[str, Any],
+    folder: Path,
+    rules: PublishRules,
+    strip: bool = False,
+) -> Release:
+    """Publish rows as they come from `select`."""
+    full = [{**row, "class": row["concept"], "label": classes.index(row["concept"])} for row in rows]
+    splits = splits_of(full, None, rules, 0)
+    records = folder.parent / f"{folder.name}-records"
+    packed = pack(full, Held(images), folder / "shards", records, rules.shard_images, strip)
+    publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
+    return Release.open(folder)

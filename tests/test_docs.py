@@ -16,6 +16,7 @@ from helpers import write_base
 from curate.export import EXPORTS
 from curate.ground.rng import rng_for
 from curate.sources import SOURCES
+from curate.validation.venues import VENUES
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from pipelines import presets
@@ -106,7 +107,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STAGES):
+    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, VENUES, STAGES):
         for name in catalogue:
             assert re.search(rf"\b{re.escape(name)}\b", text), f"{catalogue.kind} {name} is in no document"
             assert catalogue.summary(name), f"{catalogue.kind} {name} has no docstring"

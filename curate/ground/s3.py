@@ -30,8 +30,8 @@ class S3Rules:
     md5: str | None = None
 
 
-def client(rules: S3Rules) -> Any:
-    """A boto3 client: anonymous, or with the keys of a profile."""
+def client(rules: S3Rules, keys: bool = False) -> Any:
+    """A boto3 client: with the keys of a profile; else anonymous, or with the usual variables' keys where `keys`."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
@@ -43,12 +43,19 @@ def client(rules: S3Rules) -> Any:
             "Expected the account that pays.",
             "Set collection.s3.profile.",
         )
-    anonymous = {"signature_version": UNSIGNED} if rules.profile is None else {}
-    settings = Config(retries={"max_attempts": 3, "mode": "standard"}, connect_timeout=10, read_timeout=30, **anonymous)
+    signed = keys or rules.profile is not None
+    settings = Config(
+        retries={"max_attempts": 3, "mode": "standard"}, connect_timeout=10, read_timeout=30,
+        signature_version="s3v4" if signed else UNSIGNED,
+    )  # fmt: skip
     try:
         session = boto3.Session(profile_name=rules.profile, region_name=rules.region)
     except ProfileNotFound:
         raise BadConfig(f"There is no AWS profile {rules.profile!r}.", "", "See ~/.aws/config.") from None
+    if keys and session.get_credentials() is None:
+        raise BadConfig(
+            "There are no AWS credentials.", "Expected a profile or the usual variables.", "See aws configure."
+        )
     return session.client("s3", endpoint_url=rules.endpoint, config=settings)
 
 

@@ -94,14 +94,18 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) ->
     """
     probabilities = _shares(answers)
     n_labels, n_workers = probabilities.shape[1], int(answers.workers.max()) + 1
+    given = answers.workers * n_labels + answers.labels
     errors = np.zeros((n_workers, n_labels, n_labels))
     for _ in range(rounds):
-        errors = np.zeros((n_workers, n_labels, n_labels))  # (worker, true, given)
-        np.add.at(errors.transpose(0, 2, 1), (answers.workers, answers.labels), probabilities[answers.items])
+        for true in range(n_labels):  # errors: (worker, true, given)
+            weights = probabilities[answers.items, true]
+            errors[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
         errors = np.maximum(errors, SMALLEST)
         errors /= errors.sum(2, keepdims=True)
         logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
-        np.add.at(logs, answers.items, np.log(errors[answers.workers, :, answers.labels]))
+        said = np.log(errors)
+        for true in range(n_labels):
+            logs[:, true] += np.bincount(answers.items, said[answers.workers, true, answers.labels], len(logs))
         moved, probabilities = _normal(logs, probabilities)
         if moved < tolerance:
             break
@@ -119,8 +123,11 @@ def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Ju
         skill = np.clip(right / np.maximum(given, 1), SMALLEST, 1 - SMALLEST)
         wrong = np.log((1 - skill) / max(1, n_labels - 1))
         logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
-        np.add.at(logs, answers.items, wrong[answers.workers][:, None])
-        np.add.at(logs, (answers.items, answers.labels), (np.log(skill) - wrong)[answers.workers])
+        logs += np.bincount(answers.items, wrong[answers.workers], len(logs))[:, None]
+        right = np.bincount(
+            answers.items * n_labels + answers.labels, (np.log(skill) - wrong)[answers.workers], logs.size
+        )
+        logs += right.reshape(logs.shape)
         moved, probabilities = _normal(logs, probabilities)
         if moved < tolerance:
             break

@@ -2,7 +2,7 @@
 
 Columns are read by name (the set of `Answer.*` columns varies). Multi-checkbox answers are read in the forms
 that marketplaces write: one column with values joined by `|`, one column per box, a JSON document of crowd
-elements, a Python list (Turkle).
+elements, a Python list (Turkle), the API's XML.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import hashlib
 import hmac
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ ANSWERS = pa.schema(
         ("item", pa.string()),
         ("id", pa.string()),
         ("worker", pa.string()),
+        ("assignment", pa.string()),
         ("labels", pa.list_(pa.string())),
         ("sensitive", pa.bool_()),
         ("seconds", pa.int32()),
@@ -34,70 +37,96 @@ ANSWERS = pa.schema(
     ]
 )
 TRUE = {"true", "on", "1", "yes"}
+XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
+Line = tuple[str, Mapping[str, str]]  # where it stands, and its cells by column
 
 
-def read_answers(paths: Sequence[Path], batch: Mapping[str, Any], key: str) -> pa.Table:
-    """Results of `batch` (as in batch.json) → table of `ANSWERS`, sorted by item and worker.
+def read_lines(paths: Iterable[Path]) -> dict[str, list[Line]]:
+    """Results files → lines by the batch that they name. Raises BadInput for a file that is none."""
+    found: dict[str, list[Line]] = {}
+    for path in sorted(paths):
+        for number, line in _lines(path):
+            found.setdefault(line["Input.batch"], []).append((f"{path}, line {number}", line))
+    return found
+
+
+def refuse_foreign(lines: Mapping[str, Sequence[Line]], known: Sequence[str]) -> None:
+    """Raise BadInput where a line names a batch other than those of this run."""
+    for batch in sorted(set(lines) - set(known)):
+        where, _ = lines[batch][0]
+        raise BadInput(
+            f"{where}: Input.batch is {batch!r}.",
+            f"Expected answers to batch {' or '.join(map(repr, known))}.",
+            "Remove the file from the answers folder: it belongs to another run.",
+        )
+
+
+def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> pa.Table:
+    """Lines that name `batch` (as in batch.json) → table of `ANSWERS`, sorted by item and worker.
 
     key: secret-like text for the keyed hash that replaces worker ids (they can be tied to public profiles).
     An answer that cannot count keeps its row with a fault: `duplicate` (same worker, same image), `contradiction`
-    ("none" with a concept), `empty`, `unknown_label`, `rejected` (by the requester).
+    ("none" with a concept), `empty`, `unknown_label`, `rejected` (by the requester), `over_cap` (beyond the batch's
+    `per_worker`; which of a worker's answers count does not depend on their order in the files).
 
-    Raises BadInput for a file of another batch, a missing column, or an image that was never asked.
+    Raises BadInput for an image that was never asked, and for answers in a form that nothing writes.
     """
     rows: list[dict[str, Any]] = []
     allowed = {*batch["concepts"], NONE}
-    for path in sorted(paths):
-        for number, line in _lines(path):
-            where = f"{path}, line {number}"
-            if line.get("Input.batch") != batch["batch"]:
-                raise BadInput(
-                    f"{where}: Input.batch is {line.get('Input.batch')!r}.",
-                    f"Expected answers to batch {batch['batch']!r}.",
-                    "Remove the file from the answers folder: it belongs to another run.",
-                )
-            item = line.get("Input.item") or ""
-            if item not in batch["items"]:
-                raise BadInput(f"{where}: the image {item!r} was never asked.", "", "Download the results again.")
-            labels = _labels(line, where)
-            fault = None
-            if line.get("AssignmentStatus", "").lower() == "rejected":
-                fault = "rejected"
-            elif not labels:
-                fault = "empty"
-            elif labels - allowed:
-                fault = "unknown_label"
-            elif NONE in labels and len(labels) > 1:
-                fault = "contradiction"
-            worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
-            seconds = (line.get("WorkTimeInSeconds") or "").strip()
-            rows.append(
-                {
-                    "item": item,
-                    "id": batch["items"][item],
-                    "worker": hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16],
-                    "labels": sorted(labels),
-                    "sensitive": _sensitive(line),
-                    "seconds": int(seconds) if seconds.isdigit() else None,
-                    "fault": fault,
-                }
-            )
+    hashes: dict[str, str] = {}
+    for where, line in lines:
+        item = line.get("Input.item") or ""
+        if item not in batch["items"]:
+            raise BadInput(f"{where}: the image {item!r} was never asked.", "", "Download the results again.")
+        labels, sensitive = _answer(line, where)
+        fault = None
+        if line.get("AssignmentStatus", "").lower() == "rejected":
+            fault = "rejected"
+        elif not labels:
+            fault = "empty"
+        elif labels - allowed:
+            fault = "unknown_label"
+        elif NONE in labels and len(labels) > 1:
+            fault = "contradiction"
+        worker = line.get("WorkerId") or line.get("Turkle.Username") or ""
+        if worker not in hashes:
+            hashes[worker] = hmac.new(key.encode(), worker.encode(), hashlib.sha256).hexdigest()[:16]
+        seconds = (line.get("WorkTimeInSeconds") or "").strip()
+        rows.append(
+            {
+                "item": item,
+                "id": batch["items"][item],
+                "worker": hashes[worker],
+                "assignment": line.get("AssignmentId") or None,
+                "labels": sorted(labels),
+                "sensitive": sensitive,
+                "seconds": int(seconds) if seconds.isdigit() else None,
+                "fault": fault,
+            }
+        )
     rows.sort(key=lambda r: (r["item"], r["worker"]))
     seen: set[tuple[str, str]] = set()
+    counted: Counter[str] = Counter()
+    cap = batch.get("per_worker")
     for row in rows:
         who = (row["item"], row["worker"])
-        if who in seen and row["fault"] is None:
-            row["fault"] = "duplicate"
+        if row["fault"] is None:
+            if who in seen:
+                row["fault"] = "duplicate"
+            elif cap is not None and counted[row["worker"]] >= cap:
+                row["fault"] = "over_cap"
+            else:
+                counted[row["worker"]] += 1
         seen.add(who)
     return pa.Table.from_pylist(rows, schema=ANSWERS)
 
 
-def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     csv.field_size_limit(sys.maxsize)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header = reader.fieldnames or []
+            reader = csv.reader(file)
+            header = next(reader, [])
             for column in ("Input.batch", "Input.item"):
                 if column not in header:
                     raise BadInput(
@@ -111,26 +140,39 @@ def _lines(path: Path) -> list[tuple[int, dict[str, str]]]:
                     "Expected the workers' answers.",
                     "This may be the batch itself, not its results.",
                 )
-            return [(reader.line_num, {k: v or "" for k, v in line.items() if k}) for line in reader]
+            for cells in reader:
+                if cells:
+                    if len(cells) != len(header):
+                        raise BadInput(
+                            f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",
+                            "Expected as many.",
+                            "Download the results of the batch again, unedited.",
+                        )
+                    yield reader.line_num, dict(zip(header, cells, strict=True))
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 ({error}).", "", "Save it as UTF-8.") from None
+    except csv.Error as error:
+        raise BadInput(f"{path} is no CSV file ({error}).", "Expected the results as downloaded.") from None
 
 
-def _labels(line: Mapping[str, str], where: str) -> set[str]:
-    """All ticked boxes of one answer."""
+def _answer(line: Mapping[str, str], where: str) -> tuple[set[str], bool]:
+    """All ticked boxes of one answer, and whether it says "sensitive"."""
     if text := line.get("Answer.taskAnswers"):
         try:
-            return _from_json(json.loads(text))
+            document = json.loads(text)
+            return _from_json(document), _sensitive_in(document)
         except (json.JSONDecodeError, TypeError, AttributeError) as error:
             raise BadInput(
                 f"{where}: Answer.taskAnswers is not the JSON of crowd elements ({error}).", "", ""
             ) from None
+    if (text := line.get("Answer.xml") or "").lstrip().startswith("<"):
+        line = {f"Answer.{name}": value for name, value in fields_of(text).items()}
     found: set[str] = set()
     if text := line.get("Answer.labels", "").strip():
         if text.startswith("["):
             try:
                 found |= {str(v) for v in ast.literal_eval(text)}
-            except (ValueError, SyntaxError):
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
                 raise BadInput(
                     f"{where}: Answer.labels is {text[:80]!r}.", "Expected a list or values joined by '|'."
                 ) from None
@@ -139,7 +181,8 @@ def _labels(line: Mapping[str, str], where: str) -> set[str]:
     for column, value in line.items():
         if column.startswith("Answer.labels.") and value.strip().lower() in TRUE:
             found.add(column.removeprefix("Answer.labels."))
-    return found
+    said = line.get("Answer.sensitive", line.get("Answer.sensitive.yes", ""))
+    return found, said.strip().lower() in TRUE
 
 
 def _from_json(document: Any) -> set[str]:
@@ -155,9 +198,28 @@ def _from_json(document: Any) -> set[str]:
     return found
 
 
-def _sensitive(line: Mapping[str, str]) -> bool:
-    if (value := line.get("Answer.sensitive")) is not None:
-        return value.strip().lower() in TRUE
-    if line.get("Answer.sensitive.yes", "").strip().lower() in TRUE:
-        return True
-    return '"sensitive":{"yes":true' in line.get("Answer.taskAnswers", "").replace(" ", "")
+def _sensitive_in(document: Any) -> bool:
+    """A radio button of crowd elements: `{"sensitive": {"yes": true, "no": false}}`, or its value."""
+    for answer in document if isinstance(document, list) else [document]:
+        said = answer.get("sensitive")
+        if (said.get("yes") is True) if isinstance(said, dict) else (str(said).strip().lower() in TRUE):
+            return True
+    return False
+
+
+def fields_of(document: str) -> dict[str, str]:
+    """Field → value of an answer's XML; values of one name joined by "|". Raises BadInput for what is no such XML."""
+    if "<!DOCTYPE" in document or "<!ENTITY" in document:
+        raise BadInput("An answer's XML declares a document type.", "Expected QuestionFormAnswers without entities.")
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as error:
+        raise BadInput(f"An answer's XML cannot be read ({error}).", "Expected QuestionFormAnswers.") from None
+    found: dict[str, str] = {}
+    for answer in root.iter(f"{XML_NAMES}Answer"):
+        name = answer.findtext(f"{XML_NAMES}QuestionIdentifier") or ""
+        value = answer.findtext(f"{XML_NAMES}FreeText") or ""
+        chosen = [e.text or "" for e in answer.iter(f"{XML_NAMES}SelectionIdentifier")]
+        parts = [p for p in (found.get(name), value, *chosen) if p]
+        found[name] = "|".join(parts)
+    return found

@@ -1,7 +1,7 @@
-"""Batches: candidates → what workers are asked, in MTurk requester-UI form (CSV + question page).
+"""Batches: candidates → what workers are asked: one question page, opaque image names, hidden gold questions.
 
 Image names are opaque and the expected class is in no file that a worker can see: an address such as
-`…/soccer/12.jpg` would tell the answer.
+`…/soccer/12.jpg` would tell the answer. How a batch goes to a marketplace is the matter of `venues/`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from curate.concepts import Concept
-from curate.ground.errors import BadConfig
+from curate.ground.errors import BadConfig, BadInput, MissingFile
 from curate.ground.files import write_bytes, write_json, write_text
 from curate.ground.rng import name_for, rng_for
 
@@ -23,34 +25,56 @@ NONE = "none"  # value of the exclusive box "None of the above"
 FIELDS = ("batch", "item", "image_url")
 
 
-def question_page(concepts: Sequence[Concept]) -> str:
-    """CLEAR's question [supplement, figures 3 and 4] as plain HTML forms with `${image_url}` for the image.
+@dataclass(frozen=True)
+class BatchPlan:
+    """workers: answers an image. reward: US dollars an answer. seconds: how long an answer is expected to take.
+    per_worker: answers of one worker that count (None: any). image_base_url: where workers find `images/`."""
+
+    workers: int = 3
+    reward: float = 0.02
+    seconds: float = 9.0
+    per_worker: int | None = None
+    image_base_url: str = "https://example.org/images"
+
+
+def question(concepts: Sequence[Concept]) -> str:
+    """CLEAR's question [supplement, figures 3 and 4] as plain inputs with `${image_url}` for the image, without a form
+    around it: requester pages and Turkle put their own.
 
     Plain inputs, because every marketplace and clone reads them; no script from another host. Concept texts are
-    escaped; `$` in them is written as an entity, so that no template engine takes it for a variable.
+    escaped; `$` is taken out of them, so that no template engine finds a variable.
     """
     from jinja2 import Environment
 
     template = files("curate").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
-    page = (
-        Environment(autoescape=True)
-        .from_string(template)
-        .render(options=[(c.name, c.option) for c in concepts], nothing=NONE)
-    )
+    options = [(c.name, c.option, c.examples) for c in concepts]
+    page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE)
     return page.replace("@@image_url@@", "${image_url}")
 
 
+def question_page(concepts: Sequence[Concept]) -> str:
+    """The question as a page of its own, with the form that MTurk's API wants."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        "<title>Which of these are in the image?</title>\n</head>\n<body>\n"
+        f'<form method="post" action="/mturk/externalSubmit">\n{question(concepts)}\n</form>\n</body>\n</html>\n'
+    )
+
+
 def write_batch(
-    items: Sequence[tuple[str, str, bytes, str]],
+    asked: Sequence[tuple[str, bytes, str]],
     concepts: Sequence[Concept],
     out: Path,
     seed: int,
-    workers: int,
-    reward: float,
-    image_base_url: str,
+    plan: BatchPlan,
+    gold: Mapping[str, frozenset[str]] | None = None,
+    after: str | None = None,
+    blur: Collection[str] = (),
 ) -> dict[str, Any]:
-    """items: (id, expected class, image bytes, extension). Writes `batch.csv`, `page.html`, `images/`,
-    `batch.json`; returns what `batch.json` holds, item names included. Rows are in random order (seeded).
+    """asked: (id, image bytes, extension). gold: id → what it is known to show (nothing a worker sees tells which).
+    after: name of the batch that this one follows. blur: ids that annotators see blurred first. Writes `batch.csv`,
+    `page.html`, `images/`, and `batch.json` last; returns what `batch.json` holds. Rows are in random order (seeded).
     """
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
@@ -58,32 +82,43 @@ def write_batch(
                 f"A concept is named {concept.name!r}.",
                 f"Expected a name other than {NONE!r} and without '|'.",
             )
-    batch = name_for(seed, "batch", *sorted(id_ for id_, *_ in items))
-    order = rng_for(seed, "batch order").permutation(len(items))
+    batch = name_for(seed, "batch", *sorted(id_ for id_, *_ in asked))
+    order = rng_for(seed, "batch order").permutation(len(asked))
     names: dict[str, str] = {}
     rows = []
     for i in order.tolist():
-        id_, _, data, extension = items[i]
+        id_, data, extension = asked[i]
         item = name_for(seed, "item", batch, id_)
         names[item] = id_
         write_bytes(out / "images" / f"{item}.{extension}", data)
-        rows.append((batch, item, f"{image_base_url.rstrip('/')}/{item}.{extension}"))
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(FIELDS)
-    writer.writerows(rows)
-    write_text(out / "batch.csv", buffer.getvalue())
+        rows.append((batch, item, f"{plan.image_base_url.rstrip('/')}/{item}.{extension}"))
+    write_text(out / "batch.csv", table(FIELDS, rows))
     write_text(out / "page.html", question_page(concepts))
+    known = gold or {}
     facts = {
         "batch": batch,
+        "after": after,
         "items": names,
         "concepts": [c.name for c in concepts],
-        "workers": workers,
-        "reward_usd": reward,
-        "estimate_usd": estimate(len(items), workers, reward),
+        "gold": {item: sorted(known[id_]) for item, id_ in names.items() if id_ in known},
+        "blur": sorted(item for item, id_ in names.items() if id_ in set(blur)),
+        "workers": plan.workers,
+        "per_worker": plan.per_worker,
+        "reward_usd": plan.reward,
+        "estimate_usd": estimate(len(asked), plan.workers, plan.reward),
+        "usd_an_hour": wage(plan.reward, plan.seconds),
     }
     write_json(out / "batch.json", facts)
     return facts
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A CSV document as marketplaces write it: every cell quoted, CRLF."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
 
 
 def estimate(images: int, workers: int, reward: float) -> float:
@@ -95,7 +130,59 @@ def estimate(images: int, workers: int, reward: float) -> float:
     return round(images * workers * (reward + max(0.2 * reward, 0.01)), 2)
 
 
+def wage(reward: float, seconds: float) -> float:
+    """US dollars an hour that a worker earns.
+
+    >>> wage(0.02, 9)
+    8.0
+    """
+    return round(reward * 3600 / seconds, 2)
+
+
 def read_batch(folder: Path) -> dict[str, Any]:
-    """`batch.json` of a finished ask stage."""
+    """`batch.json` of a batch; it is written last, so its being there means that the batch is whole."""
     facts: dict[str, Any] = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
     return facts
+
+
+def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
+    """A CSV with the columns id and labels (joined by "|"; "none": shows none of the concepts) → id → labels.
+
+    Raises MissingFile, BadInput naming the line.
+    """
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected gold questions: a CSV with the columns id and labels.")
+    found: dict[str, frozenset[str]] = {}
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        if lacking := {"id", "labels"} - set(reader.fieldnames or []):
+            raise BadInput(f"{path} lacks the columns {sorted(lacking)}.", "Expected id and labels.")
+        for line in reader:
+            labels = frozenset((line["labels"] or "").strip().split("|"))
+            known = {*concepts, NONE}
+            if labels - known or (NONE in labels and len(labels) > 1):
+                raise BadInput(
+                    f"{path}, line {reader.line_num}: labels is {line['labels']!r}.",
+                    f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
+                )
+            if found.setdefault(line["id"], labels) != labels:
+                raise BadInput(f"{path}, line {reader.line_num}: {line['id']!r} has other labels further up.")
+    return found
+
+
+def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> dict[str, frozenset[str]]:
+    """`wanted` gold questions of those that are known, as equal parts of each answer as there are, seeded.
+
+    >>> pool = {f"p{i}": frozenset({"bus" if i else "none"}) for i in range(9)}
+    >>> sorted(",".join(v) for v in draw_gold(pool, 3, 0).values())
+    ['bus', 'bus', 'none']
+    """
+    strata: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for id_ in sorted(known):
+        strata[tuple(sorted(known[id_]))].append(id_)
+    for key, ids in strata.items():
+        order = rng_for(seed, "gold", *key).permutation(len(ids))
+        strata[key] = [ids[i] for i in order.tolist()]
+    turns = max(map(len, strata.values()), default=0)
+    rounds = [ids[turn] for turn in range(turns) for _, ids in sorted(strata.items()) if turn < len(ids)]
+    return {id_: known[id_] for id_ in rounds[:wanted]}

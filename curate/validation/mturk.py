@@ -12,7 +12,6 @@ import io
 import json
 import os
 import re
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 from curate.ground.errors import BadConfig, BadInput, DriftlineError
 from curate.ground.files import write_text
+from curate.validation.answers import fields_of
 from curate.validation.batches import estimate
 
 SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
@@ -31,7 +31,6 @@ SUBMIT = {
 }
 LARGEST = 65_535  # bytes of a question, white space included
 HTML_QUESTION = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2011-11-11/HTMLQuestion.xsd"
-ANSWERS = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
     "Answer.labels", "Answer.sensitive",
@@ -256,24 +255,6 @@ def collect(service: Any, journal: Journal, batch: str, path: Path) -> int:
         n += 1
     write_text(path, buffer.getvalue())
     return n
-
-
-def fields_of(document: str) -> dict[str, str]:
-    """Field → value of an answer's XML; values of one name joined by "|". Raises BadInput for what is no such XML."""
-    if "<!DOCTYPE" in document or "<!ENTITY" in document:
-        raise BadInput("An answer's XML declares a document type.", "Expected QuestionFormAnswers without entities.")
-    try:
-        root = ElementTree.fromstring(document)
-    except ElementTree.ParseError as error:
-        raise BadInput(f"An answer's XML cannot be read ({error}).", "Expected QuestionFormAnswers.") from None
-    found: dict[str, str] = {}
-    for answer in root.iter(f"{ANSWERS}Answer"):
-        name = answer.findtext(f"{ANSWERS}QuestionIdentifier") or ""
-        value = answer.findtext(f"{ANSWERS}FreeText") or ""
-        chosen = [e.text or "" for e in answer.iter(f"{ANSWERS}SelectionIdentifier")]
-        parts = [p for p in (found.get(name), value, *chosen) if p]
-        found[name] = "|".join(parts)
-    return found
 
 
 def approve(service: Any, journal: Journal, rejected: Mapping[str, str]) -> dict[str, int]:

@@ -33,6 +33,10 @@ VERDICTS = pa.schema(
 )
 
 
+ENOUGH_GOLD = 3  # answers to gold questions before they tell anything
+LEAST_GOLD = 0.5  # share of them that must be right
+
+
 @dataclass(frozen=True)
 class TallyRules:
     """workers: answers that make an image decided; with fewer it is `pending`. agree: how many must agree.
@@ -145,20 +149,48 @@ def weighed(
     return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, judged.probabilities.tolist(), strict=True)}
 
 
-def agreement(answers: pa.Table) -> dict[str, Any]:
-    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed)."""
+def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed).
+
+    gold: id → what it is known to show; every worker's share of right answers to those, and the workers who fell below
+    LEAST_GOLD on at least ENOUGH_GOLD of them: a suggestion to look at, nothing is rejected for it.
+    """
     columns = valid(answers)
     if not columns[0]:
         return {"answers": 0}
     found, (_, workers, _) = coded(*columns)
     given = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
     seconds = None if None in given else np.array(given, np.float64)
-    table = worker_table(found, one_coin(found), seconds)
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(found, one_coin(found), seconds)]
+    if gold:
+        right: dict[str, list[bool]] = {}
+        for id_, worker, labels in zip(*columns, strict=True):
+            if id_ in gold:
+                right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
+        for row in table:
+            mine = right.get(row["worker"], [])
+            share = sum(mine) / len(mine) if mine else None
+            poor = share is not None and len(mine) >= ENOUGH_GOLD and share < LEAST_GOLD
+            row |= {"gold_answers": len(mine), "gold_right": share, "suggest_reject": poor}
     return {
         "answers": len(columns[0]),
+        "median_seconds": None if seconds is None else float(np.median(seconds)),
         **summary(found),
-        "workers": [row | {"worker": workers[row["worker"]]} for row in table],
+        "workers": table,
     }
+
+
+def suggested_rejections(answers: pa.Table, told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(assignment, reason) of all answers of workers whom `agreement` suggests to reject, for a person to check."""
+    poor = {row["worker"]: row for row in told.get("workers", []) if row.get("suggest_reject")}
+    return [
+        (
+            assignment,
+            f"{poor[w]['gold_right']:.0%} of {poor[w]['gold_answers']} questions with known answers were right",
+        )
+        for assignment, w in zip(answers["assignment"].to_pylist(), answers["worker"].to_pylist(), strict=True)
+        if w in poor and assignment
+    ]
 
 
 def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]) -> pa.Table:

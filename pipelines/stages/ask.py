@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.concepts import BACKGROUND
+from curate.embed import vectors_of
+from curate.ground.errors import BadInput
 from curate.ground.files import write_parquet
 from curate.shards import read_images
-from curate.validation.batches import write_batch
-from pipelines.stage import Counts, Stage
-from pipelines.stages.retrieve import concepts_of
+from curate.validation.batches import NONE, BatchPlan, draw_gold, read_gold, write_batch
+from pipelines.config import Config
+from pipelines.stage import Context, Counts, Stage
+from pipelines.stages.retrieve import concepts_of, text_encoder
 
 ITEMS = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
+SEEN = (
+    "method", "image_base_url", "workers", "reward_usd", "seconds", "per_worker", "gold", "gold_share",
+    "sensitive_prompts", "blur_share",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,40 +34,100 @@ class Ask(Stage):
     """Write the batch (MTurk requester-UI CSV, question page, images under opaque names)."""
 
     name: ClassVar[str] = "ask"
-    needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "retrieve")
+    needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "embed", "retrieve")
 
     def settings(self) -> Any:
         """What workers see, and the order in which they see it."""
         config = self.context.config
-        keys = {"method", "image_base_url", "workers", "reward_usd"}
-        concepts = [[c.name, c.option] for c in concepts_of(config)]
-        return [config.seed, config.validation.model_dump(include=keys), concepts]
+        concepts = [[c.name, c.option, c.examples] for c in concepts_of(config)]
+        return [config.seed, config.validation.model_dump(include=set(SEEN)), concepts]
+
+    def outside(self) -> list[Path]:
+        """The gold questions."""
+        gold = self.context.config.validation.gold
+        return [] if gold is None else [self.context.path(gold)]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
-        config = self.context.config
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
         kept = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
         items = candidates.filter(kept).select(ITEMS.names)
         write_parquet(out / "items.parquet", items)
-        if config.validation.method == "crowd":
-            expected = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
-            found = images_of(inputs["fetch"], inputs["bucket"], set(expected))
-            asked = [(id_, expected[id_], *found[id_]) for id_ in sorted(expected)]
-            section = config.validation
-            facts = write_batch(
-                asked,
-                concepts_of(config),
-                out,
-                config.seed,
-                section.workers,
-                section.reward_usd,
-                section.image_base_url,
-            )
+        if self.context.config.validation.method == "crowd":
+            facts = batch_of(self.context, items.to_pylist(), inputs, out)
             self.context.journal.say(
-                f"ask: {len(asked):,} images × {section.workers} workers, about ${facts['estimate_usd']:,.2f} with fees"
+                f"ask: {len(facts['items']):,} images × {facts['workers']} workers, about "
+                f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
             )
         return Counts(len(items), len(items), {})
+
+
+def plan_of(config: Config) -> BatchPlan:
+    """The configured terms of a batch."""
+    s = config.validation
+    return BatchPlan(s.workers, s.reward_usd, s.seconds, s.per_worker, s.image_base_url)
+
+
+def batch_of(
+    context: Context,
+    items: Sequence[Mapping[str, Any]],
+    inputs: Mapping[str, Path],
+    out: Path,
+    asked: set[str] | None = None,
+    after: str | None = None,
+) -> dict[str, Any]:
+    """Write a batch about `items` (id, bucket, concept, score), gold questions among them; returns its facts.
+
+    asked: ids of earlier batches; none of them is asked again as a gold question.
+    """
+    config = context.config
+    ids = sorted({item["id"] for item in items})
+    gold = _gold(context, items, inputs["bucket"], asked or set())
+    found = images_of(inputs["fetch"], inputs["bucket"], {*ids, *gold})
+    return write_batch(
+        [(id_, *found[id_]) for id_ in sorted(found)],
+        concepts_of(config),
+        out,
+        config.seed,
+        plan_of(config),
+        gold,
+        after,
+        _blurred(context, inputs["embed"], sorted(found)),
+    )
+
+
+def _gold(
+    context: Context, items: Sequence[Mapping[str, Any]], bucketed: Path, asked: set[str]
+) -> dict[str, frozenset[str]]:
+    """Questions whose answers are known: those of the file, and the background's lowest cosines for “none”."""
+    section = context.config.validation
+    if section.gold is None:
+        return {}
+    known = read_gold(context.path(section.gold), [c.name for c in concepts_of(context.config)])
+    stored = set(pq.read_table(bucketed / "members.parquet", columns=["id"])["id"].to_pylist())
+    if strange := sorted(set(known) - stored):
+        raise BadInput(
+            f"{section.gold} names {len(strange)} photos that this run has no image of, {strange[0]!r} the first.",
+            "Expected ids of fetched photos.",
+            "driftline trace tells what became of one.",
+        )
+    wanted = round(section.gold_share * len({item["id"] for item in items}))
+    nothing = frozenset({NONE})
+    if nothing not in known.values():
+        lowest = sorted((i["score"], i["id"]) for i in items if i["concept"] == BACKGROUND)
+        known |= {id_: nothing for _, id_ in lowest[: max(1, wanted // (len(set(known.values())) + 1))]}
+    return draw_gold({i: labels for i, labels in known.items() if i not in asked}, wanted, context.config.seed)
+
+
+def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
+    """The images nearest to the sensitive prompts: a share of the batch, because cosines have no scale of their own."""
+    section = context.config.validation
+    wanted = round(section.blur_share * len(ids))
+    if not section.sensitive_prompts or not wanted:
+        return set()
+    texts = text_encoder(context, embedded).texts(section.sensitive_prompts)
+    scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)
+    return {ids[i] for i in np.argsort(-scores, kind="stable")[:wanted].tolist()}
 
 
 def images_of(fetched: Path, bucketed: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:

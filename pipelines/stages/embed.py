@@ -49,6 +49,7 @@ class Embed(Stage):
     """Embed every image that is in a bucket; finished shards are not embedded again."""
 
     name: ClassVar[str] = "embed"
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket")
     hint: ClassVar[str] = "The folder embed.from knows none of the images: compare its ids with stages/04_bucket."
 

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.changes import check_version, compare, tombstones
+from curate.compose import PublishRules, select, splits_of
 from curate.concepts import BACKGROUND
 from curate.duplicates import groups, pairs_by_cosine, pairs_by_hash
-from curate.embed import parts
+from curate.embed import parts, vectors_of
 from curate.encoders import EncoderSpec
 from curate.features import features
-from curate.ground.files import read_json, sha256_bytes
-from curate.publish import PublishRules, publish, select
+from curate.filters import withdrawn_ids
+from curate.ground.errors import BadConfig
+from curate.ground.files import read_json
+from curate.judgement import unwritten
+from curate.pack import Fetched, Packed, pack, pictures
+from curate.publish import publish
+from curate.release import Release
+from curate.remainder import rows_of, write_remainder
 from curate.strip import cleaned
 from pipelines import VERSION
+from pipelines.audit import drift
 from pipelines.config import FeatureEntry
 from pipelines.stage import Counts, Stage
-from pipelines.stages.ask import images_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
+NOT_FOR_TRAINING = ("sensitive", "held_for_review")
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,7 @@ class Publish(Stage):
     """Choose n images per class and bucket, split, and write the release."""
 
     name: ClassVar[str] = "publish"
+    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = (
         "ingest",
         "filter",
@@ -49,75 +62,168 @@ class Publish(Stage):
     def settings(self) -> Any:
         """The release section and all that its card tells."""
         config = self.context.config
-        judgement = None
-        if config.release.judgement is not None:
-            judgement = self.context.path(config.release.judgement).read_text(encoding="utf-8")
-        return [config.model_dump(mode="json", exclude={"collection": {"path", "root"}}), judgement]
+        texts = [self._text(config.release.judgement), self._text(config.release.card)]
+        return [config.model_dump(mode="json", exclude={"collection": {"path", "root"}}), texts]
 
     def outside(self) -> list[Path]:
-        """Checkpoints of the release's features."""
-        files = [self.context.path(entry.weights) for entry in self.context.config.release.features]
-        return [file for file in files if file.is_file()]
+        """Checkpoints of the release's features, the release before, what was taken back."""
+        section = self.context.config.release
+        named = [entry.weights for entry in section.features] + [section.withdrawn, section.previous]
+        paths = [self.context.path(name) for name in named if name is not None]
+        return [path for path in paths if path.exists()]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
-        config = self.context.config
-        section = config.release
-        verdicts = pq.read_table(inputs["tally"] / "verdicts.parquet")
-        accepted = verdicts.filter(pc.equal(verdicts["verdict"], "kept")).to_pylist()
-        times = Counter(row["id"] for row in accepted)
-        single = [row for row in accepted if times[row["id"]] == 1]
-        buckets = labelled_buckets(config, read_json(inputs["bucket"] / "buckets.json"))
-        names = [c.name for c in concepts_of(config)] + ([BACKGROUND] if config.retrieve.background else [])
-        classes = sorted(names)
-        rules = PublishRules(
-            section.name,
-            section.version,
-            section.per_class,
-            section.background,
-            section.short,
-            section.test_share,
-            section.splits,
-        )
-        group = self._copies(single, inputs)
-        earliest = self._earliest(single, group, inputs) if section.near_copies == "drop" else single
-        chosen = self._with_facts(select(earliest, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
-        wanted = {row["id"] for row in chosen}
-        images, again = _stripped(images_of(inputs["fetch"], inputs["bucket"], wanted), section.strip)
-        chosen = [
-            {**row, "source_sha256": row["sha256"], "sha256": sha256_bytes(images[row["id"]][0])} for row in chosen
-        ]
-        vectors = {"clip": _vectors(inputs["embed"], [row["id"] for row in chosen])}
-        pictures = [images[row["id"]][0] for row in chosen]
-        for entry in section.features:
-            spec = self._backbone(entry)
-            vectors[entry.name] = features(
-                pictures, spec, self.context.journal, config.embed.batch, self.context.engine
+        config, section = self.context.config, self.context.config.release
+        if section.strict and (lacking := unwritten(self._text(section.judgement))):
+            raise BadConfig(
+                f"The card lacks the parts {', '.join(lacking)}.",
+                "Expected each as a paragraph that begins with its name in bold.",
+                "Write them into the file that release.judgement names, or set release.strict: false.",
             )
-        numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in chosen}))}
+        verdicts = pq.read_table(inputs["tally"] / "verdicts.parquet")
+        accepted: Rows = verdicts.filter(pc.equal(verdicts["verdict"], "kept")).to_pylist()
+        buckets = labelled_buckets(config, read_json(inputs["bucket"] / "buckets.json"))
+        classes = sorted([c.name for c in concepts_of(config)] + ([BACKGROUND] if config.retrieve.background else []))
+        rules = PublishRules(
+            section.name, section.version, section.per_class, section.background,
+            "fail" if section.short == "fail" else "fewer", section.test_share, section.splits,
+        )  # fmt: skip
+        dropped: Counter[str] = Counter()
+        group = self._copies(accepted, inputs)
+        fit = self._fit(accepted, group, inputs, dropped)
+        chosen = self._with_facts(select(fit, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
+        dropped["surplus"] = len(fit) - len(chosen)
+        splits = splits_of(chosen, _numbered(chosen, group), rules, config.seed)
+        copies = _numbered(chosen, self._copies(chosen, inputs))  # what the card counts: copies of published images
+        for i, row in enumerate(chosen):
+            row |= {"class": row["concept"], "label": classes.index(row["concept"])}
+            row["split"] = splits["split_0"][i]
+        release = out / "release"
+        wanted = {row["id"] for row in chosen}
+        images = Fetched.open(inputs["fetch"], inputs["bucket"] / "members.parquet", wanted)
+        packed = self._pack(chosen, images, release / "shards", out / "records")
+        taken_back = self._withdrawn()
+        before = Release.open(self.context.path(section.previous)) if section.previous is not None else None
+        changes = None
+        if before is not None:
+            changes = compare(before, packed.rows, classes, splits, taken_back)
+            check_version(section.version, changes)
+        vectors = self._vectors(packed, release / "shards", inputs)
+        provenance = self._provenance(inputs) | {
+            "stripped": section.strip,
+            "drift": _drift(packed.rows, splits, vectors),
+        }
+        unlabelled = self._remainder(inputs, wanted, verdicts, set(taken_back), release, out / "records")
         publish(
-            chosen,
-            images,
+            packed,
             vectors,
             buckets,
             classes,
-            self._provenance(inputs) | {"stripped": section.strip, "compressed_again": again},
-            out / "release",
+            splits,
+            provenance,
+            release,
             rules,
-            config.seed,
-            np.array([numbers[group[row["id"]]] for row in chosen], np.int64),
+            copies,
+            changes,
+            tombstones(before, taken_back, {row["id"] for row in accepted}),
+            self._text(section.card),
+            unlabelled,
         )
-        dropped = {
-            "several_concepts": len(accepted) - len(single),
-            "near_copy": len(single) - len(earliest),
-            "surplus": len(earliest) - len(chosen),
-        }
+        shutil.rmtree(out / "records")
         return Counts(len(accepted), len(chosen), dropped)
 
-    def _copies(self, rows: list[dict[str, Any]], inputs: Mapping[str, Path]) -> dict[str, str]:
+    def _text(self, name: str | None) -> str | None:
+        """A text file that the configuration names."""
+        if name is None:
+            return None
+        path = self.context.path(name)
+        if not path.is_file():
+            raise BadConfig(f"There is no file {path}.", "Expected what release.judgement or release.card names.")
+        return path.read_text(encoding="utf-8")
+
+    def _fit(self, accepted: Rows, group: Mapping[str, str], inputs: Mapping[str, Path], dropped: Counter[str]) -> Rows:
+        """The accepted images that may be published; the others are counted by reason."""
+        section = self.context.config.release
+        times = Counter(row["id"] for row in accepted)
+        left = [row for row in accepted if times[row["id"]] == 1]
+        dropped["several_concepts"] = len(accepted) - len(left)
+        taken_back = self._withdrawn()
+        left, dropped["withdrawn"] = _without(left, (row["id"] for row in left if row["id"] in taken_back))
+        licences = self._licences(left, inputs) if section.licences or section.strip else {}
+        if section.licences:
+            strange = (i for i, licence in licences.items() if not _begins(licence, section.licences))
+            left, dropped["licence"] = _without(left, strange)
+        if section.strip:
+            left, dropped["no_derivatives"] = _without(left, self._untouchable(left, licences, inputs))
+        if section.near_copies == "drop":
+            kept = self._earliest(left, group, inputs)
+            dropped["near_copy"] = len(left) - len(kept)
+            left = kept
+        return left
+
+    def _withdrawn(self) -> dict[str, str]:
+        """id → the version that takes it out, of everything that its owners took back."""
+        section = self.context.config.release
+        if section.withdrawn is None:
+            return {}
+        return dict.fromkeys(withdrawn_ids(self.context.path(section.withdrawn)), section.version)
+
+    def _licences(self, rows: Rows, inputs: Mapping[str, Path]) -> dict[str, tuple[str, ...]]:
+        """id → name and address of its licence, as far as they are known."""
+        ids = pa.array([row["id"] for row in rows], pa.string())
+        tables = sorted((inputs["filter"] / "table").glob("*.parquet"))
+        table = pq.read_table(tables, columns=["id", "licence", "licence_url"])
+        return {
+            row["id"]: tuple(v for v in (row["licence"], row["licence_url"]) if v)
+            for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()
+        }
+
+    def _untouchable(self, rows: Rows, licences: Mapping[str, tuple[str, ...]], inputs: Mapping[str, Path]) -> set[str]:
+        """Images that may not be altered, and whose damaged files would have to be compressed again."""
+        fixed = [row["id"] for row in rows if _no_derivatives(licences.get(row["id"], ()))]
+        images = Fetched.open(inputs["fetch"], inputs["bucket"] / "members.parquet", fixed)
+        return {id_ for id_ in fixed if cleaned(images.get(id_)[0])[1]}
+
+    def _pack(self, rows: Rows, images: Fetched, folder: Path, records: Path) -> Packed:
+        strip = self.context.config.release.strip
+        shard_images = PublishRules().shard_images
+        return pack(rows, images, folder, records, shard_images, strip, self.context.engine, self.context.journal)
+
+    def _vectors(self, packed: Packed, folder: Path, inputs: Mapping[str, Path]) -> dict[str, npt.NDArray[np.float16]]:
+        config = self.context.config
+        found = {"clip": vectors_of(inputs["embed"], [row["id"] for row in packed.rows])}
+        for entry in config.release.features:
+            images = list(pictures(folder, packed))
+            found[entry.name] = features(
+                images, self._backbone(entry), self.context.journal, config.embed.batch, self.context.engine
+            )
+        return found
+
+    def _remainder(
+        self, inputs: Mapping[str, Path], published: set[str], verdicts: pa.Table, taken_back: set[str], out: Path,
+        records: Path,
+    ) -> tuple[int, dict[str, str]] | None:  # fmt: skip
+        """What was not labelled: (images, checksums of their tars); None where it is not kept."""
+        section = self.context.config.release
+        if section.unlabelled == "none":
+            return None
+        bad = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))
+        without = published | taken_back | set(bad["id"].to_pylist())
+        tables = sorted((inputs["filter"] / "table").glob("*.parquet"))
+        members = inputs["bucket"] / "members.parquet"
+        n = write_remainder(members, tables, without, out / "unlabelled.parquet", section.licences)
+        if section.unlabelled == "index":
+            return n, {}
+        rows = list(rows_of(out / "unlabelled.parquet"))
+        images = Fetched.open(inputs["fetch"], members, {row["id"] for row in rows})
+        packed = self._pack(rows, images, out / "unlabelled", records / "unlabelled")
+        return n, {f"unlabelled/{name}": digest for name, digest in packed.sums.items()}
+
+    def _copies(self, rows: Rows, inputs: Mapping[str, Path]) -> dict[str, str]:
         """id → id that stands for its group of near copies, over all accepted images."""
         section = self.context.config.release
-        ids = sorted(row["id"] for row in rows)
+        ids = sorted({row["id"] for row in rows})
         known: dict[str, int] = {}
         for table, _ in parts(inputs["embed"]):
             known |= {
@@ -129,14 +235,12 @@ class Publish(Stage):
         order = hashed + unhashed
         links = pairs_by_hash(of, section.copy_bits)
         if section.copy_cosine is not None:
-            near = pairs_by_cosine(_vectors(inputs["embed"], order).astype(np.float32), section.copy_cosine)
+            near = pairs_by_cosine(vectors_of(inputs["embed"], order).astype(np.float32), section.copy_cosine)
             links = np.concatenate([links, near])
         return {i: order[g] for i, g in zip(order, groups(links, len(order)).tolist(), strict=True)}
 
     @staticmethod
-    def _earliest(
-        rows: list[dict[str, Any]], group: Mapping[str, str], inputs: Mapping[str, Path]
-    ) -> list[dict[str, Any]]:
+    def _earliest(rows: Rows, group: Mapping[str, str], inputs: Mapping[str, Path]) -> Rows:
         """Of every group the image that was uploaded first; equal times by id."""
         members = pq.read_table(inputs["bucket"] / "members.parquet", columns=["id", "uploaded"])
         when = dict(zip(members["id"].to_pylist(), members["uploaded"].to_pylist(), strict=True))
@@ -155,7 +259,7 @@ class Publish(Stage):
             section.precision,
         )  # fmt: skip
 
-    def _with_facts(self, chosen: list[Mapping[str, Any]], inputs: Mapping[str, Path]) -> list[dict[str, Any]]:
+    def _with_facts(self, chosen: Sequence[Mapping[str, Any]], inputs: Mapping[str, Path]) -> Rows:
         """Add to each row what earlier stages know of the photo."""
         ids = pa.array([row["id"] for row in chosen], pa.string())
 
@@ -164,8 +268,8 @@ class Publish(Stage):
             return {row["id"]: row for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()}
 
         table = lookup(sorted((inputs["filter"] / "table").glob("*.parquet")), (*FROM_TABLE, "nickname"))
-        members = lookup(inputs["bucket"] / "members.parquet", ("uploaded", "sha256", "width", "height"))
-        items = pq.read_table(inputs["ask"] / "items.parquet")
+        members = lookup(inputs["bucket"] / "members.parquet", ("uploaded", "width", "height"))
+        items = pq.read_table(inputs["tally"] / "asked.parquet")
         scores = {
             (i, c): s for i, c, s in zip(*(items[k].to_pylist() for k in ("id", "concept", "score")), strict=True)
         }
@@ -182,7 +286,6 @@ class Publish(Stage):
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         config = self.context.config
-        judgement = config.release.judgement
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
@@ -194,44 +297,56 @@ class Publish(Stage):
             "prompts": {c.name: list(c.prompts) for c in concepts_of(config)},
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(
-                include={"method", "workers", "agree", "rule", "aggregate", "confidence"}
+                include={
+                    "method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold"
+                }
             ),
             "agreement": _agreement(inputs["tally"] / "agreement.json"),
             "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
-            "judgement": None if judgement is None else self.context.path(judgement).read_text(encoding="utf-8"),
-        }
+            "judgement": self._text(config.release.judgement),
+        }  # fmt: skip
+
+
+def _numbered(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
+    """(N,) number of the group of each row."""
+    numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in rows}))}
+    return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
+
+
+def _without(rows: Rows, ids: Iterable[str]) -> tuple[Rows, int]:
+    """The rows but those of `ids`, and how many went."""
+    gone = set(ids)
+    left = [row for row in rows if row["id"] not in gone]
+    return left, len(rows) - len(left)
+
+
+def _begins(licence: Sequence[str], allowed: Sequence[str]) -> bool:
+    return any(told.startswith(tuple(allowed)) for told in licence)
+
+
+def _no_derivatives(licence: Sequence[str]) -> bool:
+    """Whether a Creative Commons licence forbids altered copies, by its name or address."""
+    return any("noderiv" in told.lower().replace("-", "").replace(" ", "") or "-nd" in told.lower() for told in licence)
 
 
 def _agreement(path: Path) -> dict[str, Any] | None:
-    """κ, α and pairs, without a word of single workers; None where nobody was asked."""
+    """κ, α, pairs and gold questions, without a word of single workers; None where nobody was asked."""
     if not path.is_file():
         return None
     told = read_json(path)
-    return {k: v for k, v in told.items() if k != "workers"} | {"workers": len(told.get("workers", []))}
+    workers = told.pop("workers", [])
+    gold = [(w["gold_answers"], w["gold_right"]) for w in workers if w.get("gold_answers")]
+    given = sum(n for n, _ in gold)
+    right = sum(n * share for n, share in gold) / given if given else None
+    return {**told, "workers": len(workers), "gold_answers": given, "gold_right": right}
 
 
-def _stripped(images: dict[str, tuple[bytes, str]], wanted: bool) -> tuple[dict[str, tuple[bytes, str]], list[str]]:
-    """The images without personal metadata, and the ids of those that had to be compressed again."""
-    if not wanted:
-        return images, []
-    found, again = {}, []
-    for id_, (data, extension) in images.items():
-        bare, compressed = cleaned(data)
-        found[id_] = (bare, extension)
-        if compressed:
-            again.append(id_)
-    return found, sorted(again)
-
-
-def _vectors(folder: Path, ids: list[str]) -> np.ndarray[Any, np.dtype[np.float16]]:
-    """(N, D) float16 in the order of `ids`."""
-    where = {id_: i for i, id_ in enumerate(ids)}
-    out: np.ndarray[Any, np.dtype[np.float16]] | None = None
-    for table, vectors in parts(folder):
-        if out is None:
-            out = np.zeros((len(ids), vectors.shape[1]), np.float16)
-        for position, id_ in enumerate(table["id"].to_pylist()):
-            if id_ in where:
-                out[where[id_]] = vectors[position]
-    assert out is not None  # publish runs after embed
-    return out
+def _drift(
+    rows: Rows, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
+) -> dict[str, Any]:
+    """How far nearest class means of one bucket fall on later ones, on the first features and the first split."""
+    name = next(iter(vectors))
+    y = np.array([row["label"] for row in rows], np.int64)
+    bucket = np.array([row["bucket"] for row in rows])
+    found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
+    return {"features": name, "by_distance": {d: round(v, 4) for d, v in found["by_distance"].items() if int(d) >= 0}}

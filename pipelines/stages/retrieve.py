@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.concepts import BACKGROUND, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.concepts import BACKGROUND, Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
 from curate.encoders import Encoder, Vectors
 from curate.ground.errors import BadConfig, BadInput
 from curate.ground.files import read_json, write_array, write_json, writing
@@ -33,8 +33,9 @@ CANDIDATES = pa.schema(
     ]
 )
 # An image stands in several lists; its own fate is the best of them, in this order.
-FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin")
+FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
 SIDES = ("top", "bottom")
+RESERVE = 4  # further background images, as a multiple of those asked
 
 
 def concepts_of(config: Config) -> list[Concept]:
@@ -50,6 +51,7 @@ def concepts_of(config: Config) -> list[Concept]:
             tuple(c.subcategories),
             tuple(c.negatives),
             section.negative_weight,
+            tuple(c.examples),
         )
         for c in section.concepts
     ]
@@ -60,7 +62,7 @@ def rules_of(config: Config) -> RetrieveRules:
     s = config.retrieve
     return RetrieveRules(
         s.per_class, s.depth, s.overlap, s.background, s.negative_ratio, s.short, s.per_user, s.near_copies, s.margin,
-        s.strata,
+        s.strata, RESERVE * int(s.per_class * s.negative_ratio) if config.release.short == "reopen" else 0,
     )  # fmt: skip
 
 
@@ -110,6 +112,7 @@ class Retrieve(Stage):
         config = self.context.config
         return [
             config.retrieve.model_dump(exclude={"memory"}),
+            config.release.short == "reopen",
             config.buckets.unlabelled,
             config.embed.model,
             config.embed.weights,
@@ -146,7 +149,7 @@ class Retrieve(Stage):
             for bucket in asked:
                 tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
                 chosen = choose(tops, bottoms, rules, look(bucket))
-                rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen.fates, chosen.background)
+                rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
                 writer.write_table(rows)
                 fates = _best_fates(rows)
                 counts += fates
@@ -233,10 +236,10 @@ def _table(
     bucket: int,
     names: Sequence[str],
     tops: Sequence[Ranked],
-    fates: Sequence[Sequence[str]],
-    background: Sequence[tuple[int, int, int, float]],
+    chosen: Chosen,
 ) -> pa.Table:
     """One bucket's candidates, in order of concept and rank, background last."""
+    background = chosen.background + chosen.reserve
     rows = np.concatenate([*(t.rows for t in tops), np.array([row for _, _, row, _ in background], np.int64)])
     sizes = [len(t.rows) for t in tops]
     concept = [n for n, size in zip(names, sizes, strict=True) for _ in range(size)] + [BACKGROUND] * len(background)
@@ -249,7 +252,12 @@ def _table(
             pa.array(concept, pa.string()),
             pa.array(np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)),
             pa.array(ranks, pa.int32()),
-            pa.array([f for one in fates for f in one] + ["background"] * len(background), pa.string()),
+            pa.array(
+                [f for one in chosen.fates for f in one]
+                + ["background"] * len(chosen.background)
+                + ["reserve"] * len(chosen.reserve),
+                pa.string(),
+            ),
         ],
         schema=CANDIDATES,
     )

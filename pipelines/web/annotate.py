@@ -13,50 +13,50 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from jinja2 import Environment, StrictUndefined
 
-from curate.ground.errors import DriftlineError, MissingFile
-from curate.ground.files import read_json
+from curate.ground.errors import DriftlineError
 from curate.validation.batches import NONE, question_page
+from pipelines.crowd import open_batch
 from pipelines.runner import folder_of
 from pipelines.stage import Context
 from pipelines.stages.retrieve import concepts_of
 from pipelines.web.desk import Desk
-from pipelines.web.guard import guard
+from pipelines.web.guard import LOOPBACK, guard
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 KINDS = {"annotate.css": "text/css", "annotate.js": "text/javascript"}
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 COOKIE = "driftline"
+SHOWN = ("kept", "background", "surplus", "reserve")  # fates that are asked, in the first round or a later one
 GRID = 48  # pictures of a page in grid mode
 LARGEST = 100_000  # bytes of a form
 
 
 def desk_of(context: Context) -> Desk:
     """The batch of a run folder and its local answers. Raises MissingFile when nothing was asked."""
-    folder = folder_of(context.root, "ask")
-    if not (folder / "batch.json").is_file():
-        raise MissingFile(
-            f"{context.root} has asked nothing yet.",
-            "Expected a batch (validation.method: crowd).",
-            f"Run: driftline run {context.root} --until ask.",
-        )
-    return Desk(context.root / "annotate" / "answers.sqlite", read_json(folder / "batch.json"), context.config.seed)
+    batch = open_batch(context)
+    return Desk(context.root / "annotate" / f"{batch.name('answers')}.sqlite", batch.facts, context.config.seed)
 
 
 def results_of(context: Context) -> Path:
     """Where local answers are written for `tally`."""
-    return context.root / context.config.validation.answers / "annotate.csv"
+    return context.root / context.config.validation.answers / f"{open_batch(context).name('annotate')}.csv"
 
 
-def application(context: Context, port: int, token: str | None = None) -> tuple[Any, str]:
-    """(the FastAPI app, the path to open, which carries a secret). token: the secret (default: a new one)."""
+def application(context: Context, port: int, token: str | None = None, host: str = LOOPBACK) -> tuple[Any, str]:
+    """(the FastAPI app, the path to open, which carries a secret). token: the secret (default: a new one). host: the
+    name or address, besides loopback, that the page may be opened under."""
     desk = desk_of(context)
     secret = token or secrets.token_urlsafe(16)
     folder = files("pipelines.web")
-    images = {p.stem: p for p in (folder_of(context.root, "ask") / "images").iterdir()}
+    images = open_batch(context).images()
+    blurred = set(desk.batch["blur"])
     results = results_of(context)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["told"] = lambda value: "–" if value is None else f"{value:.0%}"
@@ -70,7 +70,7 @@ def application(context: Context, port: int, token: str | None = None) -> tuple[
         expected[row["id"]] = row["concept"]
     item_of = {id_: item for item, id_ in desk.batch["items"].items()}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, on_shutdown=[lambda: desk.export(results)])
-    guard(app, port, styles=(f"'sha256-{digest}'",))
+    guard(app, port, styles=(f"'sha256-{digest}'",), host=host)
 
     @app.middleware("http")
     async def known(request: Request, call_next: Any) -> Response:
@@ -103,7 +103,7 @@ def application(context: Context, port: int, token: str | None = None) -> tuple[
             desk.export(results)
             return template.render(mode="done", grid=[], concept="", concepts=[], annotator=annotator,
                                    progress=progress, question="")  # fmt: skip
-        return _asked(question, coming, annotator, progress)
+        return _asked(question, coming, annotator, progress, coming[0] in blurred)
 
     @app.get("/grid", response_class=HTMLResponse)
     def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
@@ -111,7 +111,8 @@ def application(context: Context, port: int, token: str | None = None) -> tuple[
         mine = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept and item_of[id_] not in done][
             :GRID
         ]
-        return template.render(mode="grid", grid=mine, concept=concept, concepts=[c.name for c in concepts],
+        names = [c.name for c in concepts]
+        return template.render(mode="grid", blurred=blurred, grid=mine, concept=concept, concepts=names,
                                annotator=annotator, progress=desk.progress(annotator), question="")  # fmt: skip
 
     @app.get("/image/{item}")
@@ -165,9 +166,9 @@ def application(context: Context, port: int, token: str | None = None) -> tuple[
 
 
 def _items(context: Context) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    rows: list[dict[str, Any]] = pq.read_table(folder_of(context.root, "ask") / "items.parquet").to_pylist()
+    """What was retrieved as what: the grid shows a concept's own candidates."""
+    table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
+    rows: list[dict[str, Any]] = table.filter(pc.is_in(table["fate"], value_set=pa.array(SHOWN))).to_pylist()
     return rows
 
 
@@ -185,7 +186,7 @@ def _annotator(form: dict[str, list[str]]) -> str:
     return name
 
 
-def _asked(question: str, coming: list[str], annotator: str, progress: Any) -> str:
+def _asked(question: str, coming: list[str], annotator: str, progress: Any, blurred: bool) -> str:
     """The marketplace's page, with this item's image, this server's address and the next image ahead."""
     item, *after = coming
     hidden = "".join(
@@ -197,7 +198,7 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any) -> s
         f'<header class="desk"><span>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</span>'
         f'<progress max="{progress.total}" value="{progress.done}"></progress>'
         "<span><kbd>1</kbd>… options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next "
-        '<kbd>u</kbd> undo</span></header><form method="post" action="/undo" id="undo">'
+        '<kbd>u</kbd> undo <kbd>v</kbd> view</span></header><form method="post" action="/undo" id="undo">'
         f'<input type="hidden" name="annotator" value="{html.escape(annotator)}"></form>'
     )
     ahead = "".join(f'<link rel="prefetch" href="/image/{i}" as="image">' for i in after)
@@ -208,6 +209,6 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any) -> s
         question.replace("${image_url}", f"/image/{item}")
         .replace('action="/mturk/externalSubmit"', 'action="/answer" id="question"')
         .replace("</head>", head + "</head>", 1)
-        .replace("<body>", "<body>" + bar, 1)
+        .replace("<body>", f'<body class="{"blurred" if blurred else "clear"}">' + bar, 1)
         .replace("</form>\n</body>", hidden + "</form>\n</body>", 1)
     )

@@ -89,8 +89,10 @@ class Desk:
         return {row[0] for row in rows}
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
-        """The next `n` items of this annotator's queue."""
+        """The next `n` items of this annotator's queue; none beyond what one person may answer (`per_worker`)."""
         done = self.answered(annotator)
+        if (cap := self.batch.get("per_worker")) is not None:
+            n = min(n, max(0, cap - len(done)))
         return [item for item in self.queue(annotator) if item not in done][:n]
 
     def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
@@ -132,7 +134,8 @@ class Desk:
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        return Progress(mine, len(self.batch["items"]), total, self._agreed[1])
+        mine_at_most = min(len(self.batch["items"]), self.batch.get("per_worker") or len(self.batch["items"]))
+        return Progress(mine, mine_at_most, total, self._agreed[1])
 
     def _agreement(self) -> float | None:
         given: dict[str, list[str]] = defaultdict(list)

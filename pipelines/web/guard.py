@@ -20,14 +20,18 @@ HEADERS = {
 }
 
 
-def guard(app: Any, port: int, styles: tuple[str, ...] = ()) -> None:
+LOOPBACK = "127.0.0.1"
+
+
+def guard(app: Any, port: int, styles: tuple[str, ...] = (), host: str = LOOPBACK) -> None:
     """Refuse requests under another host name (a page elsewhere whose name was made to mean this machine) and writes
-    that another origin sent; add the headers to every answer. styles: hashes of inline styles that may apply."""
+    that another origin sent; add the headers to every answer. styles: hashes of inline styles that may apply. host: a
+    further name that this server answers under."""
     from fastapi import Request
     from fastapi.responses import PlainTextResponse, Response
 
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
-    hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
+    hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost", host)}
     origins = {f"http://{host}" for host in hosts}
 
     @app.middleware("http")  # type: ignore[untyped-decorator]
@@ -45,29 +49,32 @@ def guard(app: Any, port: int, styles: tuple[str, ...] = ()) -> None:
         return answer
 
 
-def listen(port: int) -> socket.socket:
-    """A listening socket on loopback; port 0: any free one. Raises BadConfig for one in use."""
+def listen(port: int, host: str = LOOPBACK) -> socket.socket:
+    """A listening socket; port 0: any free one. Raises BadConfig for one in use, or an address that is not ours."""
     # Named as TCP, or asyncio does not switch off Nagle's delay: 40 ms a picture
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        sock.bind(("127.0.0.1", port))
+        sock.bind((host, port))
     except OSError as error:
         sock.close()
         raise BadConfig(
-            f"--port is {port}, which cannot be used ({error.strerror}).", "Expected a free port.", "Try --port 0."
+            f"{host}, port {port} cannot be used ({error.strerror}).",
+            "Expected a free port of this machine.",
+            "Try --port 0.",
         ) from None
     sock.listen(128)
     return sock
 
 
-def serve(make: Callable[[int], tuple[Any, str]], port: int, say: Callable[[str], None]) -> None:
-    """Serve the app that `make(port)` returns, on loopback, until Ctrl-C; say its address with the path to open."""
+def serve(make: Callable[[int], tuple[Any, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK) -> None:
+    """Serve the app that `make(port)` returns until Ctrl-C, on loopback unless told otherwise; say its address with the
+    path to open."""
     import uvicorn
 
-    sock = listen(port)
+    sock = listen(port, host)
     taken = sock.getsockname()[1]
     app, path = make(taken)
-    say(f"http://127.0.0.1:{taken}{path} (Ctrl-C ends it)")
+    say(f"http://{host}:{taken}{path} (Ctrl-C ends it)")
     config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
     uvicorn.Server(config).run([sock])

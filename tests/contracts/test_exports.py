@@ -133,6 +133,30 @@ def test_croissant_is_valid_and_its_records_are_the_releases(
             assert sums[file["contentUrl"]] == file["sha256"]
 
 
+def test_croissant_of_the_tars_joins_every_image_with_its_row(
+    exports: dict[str, Path], release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path))
+    import mlcroissant
+
+    dataset = mlcroissant.Dataset(jsonld=str(exports["webdataset"] / "croissant.json"))
+    assert not dataset.metadata.ctx.issues.errors
+
+    def text(value: Any) -> str:
+        return value.decode() if isinstance(value, bytes) else value
+
+    found = {
+        text(record["images/id"]): (
+            int(record["images/bucket"]),
+            text(record["images/class"]),
+            record["images/image"].size,
+        )
+        for record in dataset.records("images")
+    }
+    columns = (release.table[c].to_pylist() for c in ("id", "bucket", "class", "width", "height"))
+    assert found == {i: (b, c, (w, h)) for i, b, c, w, h in zip(*columns, strict=True)}
+
+
 def test_imagefolder_loads_in_torchvision(exports: dict[str, Path], release: Release) -> None:
     from torchvision.datasets import ImageFolder
 

@@ -41,6 +41,22 @@ def test_a_copy_that_was_shrunk_and_compressed_again_keeps_its_hash(pictures: li
     assert np.mean([d > 10 for d in others]) > 0.9
 
 
+@pytest.mark.parametrize("bits", [0, 1, 4, 6])
+def test_many_hashes_are_compared_by_parts_and_give_the_pairs_of_all_against_all(
+    bits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(bits)
+    of = rng.integers(0, 2**64, 3000, np.uint64)
+    of[1000:2000] = of[:1000] & ~np.uint64(0xFF << 20)  # many agree in most of their parts
+    for i in range(2000, 3000):
+        for b in rng.integers(0, 64, i % 9):
+            of[i] = of[i - 1000] ^ (np.uint64(1) << np.uint64(b))
+    expected = {tuple(p) for p in pairs_by_hash(of, bits).tolist()}
+    monkeypatch.setattr("curate.duplicates.MANY", 0)
+    assert {tuple(p) for p in pairs_by_hash(of, bits).tolist()} == expected
+    assert bits == 0 or expected
+
+
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=30), st.integers(0, 12), st.integers(0, 99))
 def test_groups_of_hashes_equal_those_of_brute_force(values: list[int], bits: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

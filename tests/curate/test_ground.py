@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from curate.ground.errors import BadInput, UnknownName
 from curate.ground.files import content_digest, fingerprint, quick_digest, read_json, sweep, write_bytes, writing
 from curate.ground.progress import Journal
 from curate.ground.rng import rng_for
+from curate.shards import write_tar
 from curate.table import ID, safe_id
 
 
@@ -108,3 +112,22 @@ def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pyt
     assert "\x1b" not in capsys.readouterr().err
     events = [line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"end"' in line]
     assert '"done": 3' in events[0]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=120),
+                          st.binary(max_size=1500)), max_size=5))  # fmt: skip
+def test_tars_are_those_that_the_standard_library_writes(members: list[tuple[str, bytes]]) -> None:
+    try:
+        with io.BytesIO() as file:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                for name, content in members:
+                    info = tarfile.TarInfo(name)
+                    info.size, info.mode = len(content), 0o644
+                    tar.addfile(info, io.BytesIO(content))
+            expected = file.getvalue()
+    except (ValueError, UnicodeEncodeError):
+        return  # a name that the format cannot hold
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.tar"
+        assert write_tar(path, members) == len(expected)
+        assert path.read_bytes() == expected

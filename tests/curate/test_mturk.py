@@ -12,7 +12,7 @@ from mturk_server import NAMESPACE, Turk, serve
 
 from curate.concepts import Concept
 from curate.ground.errors import BadConfig, BadInput
-from curate.validation.answers import read_answers
+from curate.validation.answers import fields_of, read_answers, read_lines
 from curate.validation.batches import question_page
 from curate.validation.mturk import (
     Journal,
@@ -20,7 +20,6 @@ from curate.validation.mturk import (
     approve,
     client,
     collect,
-    fields_of,
     publish,
     question,
     read_rejections,
@@ -111,7 +110,7 @@ def test_answers_come_back_through_the_same_importer(turk: Turk, tmp_path: Path)
             )
     service = client(turk.endpoint)
     assert collect(service, journal, "b1", tmp_path / "results.csv") == 15
-    table = read_answers([tmp_path / "results.csv"], BATCH, "key")
+    table = read_answers(read_lines([tmp_path / "results.csv"])[BATCH["batch"]], BATCH, "key")
     assert table["fault"].null_count == 15
     assert sorted({tuple(labels) for labels in table["labels"].to_pylist()}) == [("bus",), ("bus", "car")]
     assert sum(table["sensitive"].to_pylist()) == 3

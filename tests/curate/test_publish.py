@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import release_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.compose import PublishRules, select, split, together
 from curate.ground.errors import MissingFile, Shortage, Tampered, UnknownName
-from curate.publish import PublishRules, attribution, publish, select, split
+from curate.publish import attribution
 from curate.release import Release
 
 CLASSES = ["background", "bus"]
@@ -32,30 +34,15 @@ def accepted(n: int) -> list[dict[str, Any]]:
 def made(folder: Path) -> Release:
     rows = select(accepted(12), [1, 2], CLASSES, PublishRules(per_class=10), 0)
     images = {r["id"]: (r["id"].encode(), "jpg") for r in rows}
-    from curate.ground.files import sha256_bytes
-
-    rows = [
-        {**r, "sha256": sha256_bytes(images[r["id"]][0]), "title": "<script>x</script>", "creator": "=1+1"}
-        for r in rows
-    ]
+    rows = [{**r, "title": "<script>x</script>", "creator": "=1+1"} for r in rows]
     provenance = {
         "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},
         "prompts": {"bus": ["a | bus"]}, "validation": {"method": "crowd", "workers": 3, "agree": 2, "rule": "exact"},
         "counts": {"ingest": {"read": 9, "kept": 8, "dropped": {"not_utf8": 1}}}, "judgement": None,
     }  # fmt: skip
     vectors = np.arange(len(rows) * 2, dtype=np.float16).reshape(-1, 2)
-    publish(
-        rows,
-        images,
-        {"clip": vectors},
-        BUCKETS,
-        CLASSES,
-        provenance,
-        folder,
-        PublishRules(name="tiny", per_class=10),
-        0,
-    )
-    return Release.open(folder)
+    rules = PublishRules(name="tiny", per_class=10, shard_images=15)
+    return release_of(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, rules)
 
 
 def test_n_of_each_class_and_bucket_seeded() -> None:
@@ -81,11 +68,12 @@ def test_too_few_is_an_error_with_a_table_and_fewer_must_be_asked_for() -> None:
 
 def test_splits_are_stratified_and_seeded() -> None:
     rows = accepted(10)
-    sides = split(rows, 0.3, 0, 0)
+    alone = together(rows)
+    sides = split(rows, alone, 0.3, 0, 0)
     tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
     assert set(tests.values()) == {3}
-    assert sides == split(rows, 0.3, 0, 0)
-    assert sides != split(rows, 0.3, 0, 1)
+    assert sides == split(rows, alone, 0.3, 0, 0)
+    assert sides != split(rows, alone, 0.3, 0, 1)
 
 
 @settings(deadline=None, max_examples=50)
@@ -97,7 +85,7 @@ def test_no_uploader_is_on_both_sides_and_no_cell_overflows(photos: list[tuple[i
     rows = [
         {"id": str(i), "user": f"u{u}" if u else None, "bucket": b, "concept": c} for i, (u, b, c) in enumerate(photos)
     ]
-    sides = split(rows, 0.3, seed, 0)
+    sides = split(rows, together(rows), 0.3, seed, 0)
     of_user: dict[str, set[str]] = {}
     for row, side in zip(rows, sides, strict=True):
         if row["user"]:
@@ -110,7 +98,7 @@ def test_no_uploader_is_on_both_sides_and_no_cell_overflows(photos: list[tuple[i
 
 class TestRelease:
     def test_opens_verifies_and_gives_images_and_features_in_table_order(self, tmp_path: Path) -> None:
-        release = made(tmp_path)
+        release = made(tmp_path / "r")
         release.verify()
         assert [i for i, _ in release.images()] == release.table["id"].to_pylist()
         assert all(data == i.encode() for i, data in release.images(bucket=2))
@@ -128,8 +116,8 @@ class TestRelease:
         assert a == b
 
     def test_a_tampered_shard_is_named(self, tmp_path: Path) -> None:
-        release = made(tmp_path)
-        shard = tmp_path / "shards" / "bucket_01-00000.tar"
+        release = made(tmp_path / "r")
+        shard = tmp_path / "r" / "shards" / "bucket_01-00000.tar"
         shard.write_bytes(shard.read_bytes().replace(b"1-bus-", b"1-BUS-"))
         with pytest.raises(Tampered, match=r"bucket_01-00000\.tar"):
             release.verify()
@@ -137,26 +125,26 @@ class TestRelease:
             list(release.images())
 
     def test_parts_of_two_releases_are_refused(self, tmp_path: Path) -> None:
-        made(tmp_path)
-        facts = json.loads((tmp_path / "release.json").read_text())
-        (tmp_path / "release.json").write_text(json.dumps(facts | {"images": 7}))
+        made(tmp_path / "r")
+        facts = json.loads((tmp_path / "r" / "release.json").read_text())
+        (tmp_path / "r" / "release.json").write_text(json.dumps(facts | {"images": 7}))
         with pytest.raises(Tampered, match="40 rows.*says 7"):
-            Release.open(tmp_path)
+            Release.open(tmp_path / "r")
 
     def test_an_unfinished_release_is_refused(self, tmp_path: Path) -> None:
-        release = made(tmp_path)
-        (tmp_path / "SHA256SUMS").unlink()
+        release = made(tmp_path / "r")
+        (tmp_path / "r" / "SHA256SUMS").unlink()
         with pytest.raises(MissingFile, match="not finished"):
             release.verify()
         with pytest.raises(MissingFile, match=r"no release\.json"):
-            Release.open(tmp_path / "shards")
+            Release.open(tmp_path / "r" / "shards")
 
     def test_the_card_tells_facts_and_says_what_is_not_written(self, tmp_path: Path) -> None:
-        made(tmp_path)
-        card = (tmp_path / "README.md").read_text()
+        made(tmp_path / "r")
+        card = (tmp_path / "r" / "README.md").read_text()
         assert "| ingest | 9 | 8 | not\\_utf8 1 |" in card
         assert "a \\| bus" in card
-        assert "*Not written yet.*" in card
+        assert "**People.** *Not written yet" in card
         import yaml
 
         head = yaml.safe_load(card.split("---")[1])

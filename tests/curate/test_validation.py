@@ -15,12 +15,31 @@ import pytest
 
 from curate.concepts import BACKGROUND, Concept
 from curate.ground.errors import BadConfig, BadInput
-from curate.validation.answers import ANSWERS, read_answers
-from curate.validation.batches import question_page, read_batch, write_batch
-from curate.validation.tally import TallyRules, agreement, from_catalogue, tally, verdict
+from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
+from curate.validation.batches import BatchPlan, question_page, read_batch, read_gold, write_batch
+from curate.validation.rounds import following, lacking
+from curate.validation.tally import (
+    TallyRules,
+    agreement,
+    from_catalogue,
+    suggested_rejections,
+    tally,
+    verdict,
+)
 
 CONCEPTS = [Concept("bus", ("bus",), "bus (exterior/interior)", "bus"), Concept("car", ("car",), "car", "car")]
+XML = (
+    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
+    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier>{}</Answer></QuestionFormAnswers>'
+)
 BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"]}
+
+
+def read(paths: Sequence[Path], batch: dict[str, Any], key: str = "k") -> pa.Table:
+    """Files → table, as `tally` does it."""
+    lines = read_lines(paths)
+    refuse_foreign(lines, [batch["batch"]])
+    return read_answers(lines.get(batch["batch"], []), batch, key)
 
 
 def results(path: Path, lines: Sequence[dict[str, str]]) -> Path:
@@ -39,8 +58,9 @@ def line(item: str = "i1", worker: str = "W1", **answers: str) -> dict[str, str]
 
 class TestBatch:
     def write(self, folder: Path) -> dict[str, Any]:
-        items = [(f"p{i}", "bus" if i % 2 else "car", f"image {i}".encode(), "jpg") for i in range(20)]
-        return write_batch(items, CONCEPTS, folder, 0, 3, 0.02, "https://example.org/i/")
+        items = [(f"p{i}", f"image {i}".encode(), "jpg") for i in range(20)]
+        plan = BatchPlan(image_base_url="https://example.org/i/")
+        return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})}, blur=["p5"])
 
     def test_nothing_that_a_worker_sees_tells_the_expected_class(self, tmp_path: Path) -> None:
         self.write(tmp_path)
@@ -82,7 +102,83 @@ class TestBatch:
 
     def test_a_concept_may_not_be_named_as_the_exclusive_box(self, tmp_path: Path) -> None:
         with pytest.raises(BadConfig, match="named 'none'"):
-            write_batch([], [Concept("none", ("x",), "x", "x")], tmp_path, 0, 3, 0.02, "")
+            write_batch([], [Concept("none", ("x",), "x", "x")], tmp_path, 0, BatchPlan())
+
+    def test_a_gold_question_looks_like_any_other(self, tmp_path: Path) -> None:
+        facts = self.write(tmp_path)
+        (item,) = facts["gold"]
+        assert facts["items"][item] == "p3"
+        for name in ("batch.csv", "page.html"):
+            assert "gold" not in (tmp_path / name).read_text()
+
+    def test_the_wage_is_told_beside_the_price(self, tmp_path: Path) -> None:
+        assert self.write(tmp_path)["usd_an_hour"] == 8.0  # $0.02 for 9 seconds
+
+    def test_an_options_examples_stand_below_it(self) -> None:
+        page = question_page([Concept("bus", ("bus",), "bus", "bus", examples=("double-decker", "<b>coach</b>"))])
+        assert "for example double-decker, &lt;b&gt;coach&lt;/b&gt;" in page
+
+
+class TestGold:
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("id,label\np1,bus\n", r"lacks the columns \['labels'\]"),
+            ("id,labels\np1,plane\n", r"line 2: labels is 'plane'\. Expected some of bus, car"),
+            ("id,labels\np1,none|bus\n", "line 2"),
+            ("id,labels\np1,bus\np1,car\n", r"line 3: 'p1' has other labels further up"),
+        ],
+    )
+    def test_a_bad_file_is_told_by_line(self, tmp_path: Path, text: str, told: str) -> None:
+        (tmp_path / "gold.csv").write_text(text)
+        with pytest.raises(BadInput, match=told):
+            read_gold(tmp_path / "gold.csv", ["bus", "car"])
+
+    def test_workers_who_fail_it_are_suggested_never_rejected(self) -> None:
+        rows = [
+            {"item": f"i{n}", "id": f"p{n}", "worker": w, "assignment": f"A{n}{w}", "labels": [said],
+             "sensitive": False, "seconds": 5, "fault": None}
+            for n in range(4) for w, said in (("ann", "bus"), ("eve", "car"))
+        ]  # fmt: skip
+        answers = pa.Table.from_pylist(rows, ANSWERS)
+        told = agreement(answers, {f"p{n}": frozenset({"bus"}) for n in range(4)})
+        by = {row["worker"]: row for row in told["workers"]}
+        assert (by["ann"]["gold_right"], by["eve"]["gold_right"]) == (1.0, 0.0)
+        assert [a for a, _ in suggested_rejections(answers, told)] == ["A0eve", "A1eve", "A2eve", "A3eve"]
+        few = agreement(answers, {"p0": frozenset({"bus"})})
+        assert not suggested_rejections(answers, few), "one wrong answer tells nothing"
+
+
+class TestRounds:
+    """Where too few were accepted, who comes next."""
+
+    VERDICTS = pa.table(
+        {
+            "id": ["a", "b", "c", "d", "x", "x"],
+            "bucket": [1, 1, 1, 1, 2, 2],
+            "concept": ["bus", "bus", "car", "car", "bus", "car"],
+            "verdict": ["kept", "wrong_concept", "kept", "kept", "kept", "kept"],
+        }
+    )
+
+    def test_a_cell_is_short_of_what_lacks_and_an_image_of_two_concepts_fills_neither(self) -> None:
+        short = lacking(self.VERDICTS, {"bus": 2, "car": 2}, [1, 2])
+        assert short == {(1, "bus"): (1, 0.5), (2, "bus"): (2, 0.0), (2, "car"): (2, 0.0)}
+
+    def test_the_next_in_the_list_are_asked_as_many_as_the_share_accepted_lets_expect(self) -> None:
+        candidates = pa.table(
+            {
+                "id": ["b", "e", "f", "g", "h", "n1", "n2"],
+                "bucket": [1] * 7,
+                "concept": ["bus"] * 5 + [BACKGROUND] * 2,
+                "score": [0.5, 0.4, 0.3, 0.2, 0.1, -0.2, -0.1],
+                "rank": [1, 2, 3, 4, 5, 8, 9],
+                "fate": ["kept", "surplus", "ambiguous", "surplus", "surplus", "reserve", "reserve"],
+            }
+        )
+        found = following(candidates, {"b"}, {(1, "bus"): (1, 0.5), (1, BACKGROUND): (1, 1.0)})
+        assert [(row["id"], row["concept"]) for row in found] == [("n1", BACKGROUND), ("e", "bus"), ("g", "bus")]
+        assert following(candidates, {"b", "e", "g", "h"}, {(1, "bus"): (1, 0.5)}) == [], "the list is at its end"
 
 
 class TestAnswers:
@@ -95,10 +191,16 @@ class TestAnswers:
             {"Answer.taskAnswers": json.dumps([{"labels": {"bus": True, "car": True, "x": False}}])},
             {"Answer.taskAnswers": json.dumps([{"labels.bus": {"on": True}, "labels.car": {"on": True}}])},
             {"Answer.taskAnswers": json.dumps([{"labels": {"labels": ["bus", "car"]}}])},
+            {"Answer.xml": XML.format("<FreeText>bus|car</FreeText>")},
+            {
+                "Answer.xml": XML.format(
+                    "".join(f"<SelectionIdentifier>{c}</SelectionIdentifier>" for c in ("bus", "car"))
+                )
+            },
         ],
     )
     def test_every_form_of_a_multiple_choice_is_read_alike(self, tmp_path: Path, answers: dict[str, str]) -> None:
-        table = read_answers([results(tmp_path / "r.csv", [line(**answers)])], BATCH, "k")
+        table = read([results(tmp_path / "r.csv", [line(**answers)])], BATCH, "k")
         assert table["labels"].to_pylist() == [["bus", "car"]]
         assert table["id"].to_pylist() == ["p1"]
 
@@ -111,7 +213,7 @@ class TestAnswers:
             line(worker="D", **{"Answer.labels": "plane"}),
             line(worker="E", **{"Answer.labels": "bus", "AssignmentStatus": "Rejected"}),
         ]
-        table = read_answers([results(tmp_path / "r.csv", lines)], BATCH, "k")
+        table = read([results(tmp_path / "r.csv", lines)], BATCH, "k")
         faults = table["fault"].to_pylist()
         assert sorted(f or "" for f in faults) == [
             "",
@@ -124,7 +226,7 @@ class TestAnswers:
 
     def test_worker_ids_are_kept_only_as_keyed_hashes(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(worker="A1B2C3", **{"Answer.labels": "bus"})])
-        one, two = (read_answers([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))
+        one, two = (read([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))
         assert "A1B2C3" not in one
         assert one != two
 
@@ -133,20 +235,46 @@ class TestAnswers:
         with pytest.raises(
             BadInput, match=r"r\.csv, line 2: Input\.batch is 'b2'\. Expected answers to batch 'b1'.*another run"
         ):
-            read_answers([path], BATCH, "k")
+            read([path], BATCH, "k")
 
     def test_an_image_never_asked_is_refused(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(item="zzz", **{"Answer.labels": "bus"})])
         with pytest.raises(BadInput, match="'zzz' was never asked"):
-            read_answers([path], BATCH, "k")
+            read([path], BATCH, "k")
 
     def test_missing_columns_are_named(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text("HITId,WorkerId\n1,2\n")
         with pytest.raises(BadInput, match=r"no column Input\.batch"):
-            read_answers([tmp_path / "a.csv"], BATCH, "k")
+            read([tmp_path / "a.csv"], BATCH, "k")
         (tmp_path / "b.csv").write_text("Input.batch,Input.item,Input.image_url\nb1,i1,u\n")
         with pytest.raises(BadInput, match=r"no Answer\.\* column.*batch itself"):
-            read_answers([tmp_path / "b.csv"], BATCH, "k")
+            read([tmp_path / "b.csv"], BATCH, "k")
+
+    def test_a_line_that_lost_a_cell_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "r.csv").write_text("Input.batch,Input.item,Answer.labels\nb1,i1\n")
+        with pytest.raises(BadInput, match=r"line 2 has 2 cells, the header 3"):
+            read([tmp_path / "r.csv"], BATCH)
+
+    def test_columns_may_come_in_any_order(self, tmp_path: Path) -> None:
+        one = line(**{"Answer.labels": "bus", "Answer.sensitive": "yes"})
+        a = read([results(tmp_path / "a.csv", [one])], BATCH)
+        b = read([results(tmp_path / "b.csv", [dict(reversed(one.items()))])], BATCH)
+        assert a.equals(b)
+        assert a["sensitive"].to_pylist() == [True]
+
+    @pytest.mark.parametrize("said", [{"yes": True, "no": False}, "yes"])
+    def test_crowd_elements_say_sensitive_in_two_ways(self, tmp_path: Path, said: object) -> None:
+        told = json.dumps([{"labels": {"bus": True}, "sensitive": said}])
+        table = read([results(tmp_path / "r.csv", [line(**{"Answer.taskAnswers": told})])], BATCH)
+        assert table["sensitive"].to_pylist() == [True]
+
+    def test_beyond_a_workers_cap_no_answer_counts_in_whatever_order_the_files_are(self, tmp_path: Path) -> None:
+        batch = {"batch": "b1", "items": {f"i{n}": f"p{n}" for n in range(5)}, "concepts": ["bus"], "per_worker": 2}
+        lines = [line(f"i{n}", "W", **{"Answer.labels": "bus"}) for n in range(5)]
+        one = read([results(tmp_path / "a.csv", lines)], batch)
+        two = read([results(tmp_path / "b.csv", lines[::-1])], batch)
+        assert one["fault"].to_pylist() == [None, None, "over_cap", "over_cap", "over_cap"]
+        assert one.equals(two)
 
 
 def ticks(*sets: str, sensitive: int = 0) -> list[tuple[frozenset[str], bool]]:

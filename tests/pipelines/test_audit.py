@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import release_of
 from PIL import Image
 
+from curate.compose import PublishRules
 from curate.ground.errors import MissingFile
 from curate.ground.files import sha256_bytes
 from curate.ground.rng import rng_for
-from curate.publish import PublishRules, publish
 from curate.release import Release
 from pipelines.audit import audit, audit_release, drift, label_noise, lines, page, uploaders
 from pipelines.demo.draw import jpeg, photo
@@ -45,8 +46,7 @@ def made(folder: Path, world: int = 0) -> Release:
                 )  # fmt: skip
                 vectors.append(np.eye(2)[label] + 0.01 * i)
     matrix = np.array(vectors, np.float16)
-    publish(rows, images, {"clip": matrix}, BUCKETS, ["bus", "car"], PROVENANCE, folder, PublishRules(splits=2), 0)
-    return Release.open(folder)
+    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, PublishRules(splits=2))
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +140,10 @@ def test_hashes_are_those_of_the_pictures(release: Release) -> None:
     assert len(of) == 16
     with Image.open(io.BytesIO(next(iter(release.images()))[1])) as first:
         assert first.size == (release.table["width"][0].as_py() or first.width, first.height)
+
+
+def test_an_audit_finds_the_copies_that_the_release_tells_and_no_split_parts_them(journey: Path) -> None:
+    release = Release.open(journey)
+    told, found = release.facts["near_copies"], audit_release(release)["near_copies"]
+    assert (found["groups"], found["images_in_groups"]) == (told["groups"], told["images_in_groups"])
+    assert not any(n for name, n in found["groups_across"].items() if name.startswith("split"))

@@ -149,7 +149,7 @@ class TestBadInput:
         text = message(driftline("run", folder, "--set", columns), 1)
         assert "Too few accepted images for the release" in text
         assert "of 9" in text
-        assert "release.short: fewer" in text
+        assert "reopen (asks about further candidates) or fewer" in text
         states = {
             s["stage"]: s["state"]
             for s in json.loads(driftline("status", folder, "--json", "--set", columns).stdout)["stages"]

@@ -1,8 +1,9 @@
 "use strict";
-// Keys: 1–9, 0 and then letters tick options, n none (alone), s sensitive, Enter next, u undo. In the grid: arrows and x.
+// Keys: 1–9, 0 and then letters tick options, n none (alone), s sensitive, Enter next, u undo, v view what is blurred.
+// In the grid: arrows and x.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
-const letters = "1234567890abcdefghijklmopqrtvwxyz"; // without n, s, u
+const letters = "1234567890abcdefghijklmopqrtwxyz"; // without n, s, u, v
 
 if (question) {
   const boxes = [...question.querySelectorAll("input[name=labels]")];
@@ -28,7 +29,8 @@ if (question) {
     else if (event.key === "s") {
       const yes = question.querySelector("input[name=sensitive][value=yes]");
       question.querySelector(`input[name=sensitive][value=${yes.checked ? "no" : "yes"}]`).checked = true;
-    } else if (event.key === "u") document.getElementById("undo").submit();
+    } else if (event.key === "v") document.body.classList.toggle("blurred");
+    else if (event.key === "u") document.getElementById("undo").submit();
     else if (event.key === "Enter") {
       event.preventDefault();
       if (boxes.some((b) => b.checked)) question.requestSubmit();

@@ -1,0 +1,334 @@
+"""What a release holds: rounds until it is full, what is kept beside it, what was taken back, and what changed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage, Tampered
+from curate.ground.files import read_json, write_text
+from curate.ground.progress import Journal
+from curate.ground.rng import rng_for
+from curate.release import Release
+from curate.shards import read_tar
+from pipelines.config import load
+from pipelines.crowd import open_batch
+from pipelines.demo.draw import photo
+from pipelines.runner import folder_of, run, status
+from pipelines.stage import Context
+
+CONFIG = """
+collection: {source: folder, path: photos, label: parent, dates: [path]}
+filter: {upload_after_capture: false}
+buckets: {kind: calendar, unlabelled: []}
+embed: {model: driftline-photo-world}
+retrieve:
+  per_class: 3
+  depth: 20
+  background: false
+  short: fewer
+  overlap: allow
+  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
+validation: {method: catalogue}
+release: {per_class: 4, splits: 1, short: reopen}
+"""
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six cars and six buses of each of two years, and two lamps; retrieval asks about three of each first."""
+    out = tmp_path_factory.mktemp("releases") / "run"
+    for year in (2010, 2011):
+        for thing, n in (("car", 6), ("bus", 6), ("lamp", 2)):
+            for i in range(n):
+                (out / "photos" / thing).mkdir(parents=True, exist_ok=True)
+                exif = Image.Exif()
+                exif[0x010E] = "at home"
+                picture = photo([thing], 0.2, rng_for(year, thing, i))
+                picture.save(out / "photos" / thing / f"{year}-05-0{i + 1}.jpg", exif=exif)
+    write_text(out / "driftline.yaml", CONFIG)
+    run(context_of(out), until="retrieve")
+    return out
+
+
+def context_of(folder: Path, *changes: str) -> Context:
+    return Context(folder, load(folder / "driftline.yaml", changes), Journal(quiet=True))
+
+
+@pytest.fixture
+def folder(photos: Path, tmp_path: Path) -> Path:
+    """The same, of the test's own."""
+    return Path(shutil.copytree(photos, tmp_path / "run"))
+
+
+def ids_of(folder: Path, name: str = "") -> dict[str, str]:
+    """id → known label."""
+    table = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")))
+    return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
+
+
+def answer(context: Context, truth: dict[str, str]) -> None:
+    """Two people answer the open batch, alike."""
+    batch = open_batch(context)
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer)
+    writer.writerow(("Input.batch", "Input.item", "WorkerId", "Answer.labels", "Answer.sensitive"))
+    for item, id_ in batch.facts["items"].items():
+        said = truth[id_] if truth[id_] in ("car", "bus") else "none"
+        for worker in ("ann", "bob"):
+            writer.writerow((batch.facts["batch"], item, worker, said, "no"))
+    write_text(context.root / "answers" / f"{batch.name('people')}.csv", buffer.getvalue())
+
+
+CROWD = ("validation.method=crowd", "validation.workers=2")
+
+
+class TestRounds:
+    def test_candidates_are_asked_until_every_class_is_full(self, folder: Path) -> None:
+        run(context_of(folder))
+        asked = pq.read_table(folder_of(folder, "tally") / "asked.parquet")
+        assert Counter(asked["round"].to_pylist())[1] == 12
+        assert max(asked["round"].to_pylist()) >= 2
+        release = Release.open(folder)
+        assert set(Counter(zip(release.table["bucket"].to_pylist(), release.table["class"].to_pylist(),
+                               strict=True)).values()) == {4}  # fmt: skip
+
+    def test_without_it_too_few_is_an_error_that_names_it(self, folder: Path) -> None:
+        with pytest.raises(Shortage, match=r"3 of 4[\s\S]*release\.short: reopen"):
+            run(context_of(folder, "release.short=fail"))
+
+    def test_people_are_asked_in_further_batches_each_waiting_for_its_answers(self, folder: Path) -> None:
+        context = context_of(folder, *CROWD)
+        truth = ids_of(folder)
+        rounds = []
+        for _ in range(6):
+            states = {e["stage"]: e["state"] for e in run(context)}
+            if states["publish"] == "done":
+                break
+            assert states["ask"] == "waiting"
+            rounds.append(open_batch(context).number)
+            answer(context, truth)
+        assert rounds == sorted(set(rounds))
+        assert len(rounds) >= 2
+        answers = pq.read_table(folder_of(folder, "tally") / "answers.parquet")
+        verdicts = pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")
+        assert len(set(answers["id"].to_pylist())) == len(set(verdicts["id"].to_pylist()))
+
+    def test_no_image_is_asked_twice_and_the_batches_come_out_the_same_again(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        context = context_of(folder, *CROWD)
+        run(context)
+        answer(context, ids_of(folder))
+        run(context)
+        second = open_batch(context)
+        assert second.number == 2
+        first = read_json(folder_of(folder, "ask") / "batch.json")
+        assert not set(first["items"].values()) & set(second.facts["items"].values())
+        before = {p.name: p.read_bytes() for p in second.folder.rglob("*") if p.is_file()}
+        shutil.rmtree(second.folder)
+        run(context)
+        assert {p.name: p.read_bytes() for p in open_batch(context).folder.rglob("*") if p.is_file()} == before
+
+    def test_an_unanswered_round_can_be_left_out(self, folder: Path) -> None:
+        context = context_of(folder, *CROWD)
+        run(context)
+        answer(context, ids_of(folder))
+        run(context)
+        run(context_of(folder, *CROWD, "validation.accept_incomplete=true"))
+        assert set(pq.read_table(folder_of(folder, "tally") / "asked.parquet")["round"].to_pylist()) == {1}
+        assert Release.open(folder).table.num_rows > 0
+
+    def test_answers_of_another_run_are_refused_whatever_the_round(self, folder: Path) -> None:
+        context = context_of(folder, *CROWD)
+        run(context)
+        answer(context, ids_of(folder))
+        write_text(folder / "answers" / "z.csv", "Input.batch,Input.item,Answer.labels\nelse,x,car\n")
+        with pytest.raises(BadInput, match=r"z\.csv, line 2: Input\.batch is 'else'"):
+            run(context)
+
+
+class TestGold:
+    def test_known_answers_are_hidden_in_the_batch_and_judge_the_workers(self, folder: Path) -> None:
+        truth = ids_of(folder)
+        asked = set(pq.read_table(folder_of(folder, "retrieve") / "candidates.parquet",
+                                  filters=[("fate", "=", "kept")])["id"].to_pylist())  # fmt: skip
+        extra = sorted(i for i, t in truth.items() if i not in asked and t in ("car", "bus"))[:2]
+        lines = ["id,labels", *(f"{i},{truth[i]}" for i in extra)]
+        write_text(folder / "gold.csv", "\n".join(lines) + "\n")
+        gold = ("validation.gold=gold.csv", "validation.gold_share=0.2", "release.short=fewer")
+        context = context_of(folder, *CROWD, *gold)
+        run(context)
+        batch = open_batch(context)
+        assert {batch.facts["items"][i] for i in batch.facts["gold"]} == set(extra)
+        answer(context, truth)
+        run(context)
+        told = read_json(folder_of(folder, "tally") / "agreement.json")
+        assert [w["gold_right"] for w in told["workers"]] == [1.0, 1.0]
+        assert not set(extra) & set(pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")["id"].to_pylist())
+        assert "questions of known answer, 100.0% were right" in (Release.open(folder).path / "README.md").read_text()
+
+    def test_a_photo_that_is_not_there_is_named(self, folder: Path) -> None:
+        write_text(folder / "gold.csv", "id,labels\nnowhere,car\n")
+        with pytest.raises(BadInput, match="'nowhere' the first"):
+            run(context_of(folder, *CROWD, "validation.gold=gold.csv"))
+
+
+def published(folder: Path, *changes: str) -> Release:
+    run(context_of(folder, *changes))
+    return Release.open(folder)
+
+
+def counts_of(folder: Path) -> dict[str, Any]:
+    return {e["stage"]: e["counts"] for e in status(context_of(folder))}
+
+
+class TestBeside:
+    """What is kept beside the labelled images, and what may not be."""
+
+    def test_the_remainder_is_listed_for_pre_training(self, folder: Path) -> None:
+        release = published(folder)
+        listed = set(pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist())
+        assert listed == set(ids_of(folder)) - set(release.table["id"].to_pylist())
+        release.verify()
+
+    def test_its_images_may_be_kept_too_stripped_like_the_others(self, folder: Path) -> None:
+        release = published(folder, "release.unlabelled=images")
+        listed = pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist()
+        found = [
+            (name, content)
+            for tar in sorted((release.path / "unlabelled").glob("*.tar"))
+            for name, content in read_tar(tar)
+        ]
+        assert [n.partition(".")[0] for n, _ in found if n.endswith(".jpg")] == listed
+        assert not any(b"at home" in content for _, content in found)
+        release.verify()
+
+    def test_nobody_is_trained_on_what_people_called_sensitive(self, folder: Path) -> None:
+        context = context_of(folder, *CROWD, "release.short=fewer", "release.per_class=2")
+        run(context)
+        truth = ids_of(folder)
+        answer(context, truth)
+        path = folder / "answers" / "people.csv"
+        item, id_ = sorted(open_batch(context).facts["items"].items())[0]
+        rows = [row.replace(",no", ",yes") if item in row else row for row in path.read_text().splitlines()]
+        write_text(path, "\n".join(rows) + "\n")
+        run(context)
+        release = Release.open(folder)
+        assert id_ not in release.table["id"].to_pylist()
+        assert id_ not in pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist()
+
+
+class TestTakenBack:
+    def test_withdrawn_images_leave_a_tombstone_and_nothing_else(self, folder: Path) -> None:
+        gone = published(folder).table["id"][0].as_py()
+        write_text(folder / "withdrawn.csv", f"id\n{gone}\nnever-seen\n")
+        release = published(folder, "release.withdrawn=withdrawn.csv", "release.version=1.0.1")
+        assert gone not in release.table["id"].to_pylist()
+        assert gone not in pq.read_table(release.path / "unlabelled.parquet")["id"].to_pylist()
+        assert (release.path / "WITHDRAWN.csv").read_text() == f"id,since\n{gone},1.0.1\n"
+        assert counts_of(folder)["publish"]["dropped"]["withdrawn"] == 1
+        assert "WITHDRAWN.csv" in (release.path / "README.md").read_text()
+
+    def test_what_changed_is_listed_and_asks_for_its_version(self, folder: Path, tmp_path: Path) -> None:
+        before = published(folder)
+        shutil.copytree(before.path, tmp_path / "v1")
+        gone = before.table["id"][0].as_py()
+        write_text(folder / "withdrawn.csv", f"id\n{gone}\n")
+        changes = ("release.withdrawn=withdrawn.csv", f"release.previous={tmp_path / 'v1'}")
+        with pytest.raises(BadConfig, match=r"release\.version is 1\.0\.0; the release before is 1\.0\.0.*at least"):
+            published(folder, *changes)
+        release = published(folder, *changes, "release.version=2.0.0")
+        told = release.facts["changes"]
+        assert told["withdrawn"] == {"images": 1, "ids": [gone]}
+        assert told["removed"]["images"] == 0
+        assert f"1 images withdrawn by their owners: {gone}" in (release.path / "CHANGES.md").read_text()
+
+    def test_the_same_again_is_a_patch(self, folder: Path, tmp_path: Path) -> None:
+        shutil.copytree(published(folder).path, tmp_path / "v1")
+        release = published(folder, f"release.previous={tmp_path / 'v1'}", "release.version=1.0.1")
+        assert release.facts["changes"]["level"] == "patch"
+        assert "nothing but the card" in (release.path / "CHANGES.md").read_text()
+
+
+class TestLicences:
+    def test_images_under_another_licence_are_dropped_and_counted(self, folder: Path) -> None:
+        with pytest.raises(Shortage):
+            published(folder, "release.licences=[Attribution License]", "release.short=fewer")
+
+
+class TestCard:
+    def test_a_release_waits_for_what_only_a_person_can_write(self, folder: Path) -> None:
+        with pytest.raises(BadConfig, match="lacks the parts Motivation, Intended uses"):
+            published(folder, "release.strict=true")
+        told = "\n\n".join(
+            f"**{part}.** Said."
+            for part in ("Motivation", "Intended uses", "Uses to avoid", "Known biases", "People", "Social impact",
+                         "Maintenance")
+        )  # fmt: skip
+        write_text(folder / "judgement.md", told + "\n\nAnd one thing more.\n")
+        release = published(folder, "release.strict=true", "release.judgement=judgement.md")
+        card = (release.path / "README.md").read_text()
+        assert "Not written yet" not in card
+        assert "And one thing more." in card
+
+    def test_a_template_with_unknown_fields_is_refused_by_name(self, folder: Path) -> None:
+        write_text(folder / "card.md.j2", "# {{ name }} by {{ author }}\n")
+        with pytest.raises(BadConfig, match=r"'author' is undefined.*A release has the fields buckets, changes"):
+            published(folder, "release.card=card.md.j2")
+        write_text(folder / "card.md.j2", "# {{ name }}, {{ ''.__class__.__mro__ }}\n")
+        with pytest.raises(BadConfig, match="cannot be filled"):
+            published(folder, "release.card=card.md.j2")
+        write_text(folder / "card.md.j2", "# {{ name }}: {{ images }}\n")
+        assert (published(folder, "release.card=card.md.j2").path / "README.md").read_text() == "# unnamed: 16"
+
+    def test_drift_and_scores_are_in_the_card(self, folder: Path) -> None:
+        release = published(folder)
+        card = (release.path / "README.md").read_text()
+        assert "| buckets later | 0 | 1 |" in card
+        least, *_, greatest = release.facts["scores"]["car"]
+        assert f"| car | a car | {least} |" in card
+        assert least < greatest
+
+
+class TestHurt:
+    def test_an_image_that_is_gone_when_it_is_published_is_told(self, folder: Path) -> None:
+        context = context_of(folder)
+        run(context, until="tally")
+        (folder_of(folder, "fetch") / "00000.tar").unlink()
+        with pytest.raises((MissingFile, Tampered), match=r"00000\.tar"):
+            run(context)
+
+    def test_a_file_that_is_not_of_this_release_is_told(self, folder: Path, tmp_path: Path) -> None:
+        release = published(folder)
+        shutil.copytree(release.path, tmp_path / "r")
+        (tmp_path / "r" / "shards" / "bucket_2010-00009.tar").write_bytes(b"of another release")
+        with pytest.raises(Tampered, match=r"bucket_2010-00009\.tar.*not of this release"):
+            Release.open(tmp_path / "r").verify()
+
+    def test_killed_while_packing_it_goes_on_with_the_same_bytes(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole = published(Path(shutil.copytree(folder, tmp_path / "whole")))
+        run(context_of(folder), until="tally")
+
+        def dies(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("pipelines.stages.publish.publish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(context_of(folder))
+        monkeypatch.undo()
+        shards = folder_of(folder, "publish") / "release" / "shards"
+        before = {p.name: p.stat().st_mtime_ns for p in shards.iterdir()}
+        release = published(folder)
+        assert {p.name: p.stat().st_mtime_ns for p in shards.iterdir()} == before, "no finished tar is written again"
+        assert (release.path / "SHA256SUMS").read_bytes() == (whole.path / "SHA256SUMS").read_bytes()

@@ -1,0 +1,29 @@
+"""The cards in `data_cards/` are what the code writes, and none has a part left open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from curate.card import UNWRITTEN
+from curate.judgement import unwritten
+from pipelines.recipes import recipe_card
+
+CARDS = Path(__file__).resolve().parents[1] / "data_cards"
+
+
+@pytest.mark.parametrize("preset", ["clear10", "clear100"])
+def test_a_recipes_card_follows_its_preset(preset: str) -> None:
+    judgement = (CARDS / f"{preset}.judgement.md").read_text()
+    assert not unwritten(judgement)
+    assert (CARDS / f"{preset}.md").read_text() == recipe_card(preset, judgement)
+
+
+@pytest.mark.parametrize("card", sorted(CARDS.glob("*.md")), ids=lambda p: p.stem)
+def test_no_card_waits_to_be_written(card: Path) -> None:
+    assert UNWRITTEN not in card.read_text()
+
+
+def test_the_template_is_the_one_that_is_used() -> None:
+    assert (CARDS / "template.md.j2").resolve() == (CARDS.parent / "curate" / "templates" / "card.md.j2").resolve()
