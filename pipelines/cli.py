@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +14,8 @@ from curate.ground.errors import BadConfig, DriftlineError, UnknownName
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
 from pipelines import VERSION
+from pipelines.shell import Json, Run, Sets, command, context_of
+from pipelines.stream_commands import stream_app
 
 app = typer.Typer(
     name="driftline",
@@ -26,15 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-stream_app = typer.Typer(no_args_is_help=True, help="Make, show and check streams.", rich_markup_mode=None)
 app.add_typer(stream_app, name="stream")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
-]
-Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
 DEBUG = False
 
 
@@ -53,29 +46,6 @@ def options(
     """Benchmarks that ask how a model ages: build temporal datasets, compose streams, evaluate."""
     global DEBUG
     DEBUG = debug
-
-
-def command(group: typer.Typer, name: str, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command: its docstring plus an example is its help."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> None:
-            function(*args, **kwargs)
-
-        group.command(name, help=f"{(function.__doc__ or '').strip()}\n\nExample: {example}")(wrapped)
-        return function
-
-    return register
-
-
-def context_of(directory: Path, sets: list[str] | None, quiet: bool, engine: Engine | None = None) -> Any:
-    """Configuration, log and place of a run."""
-    from pipelines.config import load
-    from pipelines.stage import Context
-
-    config = load(directory / "driftline.yaml", sets or ())
-    return Context(directory, config, Journal(directory / "log.jsonl", quiet), engine or Engine())
 
 
 @command(app, "demo", "driftline demo --out demo")
@@ -364,105 +334,6 @@ def release(
     else:
         for name, count in counts.items():
             print(f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}")
-
-
-@command(stream_app, "from-release", "driftline stream from-release photos2024 --out stream")
-def stream_from_release(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A release folder, or the run folder that published it.")
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
-    features: Annotated[str | None, typer.Option("--features", help="Features of the release, or pixels:SIZE.")] = None,
-) -> None:
-    """Turn a release into a stream: each bucket becomes a step."""
-    from stream_builder.from_release import save
-
-    _made(save(path, out, features), out)
-
-
-@command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
-def stream_from_arrays(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, id, classes."),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
-) -> None:
-    """Turn arrays in an .npz file into a stream."""
-    from stream_builder.from_arrays import from_arrays
-
-    _made(from_arrays(file).save(out), out)
-
-
-@command(
-    stream_app, "compose", 'driftline stream compose --base cifar10 --sequence "C:L:R" --sizes 600,400,600,400 --out S'
-)
-def stream_compose(
-    base: Annotated[
-        Path, typer.Option("--base", help="Folder with *train*.parquet and *test*.parquet (image, label).")
-    ],
-    sequence: Annotated[str, typer.Option("--sequence", help="Shifts of each target step: driftline list shifts.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the stream.")],
-    sizes: Annotated[
-        str, typer.Option("--sizes", help="Samples of each step, the source first.")
-    ] = "6000,4000,6000,4000",
-    test_size: Annotated[int, typer.Option("--test-size", min=1, help="Test samples of the last step.")] = 5000,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the draws and the noise.")] = 0,
-) -> None:
-    """Compose a synthetic shift sequence: several shifts at one step with a comma, parameters as in R(45)."""
-    from stream_builder.bases import open_base
-    from stream_builder.from_shifts import compose
-
-    if not all(part.strip().isdigit() for part in sizes.split(",")):
-        raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers with commas, as in 6000,4000,6000,4000.")
-    numbers = [int(part) for part in sizes.split(",")]
-    _made(compose(open_base(base), sequence, numbers, test_size, seed).save(out), out)
-
-
-@command(stream_app, "measure", "driftline stream measure S --json")
-def stream_measure(
-    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")], as_json: Json = False
-) -> None:
-    """Measure how much shift: Wasserstein-2 from each step's training data to the last step's test data."""
-    from stream_builder.measure import measure
-    from stream_builder.stream import Stream
-
-    found = measure(Stream.load(path))
-    if as_json:
-        print(json.dumps(found))
-    else:
-        for name, values in found.items():
-            print(f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values))
-
-
-def _made(stream: Any, out: Path) -> None:
-    n = sum(len(s) for step in stream.steps for s in step.splits.values())
-    print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
-
-
-@command(stream_app, "show", "driftline stream show stream")
-def stream_show(
-    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")], as_json: Json = False
-) -> None:
-    """Show a stream's steps, splits and sizes."""
-    from stream_builder.stream import Stream
-
-    stream = Stream.load(path)
-    facts = {
-        "name": stream.name,
-        "sha256": stream.sha256,
-        "classes": list(stream.classes),
-        "x_shape": list(stream.x_shape),
-        "steps": [
-            {"index": s.index, "name": s.name, "splits": {k: len(v) for k, v in s.splits.items()}} for s in stream.steps
-        ],
-    }
-    if as_json:
-        print(json.dumps(facts))
-        return
-    print(f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes")
-    for s in stream.steps:
-        print(f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()))
 
 
 @command(app, "eval", "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs")

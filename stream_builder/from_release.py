@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from curate.ground.errors import BadConfig
 from curate.release import Release
-from stream_builder.stream import Array, Split, Step, Stream
+from stream_builder.lazy import Encoded, members
+from stream_builder.stream import Array, Split, Step, Stream, pick
 
 
 def from_release(release: Release, features: str | None = None, split: str = "split_0") -> Stream:
-    """features: a name in the release (default: its first), or `pixels:SIZE` for uint8 images of SIZE × SIZE.
+    """features: a name in the release (default: its first), `pixels:SIZE` for uint8 images of SIZE × SIZE, or
+    `images:SIZE` for the same, decoded when they are asked for: the stream then holds links to the release's tars.
 
     Samples of a step are in order of upload time, then id. split: which of the release's seeded splits.
     """
@@ -26,7 +29,16 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
     if features is None and not release.facts["features"]:
         raise BadConfig(f"The release {release.name} ships no features.", "", "Use --features pixels:SIZE.")
     name = features or release.facts["features"][0]
-    x = _pixels(release, name) if name.startswith("pixels") else np.asarray(release.features(name), np.float32)
+    kind, _, size = name.partition(":")
+    if kind in ("pixels", "images") and (not size.isdigit() or not 4 <= int(size) <= 512):
+        raise BadConfig(f"The features are {name!r}.", f"Expected {kind}:SIZE with SIZE from 4 to 512.")
+    x: Any = (
+        _pixels(release, int(size))
+        if kind == "pixels"
+        else encoded(release, int(size))
+        if kind == "images"
+        else np.asarray(release.features(name), np.float32)
+    )
     label = table["label"].to_numpy().astype(np.int64)
     when = table["uploaded"].to_numpy().astype(np.int64)
     ids = np.array(table["id"].to_pylist(), dtype=np.str_)
@@ -39,7 +51,7 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
             here = np.flatnonzero((bucket == about["index"]) & (sides == side))
             here = here[np.lexsort((ids[here], when[here]))]
             if len(here):
-                splits[side] = Split(x[here], label[here], ids[here], when[here])
+                splits[side] = Split(pick(x, here), label[here], ids[here], when[here])
         steps.append(Step(index, str(about["name"]), splits))
     facts = {
         "from": "release",
@@ -51,14 +63,26 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
     return Stream(release.name, steps, release.classes, facts=facts)
 
 
-def _pixels(release: Release, name: str) -> Array:
+def encoded(release: Release, size: int) -> Encoded:
+    """The release's images in the order of its table, to be decoded later."""
+    tars = sorted(set(release.table["shard"].to_pylist()))
+    place = {
+        (number, name): (number, offset, length)
+        for number, tar in enumerate(tars)
+        for name, offset, length in members(release.path / "shards" / tar)
+    }
+    number = {tar: i for i, tar in enumerate(tars)}
+    rows = [
+        place[number[shard], member]
+        for shard, member in zip(release.table["shard"].to_pylist(), release.table["member"].to_pylist(), strict=True)
+    ]
+    return Encoded(tuple(release.path / "shards" / t for t in tars), np.array(rows, np.int64).reshape(-1, 3), size)
+
+
+def _pixels(release: Release, size: int) -> Array:
     """Images as uint8 (N, SIZE, SIZE, 3): shorter edge to SIZE, centre crop."""
     from PIL import Image, ImageOps
 
-    size_text = name.partition(":")[2] or "32"
-    if not size_text.isdigit() or not 4 <= int(size_text) <= 512:
-        raise BadConfig(f"The features are {name!r}.", "Expected pixels:SIZE with SIZE from 4 to 512.")
-    size = int(size_text)
     found = {}
     for id_, data in release.images():
         with Image.open(io.BytesIO(data)) as image:

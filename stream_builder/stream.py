@@ -11,6 +11,7 @@ Arrays are memory-mapped, so that opening costs the same for a thousand samples 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import BadArray, MissingFile, Tampered, Unfit
-from curate.ground.files import fingerprint, read_json, write_array, write_json
+from curate.ground.files import fingerprint, read_json, write_array, write_bytes, write_json
+from stream_builder.lazy import Encoded
+from stream_builder.lazy import join as join_encoded
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -31,11 +34,11 @@ Array = npt.NDArray[Any]
 class Split:
     """Samples in an order that has meaning.
 
-    x: (N, ...) float16/float32 features or (N, H, W, 3) uint8 images; anything that can be sliced.
+    x: (N, ...) float16/float32 features or (N, H, W, 3) uint8 images; anything that can be sliced, as `Encoded` can.
     y: (N,) int64 labels. ids: (N,) text. time: (N,) int64 seconds UTC, or None.
     """
 
-    x: Array
+    x: Any
     y: npt.NDArray[np.int64]
     ids: Array = field(default_factory=lambda: np.zeros(0, "U1"))
     time: npt.NDArray[np.int64] | None = None
@@ -44,22 +47,27 @@ class Split:
         return len(self.y)
 
     def part(self, start: int, stop: int) -> Split:
-        """Samples [start, stop)."""
+        """Samples [start, stop); images that are not decoded yet stay so."""
         return Split(
-            self.x[start:stop],
+            pick(self.x, slice(start, stop)),
             self.y[start:stop],
             self.ids[start:stop],
             None if self.time is None else self.time[start:stop],
         )
 
     def take(self, positions: Array) -> Split:
-        """The samples at `positions`, in that order."""
+        """The samples at `positions`, in that order; images that are not decoded yet stay so."""
         return Split(
-            self.x[positions],
+            pick(self.x, positions),
             self.y[positions],
             self.ids[positions],
             None if self.time is None else self.time[positions],
         )
+
+
+def pick(x: Any, positions: Any) -> Any:
+    """Samples of an array, or of images that are not decoded yet."""
+    return x.select(positions) if isinstance(x, Encoded) else x[positions]
 
 
 def join(splits: Sequence[Split]) -> Split:
@@ -67,8 +75,9 @@ def join(splits: Sequence[Split]) -> Split:
     if len(splits) == 1:
         return splits[0]
     times = [s.time for s in splits]
+    encoded = [s.x for s in splits if isinstance(s.x, Encoded)]
     return Split(
-        np.concatenate([s.x for s in splits]),
+        join_encoded(encoded) if len(encoded) == len(splits) else np.concatenate([s.x for s in splits]),
         np.concatenate([s.y for s in splits]),
         np.concatenate([s.ids for s in splits]),
         np.concatenate(times) if all(t is not None for t in times) else None,  # type: ignore[arg-type]
@@ -132,6 +141,7 @@ class Stream:
 
     def save(self, folder: Path, facts: Mapping[str, Any] | None = None) -> Stream:
         """Write the stream into a new folder; returns it with its hash. `stream.json` is written last."""
+        _check_steps([(s.index, s.name) for s in self.steps], str(folder))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "stream.json").unlink(missing_ok=True)
         sizes: list[dict[str, Any]] = []
@@ -139,7 +149,7 @@ class Stream:
             base = folder / f"step_{step.index:05d}"
             about: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
             for name, split in step.splits.items():
-                write_array(base / f"{name}_x.npy", split.x)
+                _write_x(split.x, base / name, folder)
                 write_array(base / f"{name}_y.npy", split.y.astype(np.int64))
                 write_array(base / f"{name}_ids.npy", np.asarray(split.ids, dtype=np.str_))
                 if split.time is not None:
@@ -149,6 +159,8 @@ class Stream:
                     "time": split.time is not None,
                     "sha256": _hash(split),
                 }
+                if isinstance(split.x, Encoded):
+                    about["splits"][name]["encoded"] = split.x.size
             sizes.append(about)
         if self.prior is not None:
             write_array(folder / "prior_x.npy", self.prior)
@@ -174,12 +186,13 @@ class Stream:
         if not (folder / "stream.json").is_file():
             raise MissingFile(f"{folder} is no stream: it has no stream.json.", "", "Make one with driftline stream.")
         head = read_json(folder / "stream.json")
+        _check_steps([(about["index"], about["name"]) for about in head["steps"]], str(folder / "stream.json"))
         steps = []
         for about in head["steps"]:
             base = folder / f"step_{about['index']:05d}"
             splits = {
                 name: Split(
-                    _open(base / f"{name}_x.npy", size["n"]),
+                    _open_x(base / name, size, folder),
                     _open(base / f"{name}_y.npy", size["n"]),
                     _open(base / f"{name}_ids.npy", size["n"]),
                     _open(base / f"{name}_time.npy", size["n"]) if size["time"] else None,
@@ -212,10 +225,55 @@ def _open(path: Path, n: int) -> Array:
     return array
 
 
+def _check_steps(named: Sequence[tuple[int, str]], what: str) -> None:
+    """Raise BadArray where two steps have one number or one name."""
+    for position, kind in enumerate(("number", "name")):
+        values = [pair[position] for pair in named]
+        if twice := [v for v in values if values.count(v) > 1]:
+            raise BadArray(f"{what}: two steps have the {kind} {twice[0]!r}.", "Expected each step once.")
+
+
+def _write_x(x: Any, stem: Path, folder: Path) -> None:
+    """An array as it is; encoded images as their places in files, which come along (as links where that can be)."""
+    if not isinstance(x, Encoded):
+        write_array(stem.with_name(f"{stem.name}_x.npy"), x)
+        return
+    names = []
+    for file in x.files:
+        name = f"{fingerprint(str(file.resolve()))[:12]}-{file.name}"
+        _bring(file, folder / "files" / name)
+        names.append(name)
+    write_json(stem.with_name(f"{stem.name}_x.json"), {"files": names, "size": x.size, "strict": x.strict})
+    write_array(stem.with_name(f"{stem.name}_where.npy"), x.where)
+
+
+def _bring(file: Path, place: Path) -> None:
+    if place.exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(file, place)
+    except OSError:  # another file system
+        write_bytes(place, file.read_bytes())
+
+
+def _open_x(stem: Path, about: Mapping[str, Any], folder: Path) -> Any:
+    if "encoded" not in about:
+        return _open(stem.with_name(f"{stem.name}_x.npy"), about["n"])
+    told = read_json(stem.with_name(f"{stem.name}_x.json"))
+    files = tuple(folder / "files" / name for name in told["files"])
+    if lost := [f for f in files if f.name.count("/") or not f.is_file()]:
+        raise Tampered(f"The stream's file {lost[0]} is missing.", "", "Make the stream again.")
+    where = _open(stem.with_name(f"{stem.name}_where.npy"), about["n"])
+    return Encoded(files, where, told["size"], told["strict"])
+
+
 def _hash(split: Split, rows: int = 65_536) -> str:
     digest = hashlib.sha256()
+    if isinstance(split.x, Encoded):
+        digest.update(split.x.sha256().encode())
     arrays: Iterable[Array] = (
-        split.x,
+        *(() if isinstance(split.x, Encoded) else (split.x,)),
         split.y.astype(np.int64),
         *(() if split.time is None else (split.time.astype(np.int64),)),
     )

@@ -22,6 +22,7 @@ from eval.protocol import PROTOCOLS
 from pipelines import presets
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
+from stream_builder.export import EXPORTS as STREAM_EXPORTS
 from stream_builder.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,7 +108,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, VENUES, STAGES):
+    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STREAM_EXPORTS, VENUES, STAGES):
         for name in catalogue:
             assert re.search(rf"\b{re.escape(name)}\b", text), f"{catalogue.kind} {name} is in no document"
             assert catalogue.summary(name), f"{catalogue.kind} {name} has no docstring"

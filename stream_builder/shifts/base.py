@@ -12,30 +12,40 @@ from curate.ground.errors import BadArray
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
+Shares = npt.NDArray[np.float64]
 
 
 class Shift(ABC):
-    """A frozen dataclass of parameters with a letter.
+    """A frozen dataclass of parameters with a name.
 
-    acts_on: "noise", "geometry", "colour" or "label": shifts of one step are applied in that order, whatever their
-    order in the sequence. A shift that came up several times is rendered once, with `times`: two rotations by 30° must
-    not interpolate twice.
+    acts_on: one of ORDER: shifts of one step are applied in that order, whatever their order in the sequence. A shift
+    that came up several times is rendered once, with `times`: two rotations by 30° must not interpolate twice.
+    smooth: whether `times` may be a fraction, so that the shift can grow from sample to sample.
     """
 
     letter: ClassVar[str]
     acts_on: ClassVar[str]
+    smooth: ClassVar[bool] = False
 
     @abstractmethod
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """x (N, H, W, 3) uint8, y (N,) original labels → new arrays (the input is left alone).
 
         times: how often this shift has come up to this step; 0 changes nothing.
         """
 
+    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares | None:
+        """(classes, subclasses) how large a share of the step's draw each has, relative to the others; None: equal.
 
-ORDER = ("noise", "geometry", "colour", "label")
+        times: as for `apply`; total: how often the shift comes up in the whole sequence. Shifts that act on the
+        choice of samples answer here and change nothing in `apply`.
+        """
+        return None
+
+
+ORDER = ("choice", "noise", "geometry", "colour", "quality", "label")
 
 
 def check_images(x: npt.NDArray[Any]) -> None:
@@ -66,6 +76,7 @@ def rotate(x: Images, degrees: float) -> Images:
     ix, iy = np.rint(source_x).astype(np.int64), np.rint(source_y).astype(np.int64)
     inside = (ix >= 0) & (ix < width) & (iy >= 0) & (iy < height)
     flat = np.where(inside, iy * width + ix, 0).ravel()
-    turned = x.reshape(len(x), height * width, 3)[:, flat]
+    pixels = np.ascontiguousarray(x).reshape(len(x), height * width * 3).view("V3")  # one move a pixel, not three
+    turned = np.take(pixels, flat, axis=1).view(np.uint8).reshape(len(x), height * width, 3)
     turned[:, ~inside.ravel()] = 0
     return turned.reshape(x.shape)

@@ -19,10 +19,11 @@ class ConditionalRotation(Shift):
 
     letter: ClassVar[str] = "r"
     acts_on: ClassVar[str] = "geometry"
+    smooth: ClassVar[bool] = True
     degrees: float = 30.0
 
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)

@@ -16,15 +16,18 @@ class ConditionalTint(Shift):
 
     letter: ClassVar[str] = "t"
     acts_on: ClassVar[str] = "colour"
+    smooth: ClassVar[bool] = True
     amount: int = 30  # grey levels
 
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
         out = x.copy()
         for channel in range(3):
             here = y % 3 == channel
-            out[here, :, :, channel] = np.clip(x[here, :, :, channel].astype(np.int32) + self.amount * times, 0, 255)
+            out[here, :, :, channel] = np.clip(
+                x[here, :, :, channel].astype(np.int32) + round(self.amount * times), 0, 255
+            )
         return out, y

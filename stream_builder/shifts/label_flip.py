@@ -23,9 +23,9 @@ class LabelFlip(Shift):
     step: int = 2
 
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """Images as given; new labels."""
-        for time in range(times):
+        for time in range(int(times)):
             y = (n_classes - 1 - y) if time % 2 == 0 else (y + self.step) % n_classes
         return x, y

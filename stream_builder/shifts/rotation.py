@@ -19,10 +19,11 @@ class Rotation(Shift):
 
     letter: ClassVar[str] = "R"
     acts_on: ClassVar[str] = "geometry"
+    smooth: ClassVar[bool] = True
     degrees: float = 30.0
 
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         return rotate(x, self.degrees * times), y

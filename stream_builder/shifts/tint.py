@@ -16,13 +16,15 @@ class Tint(Shift):
 
     letter: ClassVar[str] = "T"
     acts_on: ClassVar[str] = "colour"
+    smooth: ClassVar[bool] = True
     amount: int = 30  # grey levels
 
     def apply(
-        self, x: Images, y: Labels, times: int, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
         out = x.copy()
-        out[..., 0] = np.clip(x[..., 0].astype(np.int32) + self.amount * times, 0, 255)
+        table = np.clip(np.arange(256) + round(self.amount * times), 0, 255).astype(np.uint8)
+        out[..., 0] = table[x[..., 0]]
         return out, y

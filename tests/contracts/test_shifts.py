@@ -52,13 +52,29 @@ class TestShift:
         assert shift.acts_on in ORDER
         new_x, new_y = shift.apply(x, y, 1, C, rng_for(1))
         changed = (not (new_x == x).all(), not (new_y == y).all())
-        assert changed == ((False, True) if shift.acts_on == "label" else (True, False))
+        assert changed == {"label": (False, True), "choice": (False, False)}.get(shift.acts_on, (True, False))
+
+    def test_only_a_shift_of_the_choice_says_what_is_chosen(self, letter: str) -> None:
+        shift: Shift = SHIFTS[letter]()
+        shares = shift.shares(1, 2, C, 5)
+        assert (shares is not None) == (shift.acts_on == "choice")
+        if shares is not None:
+            assert shares.shape == (C, 5)
+            assert (shares >= 0).all()
+            assert shares.sum() > 0
+
+    def test_one_that_may_grow_grows(self, letter: str) -> None:
+        shift: Shift = SHIFTS[letter]()
+        if shift.smooth:
+            x, y = data()
+            moved = [np.abs(shift.apply(x, y, t, C, rng_for(1))[0].astype(int) - x).mean() for t in (0, 0.5, 1)]
+            assert moved[0] == 0 < moved[1]
 
 
 LAYOUTS = [np.zeros((2, 4, 4, 3), np.float32), np.zeros((2, 4, 4), np.uint8), np.zeros((2, 4, 4, 4), np.uint8)]
 
 
-@pytest.mark.parametrize("letter", [letter for letter in SHIFTS if SHIFTS[letter].acts_on != "label"])
+@pytest.mark.parametrize("letter", [letter for letter in SHIFTS if SHIFTS[letter]().acts_on not in ("label", "choice")])
 @pytest.mark.parametrize("bad", LAYOUTS, ids=["float", "grey", "RGBA"])
 def test_shifts_of_images_refuse_other_layouts(letter: str, bad: np.ndarray) -> None:
     with pytest.raises(BadArray, match=r"uint8 \(N, H, W, 3\)"):

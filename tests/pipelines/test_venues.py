@@ -18,6 +18,7 @@ from curate.ground.errors import BadConfig, UnknownName
 from curate.ground.files import read_json
 from curate.ground.progress import Journal
 from curate.ground.s3 import S3Rules
+from curate.release import Release
 from pipelines.config import load
 from pipelines.crowd import hand_out, open_batch
 from pipelines.runner import folder_of, run
@@ -37,8 +38,9 @@ def waiting(journey: Path, out: Path, *changes: str) -> Context:
 
 @pytest.fixture(scope="module")
 def small(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Context:
-    """A batch of few images: one candidate a concept, one of the background for each, in one bucket."""
-    few = ("retrieve.per_class=1", "retrieve.negative_ratio=1", f"buckets.unlabelled={list(range(10))}")
+    """A batch of few images: two candidates a concept, one of the background for each, in one bucket."""
+    few = ("retrieve.per_class=2", "retrieve.negative_ratio=0.5", f"buckets.unlabelled={list(range(10))}",
+           "release.per_class=2", "release.short=fewer", "release.splits=1")  # fmt: skip
     return waiting(journey, tmp_path_factory.mktemp("venues") / "run", *few, "validation.workers=2")
 
 
@@ -52,9 +54,10 @@ def truth_of(context: Context) -> dict[str, str]:
     }
 
 
-def test_a_batch_goes_through_a_real_turkle_into_verdicts(small: Context, tmp_path: Path) -> None:
+def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_path: Path) -> None:
     counts = hand_out(small, ["turkle"], tmp_path / "out", None, 1, S3Rules())
     truth = truth_of(small)
+    two = min(item for item, concept in truth.items() if concept == "bus")  # of this image, workers tick two boxes
     assert counts["turkle"] == {"images": len(truth), "answers": 2 * len(truth)}
     calls = read_json(tmp_path / "out" / "turkle" / "calls.json")
     site = tmp_path / "site"
@@ -69,17 +72,20 @@ def test_a_batch_goes_through_a_real_turkle_into_verdicts(small: Context, tmp_pa
                 assert page.count("<form") == 1, "no form inside Turkle's own"
                 shown = re.search(r'/([0-9a-f]{16})\.\w+" alt=', page)
                 assert shown is not None
-                worker.answer(place, page, [truth[shown[1]]] + (["car"] if truth[shown[1]] == "bus" else []))
+                worker.answer(place, page, [truth[shown[1]]] + (["car"] if shown[1] == two else []))
         done = admin.get(f"/batches/{batch}/progress/").json()
         assert done["total_finished_tasks"] == len(truth)
         results = admin.get(f"/batches/{batch}/results/").raise_for_status().content
     (small.root / "answers").mkdir(exist_ok=True)
     (small.root / "answers" / "turkle.csv").write_bytes(results)
-    run(small, until="tally")
+    run(small)
     verdicts = pq.read_table(folder_of(small.root, "tally") / "verdicts.parquet").to_pylist()
     outcome = {row["id"]: row["verdict"] for row in verdicts}
     ids = open_batch(small).facts["items"]
-    assert outcome == {ids[item]: "several_concepts" if concept == "bus" else "kept" for item, concept in truth.items()}
+    assert outcome == {ids[item]: "several_concepts" if item == two else "kept" for item in truth}
+    release = Release.open(small.root)
+    release.verify()
+    assert release.table["class"].to_pylist().count("bus") == 1
     answers = pq.read_table(folder_of(small.root, "tally") / "answers.parquet")
     assert set(answers["fault"].to_pylist()) == {None}
     assert len(set(answers["worker"].to_pylist())) == 2

@@ -13,9 +13,10 @@ from helpers import write_base
 
 from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage
 from curate.ground.rng import rng_for
-from stream_builder.bases import Base, open_base
+from stream_builder.bases import Base, Side, open_base
+from stream_builder.distances import wasserstein2
 from stream_builder.from_shifts import compose, parse
-from stream_builder.measure import measure, wasserstein2
+from stream_builder.measure import measure
 from stream_builder.shifts.base import rotate
 from stream_builder.shifts.conditional_rotation import ConditionalRotation
 from stream_builder.shifts.corruption import Corruption
@@ -26,10 +27,10 @@ from stream_builder.shifts.tint import Tint
 def base(per_class: int = 40, classes: int = 4) -> Base:
     rng = rng_for(0, "base")
 
-    def side(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def side(n: int) -> Side:
         y = np.repeat(np.arange(classes), n)
         x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
-        return x, y.astype(np.int64), np.arange(len(y))
+        return Side(x, y.astype(np.int64), np.arange(len(y)))
 
     return Base("toy", side(per_class), side(per_class), [str(c) for c in range(classes)])
 
@@ -80,11 +81,11 @@ def test_even_classes_turn_left_and_odd_ones_right() -> None:
 
 def test_the_grammar() -> None:
     steps = parse("C,T(60):L:R(45)")
-    assert [[s.letter for s in step] for step in steps] == [[], ["C", "T"], ["L"], ["R"]]
-    assert steps[1][1].amount == 60  # type: ignore[attr-defined]
-    assert steps[3][0].degrees == 45  # type: ignore[attr-defined]
+    assert [[s.letter for s in step.shifts] for step in steps] == [[], ["C", "T"], ["L"], ["R"]]
+    assert steps[1].shifts[1].amount == 60  # type: ignore[attr-defined]
+    assert steps[3].shifts[0].degrees == 45  # type: ignore[attr-defined]
     assert [len(parse(f"rotations-{n}")) for n in range(2, 9)] == list(range(2, 9))
-    assert [s.letter for step in parse("RCL") for s in step] == ["R", "C", "L"]
+    assert [s.letter for step in parse("RCL") for s in step.shifts] == ["R", "C", "L"]
     with pytest.raises(BadConfig, match=r"holds 'Q'.*Known letters: C \(C: adds"):
         parse("C:Q")
 
@@ -92,7 +93,7 @@ def test_the_grammar() -> None:
 def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
     b = base()
     one = compose(b, "R:R:R", [80, 80, 80, 80], 40, 0)
-    x = b.test[0][one.steps[3]["test"].ids.astype(int)]
+    x = b.test.x[one.steps[3]["test"].ids.astype(int)]
     assert (one.steps[3]["test"].x == np.stack([np.rot90(i) for i in x])).all(), (
         "3 × 30° is one turn by 90°, corners and all"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from curate.ground.errors import BadArray, BadInput, MissingFile, Tampered, Unfit
 from stream_builder.from_arrays import from_arrays
-from stream_builder.stream import Stream
+from stream_builder.stream import Step, Stream
 
 
 def npz(folder: Path, **arrays: Any) -> Path:
@@ -143,3 +143,13 @@ def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
     assert pixels.x_shape == (16, 16, 3)
     assert pixels.steps[0]["train"].x.dtype == np.uint8
     assert pixels.flat("train").ids.tolist() == stream.flat("train").ids.tolist()
+
+
+def test_a_step_that_comes_twice_is_refused(tmp_path: Path, stream: Stream) -> None:
+    twice = Stream("twice", [stream.steps[0], Step(1, stream.steps[0].name, stream.steps[1].splits)], stream.classes)
+    with pytest.raises(BadArray, match="two steps have the name '0'"):
+        twice.save(tmp_path / "s")
+    with pytest.raises(BadArray, match="two steps have the number 0"):
+        Stream("twice", [stream.steps[0], Step(0, "other", stream.steps[1].splits)], stream.classes).save(
+            tmp_path / "t"
+        )

@@ -1,0 +1,252 @@
+"""Streams: composing against a loop over samples, loaders against memory and webdataset, W2 against POT, opening.
+
+    python benchmarks/streams.py [compose] [loader] [tars] [w2] [open] [--folder F]
+
+One JSON line a part; every figure is a ratio to a peer or a limit in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import resource
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from stream_builder.bases import Base, Side
+from stream_builder.distances import wasserstein2
+from stream_builder.from_shifts import PAPER, Composition, compose
+from stream_builder.lazy import Encoded, members
+from stream_builder.loading import Policy, loader
+from stream_builder.stream import Split, Stream
+
+REPEATS = 5
+OPENED = 39_000_000  # samples of CLOC
+
+
+def best(work: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Seconds of the quickest of some runs."""
+    times = []
+    for _ in range(repeats):
+        clock = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - clock)
+    return min(times)
+
+
+def cifar_like(n: int = 50_000) -> Base:
+    """Images of CIFAR's size and number: smooth noise."""
+    rng = np.random.default_rng(0)
+
+    def side(rows: int) -> Side:
+        small = rng.integers(0, 256, (rows, 8, 8, 3), np.uint8)
+        return Side(np.repeat(np.repeat(small, 4, 1), 4, 2), np.arange(rows) % 10, np.arange(rows))
+
+    return Base("cifar-like", side(n), side(10_000), [str(c) for c in range(10)])
+
+
+def one_by_one(base: Base, stream: Stream, sequence: str, numpy_noise: bool = False) -> list[np.ndarray[Any, Any]]:
+    """The twin: every sample as a PIL image through PIL's and torchvision's transforms, one at a time, with the
+    stream's own draws. Rotation and tint accumulate as the paper has them; noise is drawn anew for each sample, by
+    torch or by NumPy."""
+    import torch
+    from torchvision.transforms.functional import InterpolationMode, pil_to_tensor, rotate, to_pil_image
+
+    def noisy(image: Image.Image) -> Image.Image:
+        if numpy_noise:
+            values = np.asarray(image)
+            values = np.clip(values.astype(int) + rng.integers(-3, 3, values.shape), 0, 255)
+            return Image.fromarray(values.astype(np.uint8))
+        tensor = pil_to_tensor(image).to(torch.int16)
+        return to_pil_image((tensor + torch.randint(-3, 3, tensor.shape)).clamp(0, 255).to(torch.uint8))
+
+    rng = np.random.default_rng(0)
+    out = []
+    letters = sequence.split(":")
+    for t, step in enumerate(stream.steps):
+        so_far = letters[:t]
+        for name, split in step.splits.items():
+            source = base.test if name == "test" else base.train
+            made = []
+            for i, y in zip(split.ids.astype(int).tolist(), split.y.tolist(), strict=True):
+                image = Image.fromarray(source.x[i])
+                for _ in range(so_far.count("C")):
+                    image = noisy(image)
+                if angle := 30 * so_far.count("R"):
+                    image = rotate(image, angle, InterpolationMode.NEAREST)
+                if turn := 30 * so_far.count("r"):
+                    image = rotate(image, turn if y % 2 == 0 else -turn, InterpolationMode.NEAREST)
+                if tint := 30 * so_far.count("T"):
+                    red, green, blue = image.split()
+                    image = Image.merge("RGB", (red.point(lambda v, by=tint: v + by), green, blue))
+                for flip in range(so_far.count("L")):
+                    y = 9 - y if flip % 2 == 0 else (y + 2) % 10
+                made.append(np.asarray(image))
+            out.append(np.stack(made))
+    return out
+
+
+def composed() -> dict[str, Any]:
+    """20,000 + 5,000 samples of each of the paper's sequences."""
+    base = cifar_like()
+    told: dict[str, Any] = {}
+    for name, sequence in (("RCL", "R:C:L"), ("CLR", "C:L:R"), ("TTT", "T:T:T"), ("rrr", "r:r:r")):
+        stream = compose(base, sequence, PAPER, 5000, 0, Composition(overlap="independent"))
+        ours = best(lambda s=sequence: compose(base, s, PAPER, 5000, 0, Composition(overlap="independent")))  # type: ignore[misc]
+        two = best(lambda s=sequence: compose(base, s, PAPER, 5000, 0, Composition(overlap="independent"), 2))  # type: ignore[misc]
+        clock = time.perf_counter()
+        twin = one_by_one(base, stream, sequence)
+        theirs = time.perf_counter() - clock
+        clock = time.perf_counter()
+        one_by_one(base, stream, sequence, numpy_noise=True)
+        leaner = time.perf_counter() - clock
+        splits = [split for step in stream.steps for split in step.splits.values()]
+        if "T" in sequence:
+            assert all((np.asarray(s.x) == x).all() for s, x in zip(splits, twin, strict=True)), "not the twin's pixels"
+        told[name] = {"ours_s": round(ours, 3), "two_workers_s": round(two, 3), "loop_s": round(theirs, 2),
+                      "times_faster": round(theirs / min(ours, two), 1),
+                      "times_faster_than_numpy_noise": round(leaner / min(ours, two), 1)}  # fmt: skip
+    turned = compose(base, "R", (6000, 4000), 5000, 0, Composition(overlap="independent"))
+    twin = one_by_one(base, turned, "R")
+    splits = [split for step in turned.steps for split in step.splits.values()]
+    differ = np.mean([(np.asarray(s.x) != x).any(-1).mean() for s, x in zip(splits[2:], twin[2:], strict=True)])
+    whole = sum(v["loop_s"] for v in told.values()) / sum(min(v["ours_s"], v["two_workers_s"]) for v in told.values())
+    told["all_four_times_faster"] = round(whole, 1)
+    return told | {"pixels_of_R_that_differ": round(float(differ), 5), "gate_times": 20}
+
+
+def loaded(folder: Path) -> dict[str, Any]:
+    """32 × 32 images: the same loader over the stream on disk and over arrays in memory."""
+    base = cifar_like(40_000)
+    stream = compose(base, "R", (30_000, 4000), 2000, 0).save(folder / "stream")
+    disk = stream.steps[0]["train"]
+    memory = Split(np.array(disk.x), np.array(disk.y), disk.ids)
+    policy = Policy((), (0.5,) * 3, (0.25,) * 3)
+
+    def run(split: Split) -> None:
+        for _ in loader(split, policy, 100, augment=False):
+            pass
+
+    run(disk)
+    from_disk, from_memory = best(lambda: run(disk)), best(lambda: run(memory))
+    return {
+        "images": len(disk), "disk_images_s": round(len(disk) / from_disk),
+        "memory_images_s": round(len(disk) / from_memory), "ratio": round(from_memory / from_disk, 3), "gate": 0.9,
+    }  # fmt: skip
+
+
+def tars(folder: Path, images: int = 2000, size: int = 224) -> dict[str, Any]:
+    """JPEG of 500 × 375 in a tar, in order, decoded and cut to 224: ours and webdataset's."""
+    import torch
+    import webdataset
+    from PIL import ImageOps
+
+    rng = np.random.default_rng(0)
+    path = folder / "images.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(images):
+            buffer = io.BytesIO()
+            coarse = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8))
+            coarse.resize((500, 375), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=85)
+            for name, data in ((f"{i:06d}.jpg", buffer.getvalue()), (f"{i:06d}.cls", b"0")):
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    rows = [(0, offset, length) for name, offset, length in members(path) if name.endswith(".jpg")]
+    x = Encoded((path,), np.array(rows, np.int64), size)
+    split = Split(x, np.zeros(images, np.int64), np.arange(images).astype(np.str_))
+
+    def ours() -> None:
+        for _ in loader(split, Policy(), 64, shuffle=False, augment=False):
+            pass
+
+    def fitted(sample: tuple[Any, int]) -> tuple[torch.Tensor, int]:
+        with Image.open(io.BytesIO(sample[0])) as image:
+            image.draft("RGB", (size, size))
+            cut = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC)
+        return torch.from_numpy(np.array(cut)).permute(2, 0, 1).float(), int(sample[1])
+
+    def theirs() -> None:
+        data = webdataset.WebDataset(str(path), shardshuffle=False).to_tuple("jpg", "cls").map(fitted).batched(64)
+        for _ in webdataset.WebLoader(data, batch_size=None, num_workers=0):
+            pass
+
+    mine, other = best(ours, 3), best(theirs, 3)
+    return {"images_s": round(images / mine), "webdataset_images_s": round(images / other),
+            "ratio": round(other / mine, 3), "gate": 0.95}  # fmt: skip
+
+
+def transport() -> dict[str, Any]:
+    """6,000 × 5,000 samples in 100 dimensions, exact."""
+    import ot
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(6000, 100)), rng.normal(size=(5000, 100)) + 0.2
+
+    def pots() -> float:
+        weights = [np.full(len(p), 1 / len(p)) for p in (a, b)]
+        return float(np.sqrt(ot.emd2(*weights, ot.dist(a, b), numItermax=20_000_000)))
+
+    values = wasserstein2(a, b), pots()
+    assert values[0] == values[1]
+    ours, theirs = best(lambda: wasserstein2(a, b), 2), best(pots, 2)
+    return {"ours_s": round(ours, 2), "pot_s": round(theirs, 2), "ratio": round(ours / theirs, 3), "gate": 1.1}
+
+
+def opened(folder: Path) -> dict[str, Any]:
+    """A stream of CLOC's length: files without content, as large as it would be."""
+    head = Stream("cloc", [], [str(c) for c in range(713)])
+    base = folder / "cloc"
+    head.save(base)
+    facts = json.loads((base / "stream.json").read_text())
+    n = OPENED
+    step = base / "step_00000"
+    step.mkdir()
+    for name, dtype, shape in (("x", np.float16, (n, 16)), ("y", np.int64, (n,)), ("ids", "<U10", (n,)),
+                               ("time", np.int64, (n,))):  # fmt: skip
+        np.lib.format.open_memmap(step / f"train_{name}.npy", "w+", np.dtype(dtype), shape).flush()
+    facts["steps"] = [{"index": 0, "name": "0", "splits": {"train": {"n": n, "time": True, "sha256": ""}}}]
+    (base / "stream.json").write_text(json.dumps(facts))
+    seconds = best(lambda: Stream.load(base))
+    split = Stream.load(base).steps[0]["train"]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    clock = time.perf_counter()
+    seen = 0
+    for low in range(0, 4_000_000, 4096):
+        part = split.part(low, low + 4096)
+        seen += len(np.asarray(part.x))
+    took = time.perf_counter() - clock
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    return {"samples": n, "open_s": round(seconds, 4), "gate_s": 1, "read": seen, "read_s": round(took, 2),
+            "memory_grew_mb": grown}  # fmt: skip
+
+
+def main() -> None:
+    """Run the parts that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["compose", "loader", "tars", "w2", "open"])
+    parser.add_argument("--folder", type=Path, default=None)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        work = {
+            "compose": composed,
+            "loader": lambda: loaded(Path(name)),
+            "tars": lambda: tars(Path(name)),
+            "w2": transport,
+            "open": lambda: opened(Path(name)),
+        }
+        for part in given.parts:
+            print(json.dumps({"benchmark": f"streams.{part}", **work[part]()}), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""Every export of a stream reads back with its format's own library: same samples, labels and order."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from curate.ground.errors import Unfit
+from stream_builder.export import EXPORTS
+from stream_builder.from_arrays import from_arrays
+from stream_builder.sheet import sheet
+from stream_builder.stream import Split, Step, Stream
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    rng = np.random.default_rng(0)
+    steps = []
+    for t in range(2):
+        splits = {}
+        for name, n in (("train", 7), ("val", 2), ("test", 3)):
+            y = rng.integers(0, 3, n)
+            ids = np.array([f"{t}/{name}/{i}" for i in range(n)])
+            splits[name] = Split(rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), y, ids, np.arange(n) + 100 * t)
+        steps.append(Step(t, f"step {t}", splits))
+    return Stream("pictures", steps, ["a", "b/../c", "<d>"])
+
+
+@pytest.fixture(scope="module")
+def exports(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    out = tmp_path_factory.mktemp("exports")
+    for name in EXPORTS:
+        EXPORTS[name](stream, out / name)
+    return {name: out / name for name in EXPORTS}
+
+
+def truth(stream: Stream) -> dict[tuple[int, str], list[tuple[str, int]]]:
+    """(step, split) → digests of pixels and labels, in order."""
+    return {(s.index, n): list(zip(map(digest, split.x), split.y.tolist(), strict=True))
+            for s in stream.steps for n, split in s.splits.items()}  # fmt: skip
+
+
+def digest(x: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(np.asarray(x, np.uint8)).tobytes()).hexdigest()
+
+
+def test_arrays_come_back_as_the_same_stream(exports: dict[str, Path], stream: Stream) -> None:
+    back = from_arrays(exports["arrays"] / "stream.npz")
+    assert truth(back) == truth(stream)
+    assert back.classes == list(stream.classes)
+
+
+def test_image_folders_load_in_torchvision(exports: dict[str, Path], stream: Stream) -> None:
+    from torchvision.datasets import ImageFolder
+
+    for (step, split), expected in truth(stream).items():
+        folder = ImageFolder(str(exports["imagefolder"] / f"step_{step:03d}" / split), allow_empty=True)
+        assert len(folder.classes) == 3
+        found = sorted((Path(p).name, digest(np.asarray(Image.open(p))), label) for p, label in folder.samples)
+        assert [(d, y) for _, d, y in found] == expected
+
+
+def test_file_lists_name_every_image_in_order(exports: dict[str, Path], stream: Stream) -> None:
+    root = exports["filelists"]
+    for (step, split), expected in truth(stream).items():
+        lines = (root / f"step_{step:03d}_{split}.txt").read_text().splitlines()
+        rows = [line.rpartition(" ") for line in lines]
+        assert [(digest(np.asarray(Image.open(root / p))), int(y)) for p, _, y in rows] == expected
+
+
+def test_tars_load_in_webdataset(exports: dict[str, Path], stream: Stream) -> None:
+    import webdataset
+
+    for (step, split), expected in truth(stream).items():
+        tar = str(exports["webdataset"] / f"step_{step:03d}_{split}.tar")
+        samples = webdataset.WebDataset(tar, shardshuffle=False).decode("pil").to_tuple("png", "cls", "json")
+        found = [(digest(np.asarray(x)), int(y)) for x, y, side in samples if side["split"] == split]
+        assert found == expected
+
+
+def test_parquet_loads_in_datasets(exports: dict[str, Path], stream: Stream, tmp_path: Path) -> None:
+    import datasets
+
+    loaded = datasets.load_dataset(str(exports["huggingface"]), cache_dir=str(tmp_path))
+    for (step, split), expected in truth(stream).items():
+        part = loaded[f"step_{step:03d}_{split}"]
+        assert [(digest(np.asarray(row["image"])), row["label"]) for row in part] == expected
+        assert part.features["label"].names == list(stream.classes)
+
+
+@pytest.mark.parametrize("name", [n for n in EXPORTS if n != "arrays"])
+def test_features_are_refused_where_pictures_are_needed(name: str, tmp_path: Path) -> None:
+    split = Split(np.zeros((2, 3), np.float32), np.zeros(2, np.int64), np.array(["a", "b"]))
+    with pytest.raises(Unfit, match="Export it as arrays"):
+        EXPORTS[name](Stream("features", [Step(0, "0", {"train": split})], ["x"]), tmp_path)
+
+
+def test_a_sheet_has_a_row_a_step_and_is_the_same_every_time(stream: Stream, tmp_path: Path) -> None:
+    a, b = (sheet(stream, tmp_path / f"{n}.png").read_bytes() for n in "ab")
+    assert a == b
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.width > 300
+        assert np.asarray(picture.convert("L")).std() > 5

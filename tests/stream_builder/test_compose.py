@@ -1,0 +1,268 @@
+"""Composition: who is drawn, who may be drawn twice, what grows on the way, and what `paper-code` does otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from curate.ground.errors import BadArray, BadConfig, Shortage, Unfit
+from curate.ground.rng import rng_for
+from stream_builder.bases import Base, Options, Side, open_base
+from stream_builder.from_shifts import PAPER, SIZES, Composition, compose, parse, sizes_of
+from stream_builder.measure import measure
+from stream_builder.stream import Stream
+
+
+def base(per_class: int = 60, classes: int = 4, subs: int = 0) -> Base:
+    rng = rng_for(0, "base")
+
+    def side(n: int) -> Side:
+        y = np.repeat(np.arange(classes), n).astype(np.int64)
+        x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
+        sub = None if not subs else (np.arange(len(y)) % subs).astype(np.int64)
+        return Side(x, y, np.arange(len(y)), sub)
+
+    return Base("toy", side(per_class), side(per_class), [str(c) for c in range(classes)])
+
+
+def ids(stream: Stream, step: int, split: str) -> set[str]:
+    return set(stream.steps[step][split].ids.tolist())
+
+
+class TestOverlap:
+    SIZES = (80, 60, 80)
+
+    def test_clean_validation_images_train_no_step(self) -> None:
+        made = compose(base(), "C:R", self.SIZES, 40, 0)
+        trains = set().union(*(ids(made, t, "train") for t in range(3)))
+        assert not any(ids(made, t, "val") & trains for t in range(3))
+        assert made.facts["shared"]["final_validation_in_earlier_training"] == 0
+
+    def test_the_papers_code_lets_them(self) -> None:
+        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(fidelity="paper-code"))
+        assert made.facts["overlap"] == "independent"
+        assert made.facts["shared"]["final_validation_in_earlier_training"] > 0
+
+    def test_a_base_too_small_for_that_lets_steps_share_and_says_so(self) -> None:
+        made = compose(base(), "C:R", (200, 160, 200), 40, 0)
+        assert made.facts["overlap"] == "independent"
+        with pytest.raises(Shortage):
+            compose(base(), "C:R", (200, 160, 200), 40, 0, Composition(overlap="validation"))
+
+    def test_disjoint_steps_share_nothing(self) -> None:
+        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(overlap="disjoint"))
+        assert made.facts["shared"]["images_in_several_steps"] == 0
+        with pytest.raises(Shortage, match="--overlap independent"):
+            compose(base(), "C:R", (120, 120, 80), 40, 0, Composition(overlap="disjoint"))
+
+    @pytest.mark.parametrize("overlap", ["independent", "validation", "disjoint"])
+    def test_sizes_are_kept_whatever_the_policy(self, overlap: str) -> None:
+        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(overlap=overlap))  # type: ignore[arg-type]
+        assert [(len(s["train"]), len(s["val"])) for s in made.steps] == [(64, 16), (48, 12), (64, 16)]
+        assert set(Counter(made.steps[1]["train"].y.tolist()).values()) == {12}
+
+
+class TestFidelity:
+    """Where `clean` and `paper-code` differ, one test each [spec, sections 1 and 4]; everything else is the same."""
+
+    def test_images_are_augmented_and_normalised_or_raw(self) -> None:
+        clean, code = (compose(base(), "C", (40, 40), 20, 0, Composition(fidelity=f)) for f in ("clean", "paper-code"))  # type: ignore[arg-type]
+        assert clean.facts["loading"] == {"augment": ["flip", "crop", "rotate"], "normalise": True}
+        assert code.facts["loading"] == {"augment": [], "normalise": False}
+
+    def test_without_s_the_code_takes_two_sub_classes_only(self) -> None:
+        b = base(subs=5)
+        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.sub, strict=True)}  # type: ignore[arg-type]
+        for fidelity, expected in (("clean", {0, 1, 2, 3, 4}), ("paper-code", {0, 1})):
+            made = compose(b, "C", (60, 40), 20, 0, Composition(fidelity=fidelity))  # type: ignore[arg-type]
+            assert {at[i] for i in ids(made, 0, "train")} == expected
+
+    def test_the_solver_of_distances_ends_where_the_references_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[int] = []
+        monkeypatch.setattr(
+            "stream_builder.measure.wasserstein2", lambda a, b, iterations: asked.append(iterations) or 1.0
+        )
+        for fidelity in ("clean", "paper-code"):
+            measure(compose(base(), "C", (40, 40), 20, 0, Composition(fidelity=fidelity)))  # type: ignore[arg-type]
+        assert set(asked) == {20_000_000, 100_000}
+        assert asked.index(100_000) == len(asked) // 2
+
+    def test_the_pixels_of_the_same_draws_are_the_same(self) -> None:
+        same = {"overlap": "independent"}
+        clean, code = (
+            compose(base(), "C,T:L", (40, 40, 40), 20, 0, Composition(fidelity=f, **same))  # type: ignore[arg-type]
+            for f in ("clean", "paper-code")
+        )
+        for a, b in zip(clean.steps, code.steps, strict=True):
+            assert all((a[s].x == b[s].x).all() and (a[s].y == b[s].y).all() for s in a.splits)
+
+
+class TestChoice:
+    def test_sub_populations_follow_the_table(self) -> None:
+        b = base(per_class=300, subs=5)
+        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.sub, strict=True)}  # type: ignore[arg-type]
+        made = compose(b, "sss", (240, 240, 240, 240), 240, 0, Composition(overlap="independent"))
+        found = [Counter(at[i] for i in [*s["train"].ids.tolist(), *s["val"].ids.tolist()]) for s in made.steps]
+        assert [sorted(f) for f in found] == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+        assert set(found[0].values()) == {120}
+        assert set(found[3].values()) == {80}
+
+    def test_s_needs_sub_classes_and_ends_with_its_table(self) -> None:
+        with pytest.raises(Unfit, match="the base has none a class.*--labels coarse"):
+            compose(base(), "s", (40, 40), 20, 0)
+        with pytest.raises(Unfit, match="s came up 4 times"):
+            compose(base(subs=5, per_class=300), "s:s:s:s", (60,) * 5, 60, 0)
+
+    def test_label_shift_takes_from_even_classes_and_ends_before_they_are_gone(self) -> None:
+        made = compose(base(per_class=200), "p:p", (200, 200, 200), 100, 0)
+        assert [Counter(s["train"].y.tolist())[0] for s in made.steps] == [40, 28, 16]
+        with pytest.raises(Unfit, match="p came up 4 times"):
+            compose(base(), "p:p:p:p", (40,) * 5, 20, 0)
+
+    def test_classes_appear_and_disappear(self) -> None:
+        made = compose(base(per_class=200), "A:A,D", (120, 120, 120), 60, 0)
+        assert [sorted(set(s["train"].y.tolist())) for s in made.steps] == [[0, 1], [0, 1, 2], [1, 2, 3]]
+        with pytest.raises(Unfit, match="leaves the source no class"):
+            compose(base(), "A(2):A(2)", (40,) * 3, 20, 0)
+
+    def test_priors_may_be_given_as_a_table(self) -> None:
+        table = np.array([[1.0, 1, 0, 0], [0, 0, 1, 3]])
+        made = compose(base(per_class=200), "C", (80, 80), 40, 0, Composition(priors=table))
+        assert sorted(set(made.steps[0]["train"].y.tolist())) == [0, 1]
+        assert Counter(made.steps[1]["test"].y.tolist()) == {2: 10, 3: 30}
+        with pytest.raises(BadConfig, match="a row for each step and 4 columns"):
+            compose(base(), "C", (80, 80), 40, 0, Composition(priors=table[:, :3]))
+
+    def test_natural_counts_are_those_of_the_base(self) -> None:
+        b = base()
+        y = np.concatenate([np.zeros(180, np.int64), np.full(60, 3)])
+        uneven = Base("uneven", Side(b.train.x, y, b.train.index), b.test, b.classes)
+        made = compose(uneven, "C", (40, 40), 20, 0, Composition(balanced="natural", overlap="independent"))
+        assert Counter(made.steps[0]["train"].y.tolist()) == {0: 24, 3: 8}
+
+
+class TestSmooth:
+    def test_a_tint_grows_from_sample_to_sample_and_ends_where_the_step_would(self) -> None:
+        b = base()
+        dark = Base("dark", Side(b.train.x // 4, b.train.y, b.train.index), b.test, b.classes)
+        made = compose(dark, "~T(64)", (80, 80), 40, 0)
+        step = made.steps[1]["train"]
+        added = step.x[..., 0].astype(int) - dark.train.x[step.ids.astype(int)][..., 0]
+        amount = added.reshape(len(step), -1).max(1)
+        assert (np.diff(amount) >= 0).all()
+        assert (amount[0], amount[-1]) == (1, 64)
+        assert len(set(amount.tolist())) > 50
+
+    def test_what_cannot_grow_says_what_can(self) -> None:
+        with pytest.raises(BadConfig, match=r"L cannot grow smoothly\. These can: R, r, T, t"):
+            parse("~L")
+
+
+def test_features_take_shifts_of_labels_and_choice_only() -> None:
+    b = base()
+
+    def flat(side: Side) -> Side:
+        return Side(side.x.reshape(len(side), -1).astype(np.float32), side.y, side.index)
+
+    features = Base("features", flat(b.train), flat(b.test), b.classes)
+    made = compose(features, "L:p", (80, 80, 80), 40, 0)
+    assert made.steps[1]["train"].x.dtype == np.float32
+    with pytest.raises(Unfit, match="R changes images; features has features of dtype float32"):
+        compose(features, "R", (80, 80), 40, 0)
+
+
+def test_common_corruptions_grow_with_their_severity() -> None:
+    b = base()
+    for name in ("gaussian_noise", "jpeg", "pixelate", "contrast"):
+        far = []
+        for severity in (1, 3, 5):
+            made = compose(b, f"{name}({severity})", (40, 40), 40, 0).steps[1]["test"]
+            far.append(np.abs(made.x.astype(int) - b.test.x[made.ids.astype(int)]).mean())
+        assert far == sorted(far)
+        assert far[0] < far[2]
+    with pytest.raises(BadConfig, match=r"jpeg\(9\).*expected 1 to 5"):
+        compose(b, "jpeg(9)", (40, 40), 40, 0)
+
+
+def test_named_sequences_have_the_papers_sizes() -> None:
+    assert sizes_of("RCL") == PAPER
+    assert {name: sum(SIZES[name]) for name in SIZES if name.startswith("rot")} == dict.fromkeys(
+        (f"rotations-{n}" for n in range(2, 9)), 20_000
+    )
+    with pytest.raises(BadConfig, match="no sizes of its own"):
+        sizes_of("C:C")
+
+
+def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> None:
+    from helpers import write_base
+
+    write_base(tmp_path / "base")
+    opened = open_base(tmp_path / "base")
+    hashes = {
+        compose(opened, "C,jpeg:~R:L", (40, 20, 20, 40), 20, 5, workers=w).save(tmp_path / f"w{w}").sha256
+        for w in (1, 3)
+    }
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from stream_builder.bases import open_base; from stream_builder.from_shifts import compose\n"
+        "b = open_base(Path(sys.argv[1]))\n"
+        "print(compose(b, 'C,jpeg:~R:L', (40, 20, 20, 40), 20, 5, workers=2).save(Path(sys.argv[2])).sha256)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "base"), str(tmp_path / "other")]
+    hashes.add(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
+    assert len(hashes) == 1
+
+
+@pytest.mark.shared
+@pytest.mark.slow
+def test_sub_populations_of_cifar_100_at_a_third_of_the_papers_sizes(shared: Path) -> None:
+    opened = open_base(shared / "cifar100")
+    assert (len(opened.classes), opened.subclasses) == (20, 5)
+    made = compose(opened, "sss", (2000, 1330, 2000, 1330), 900, 0, Composition(overlap="independent"))
+    found = measure(made)
+    assert found["covariate"][0] > found["covariate"][2] > 0.95
+    assert min(found["conditional"]) > 1
+    fine = open_base(shared / "cifar100", Options(labels="fine"))
+    assert (len(fine.classes), fine.subclasses) == (100, 0)
+
+
+@pytest.mark.shared
+def test_the_order_of_sub_classes_is_the_specifications(shared: Path) -> None:
+    from curate.ground.files import read_json
+    from stream_builder.bases.vision import COARSE, order_of
+
+    names = read_json(shared / "cifar100" / "names.json")
+    assert order_of(names["fine_names"]) == names["subpop_order"]
+    assert list(COARSE) == names["coarse_names"]
+
+
+@pytest.mark.shared
+def test_the_papers_draws_share_207_validation_images_with_training(shared: Path) -> None:
+    made = compose(open_base(shared / "cifar10"), "RCL")
+    assert made.facts["draws"] == "published"
+    assert made.facts["shared"]["final_validation_in_earlier_training"] == 207
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"train_x": np.zeros((4, 8, 8, 3), np.float64)}, "dtype float64"),
+        ({"train_x": np.zeros((4, 8, 8), np.uint8)}, "Convert grey or RGBA"),
+        ({"train_x": np.zeros((4, 8, 8, 4), np.uint8)}, "Convert grey or RGBA"),
+        ({"train_y": np.array([0, 1, -1, 1])}, "label -1 at index 2"),
+        ({"train_x": np.zeros((0, 8, 8, 3), np.uint8), "train_y": np.zeros(0, np.int64)}, "train side of bad is empty"),
+    ],
+)
+def test_arrays_that_no_learner_could_take_are_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], told: str
+) -> None:
+    good = {f"{s}_{k}": v for s in ("train", "test")
+            for k, v in (("x", np.zeros((4, 8, 8, 3), np.uint8)), ("y", np.array([0, 1, 0, 1])))}  # fmt: skip
+    np.savez(tmp_path / "bad.npz", **(good | arrays))
+    with pytest.raises(BadArray, match=told):
+        open_base(tmp_path / "bad.npz")

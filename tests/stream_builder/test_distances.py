@@ -1,0 +1,95 @@
+"""Distances against libraries, brute force and what must hold of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import ot
+import pytest
+
+from curate.ground.errors import Unfit, UnknownName
+from curate.ground.rng import rng_for
+from stream_builder.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
+from stream_builder.measure import distances, label_facts
+from stream_builder.stream import Split, Step, Stream
+
+
+def clouds(far: float = 1.0, n: int = 120, m: int = 90, d: int = 6) -> tuple[np.ndarray, np.ndarray]:
+    rng = rng_for(0, "clouds")
+    return rng.normal(size=(n, d)), rng.normal(size=(m, d)) + far / np.sqrt(d)
+
+
+def test_sliced_is_near_to_pots_and_exact_along_a_line() -> None:
+    a, b = clouds(3)
+    theirs = ot.sliced_wasserstein_distance(a, b, n_projections=2000, seed=0)
+    assert sliced(a, b, directions=2000) == pytest.approx(theirs, rel=0.05)
+    line = rng_for(1).normal(size=(50, 1))
+    assert sliced(line, line + 2) == pytest.approx(2)
+
+
+def test_entropic_lies_above_exact_and_comes_near_with_less_entropy() -> None:
+    a, b = clouds(3)
+    exact = wasserstein2(a, b)
+    coarse, fine = entropic(a, b, 0.1), entropic(a, b, 0.01, 3000)
+    assert exact < fine < coarse
+    assert fine == pytest.approx(exact, rel=0.03)
+
+
+def test_mmd_equals_its_definition() -> None:
+    a, b = clouds(1, 12, 9, 3)
+    both = np.concatenate([a, b])
+    squares = ((both[:, None] - both[None]) ** 2).sum(-1)
+    gamma = 1 / np.median(squares[np.triu_indices(len(both), 1)])
+    k = np.exp(-gamma * squares)
+    n, m = len(a), len(b)
+    expected = (k[:n, :n].sum() - n) / (n * (n - 1)) + (k[n:, n:].sum() - m) / (m * (m - 1)) - 2 * k[:n, n:].mean()
+    assert mmd(a, b) == pytest.approx(expected)
+
+
+def test_equal_distributions_are_near_0_and_not_told_apart() -> None:
+    a, b = clouds(0, 400, 400)
+    assert abs(mmd(a, b)) < 0.01
+    accuracy, p = two_sample(a, b)
+    assert 0.4 < accuracy < 0.6
+    assert p > 0.01
+    far = two_sample(*clouds(3, 400, 400))
+    assert far[0] > 0.85
+    assert far[1] < 1e-6
+
+
+def test_class_shares_by_hand() -> None:
+    assert class_priors(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), 2) == pytest.approx(0.25)
+
+
+def stream() -> Stream:
+    rng = rng_for(0, "steps")
+    steps = []
+    for t in range(3):
+        y = np.arange(60) % 3
+        x = (np.eye(4)[y] * 3 + rng.normal(size=(60, 4)) + t).astype(np.float32)
+        steps.append(Step(t, str(t), {"train": Split(x[:40], y[:40], np.arange(40).astype(str)),
+                                      "test": Split(x[40:], y[40:], np.arange(20).astype(str))}))  # fmt: skip
+    return Stream("drift", steps, list("abc"))
+
+
+def test_every_distance_falls_towards_the_last_step() -> None:
+    found = distances(stream(), ["w2", "sliced", "entropic", "mmd", "c2st"])
+    for name, values in found.items():
+        assert values[0] > values[1] > values[2], name
+    with pytest.raises(UnknownName, match="no distance 'fid'.*w2 \\(exact transport"):
+        distances(stream(), ["fid"])
+
+
+def test_what_labels_tell() -> None:
+    told = label_facts(stream())
+    assert told["priors"] == [0, 0]
+    assert told["blind"]["chance"] < 0.5
+
+    def step(t: int) -> Step:
+        sizes = {"train": 4, "test": 0}
+        return Step(
+            t, str(t), {s: Split(np.zeros((n, 2), np.float32), np.zeros(n, np.int64)) for s, n in sizes.items()}
+        )
+
+    empty = Stream("e", [step(0), step(1)], ["a"])
+    with pytest.raises(Unfit, match="empty split"):
+        distances(empty, ["w2"])

@@ -1,0 +1,188 @@
+"""Real order, held-out classes, yearbooks: streams that nobody composed."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from curate.ground.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.ground.files import read_json
+from curate.ground.rng import rng_for
+from stream_builder.bases import Base, Side, open_base
+from stream_builder.from_held_out import held_out
+from stream_builder.from_order import Timed, open_timed, ordered
+from stream_builder.from_portraits import portraits
+from stream_builder.loading import Policy, policy_of
+
+
+def timed(n: int = 100) -> Timed:
+    rng = rng_for(0, "timed")
+    y = np.repeat(np.arange(4), n // 4).astype(np.int64)
+    time = rng.permutation(n).astype(np.int64) * 1000
+    return Timed(
+        "toy", np.arange(n, dtype=np.float32)[:, None], y, np.array([f"i{i:03d}" for i in range(n)]), time, "abcd"
+    )
+
+
+class TestOrder:
+    def test_samples_stand_in_order_of_time_and_each_period_keeps_some_back(self) -> None:
+        data = timed()
+        made = ordered(data, periods=5, held_out=0.2)
+        flat = made.flat("train")
+        assert (np.diff(flat.time) > 0).all()  # type: ignore[arg-type]
+        assert [(len(s["train"]), len(s["test"])) for s in made.steps] == [(16, 4)] * 5
+        for step in made.steps:
+            both = np.concatenate([step["train"].time, step["test"].time])  # type: ignore[list-item]
+            assert both.max() - both.min() < 20_000
+        assert not set(flat.ids.tolist()) & set(made.flat("test").ids.tolist())
+
+    def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
+        data = timed(400)
+        skewed = Timed("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
+        made = ordered(skewed, periods=2, held_out=0, order="balanced")
+        for step in made.steps:
+            counts = Counter(step["train"].y.tolist())
+            assert counts[0] <= sorted(counts.values())[1]
+            assert (np.diff(step["train"].time) > 0).all()  # type: ignore[arg-type]
+
+    def test_fewer_samples_than_periods_are_refused(self) -> None:
+        with pytest.raises(Unfit, match="100 samples for 101 periods"):
+            ordered(timed(), periods=101)
+        with pytest.raises(BadConfig, match="--held-out is 1"):
+            ordered(timed(), held_out=1)
+
+    def test_a_release_in_its_order(self, journey: Path) -> None:
+        made = ordered(open_timed(journey), periods=4)
+        assert (np.diff(made.flat("train").time) >= 0).all()  # type: ignore[arg-type]
+        pictures = ordered(open_timed(journey, "images:16"), periods=2).steps[0]["train"]
+        assert pictures.part(0, 3).x[:].shape == (3, 16, 16, 3)
+
+    def table(self, folder: Path, rows: list[list[object]]) -> Path:
+        with (folder / "t.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["id", "time", "label"], *rows])
+        return folder / "t.csv"
+
+    def test_a_table_with_features(self, tmp_path: Path) -> None:
+        path = self.table(tmp_path, [[f"p{i}", 50 - i, "cat" if i % 2 else "dog"] for i in range(20)])
+        np.save(tmp_path / "x.npy", np.arange(20, dtype=np.float32)[:, None])
+        made = ordered(open_timed(path, str(tmp_path / "x.npy")), periods=2, held_out=0)
+        assert made.steps[0]["train"].x[:, 0].tolist() == list(range(19, 9, -1))
+        assert made.classes == ["cat", "dog"]
+
+    def test_a_bad_table_is_told_by_column_and_row(self, tmp_path: Path) -> None:
+        path = self.table(tmp_path, [["p0", 1, "cat"], ["p1", "", "dog"]])
+        with pytest.raises(BadInput, match=r"row 1: time is empty"):
+            open_timed(path)
+        path = self.table(tmp_path, [["p0", 1, "cat"]])
+        with pytest.raises(BadInput, match="no column path"):
+            open_timed(path)
+        np.save(tmp_path / "x.npy", np.zeros((3, 1), np.float32))
+        with pytest.raises(BadInput, match="3 rows"):
+            open_timed(path, str(tmp_path / "x.npy"))
+
+    def test_published_order_files_keep_their_order_and_bring_their_test_set(self, tmp_path: Path) -> None:
+        import h5py
+
+        for side, n in (("train", 12), ("test", 6)):
+            paths = np.array([f"../x/{side}{n - i}.png".encode() for i in range(n)])
+            for name, content in (("labels", np.arange(n) % 3), ("image_paths", paths)):
+                with h5py.File(tmp_path / f"{side}_{name}.hdf5", "w") as file:
+                    file["store_list"] = content
+            (tmp_path / "features").mkdir(exist_ok=True)
+            np.save(tmp_path / "features" / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
+        made = ordered(open_timed(tmp_path, str(tmp_path / "features")), periods=3)
+        assert made.flat("train").x[:, 0].tolist() == list(range(12))
+        assert made.flat("test").x[:, 0].tolist() == list(range(6))
+        for side, n in (("train", 12), ("test", 6)):
+            for i in range(n):
+                (tmp_path / "root" / "x").mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (9, 9), (i, 0, 0)).save(tmp_path / "root" / "x" / f"{side}{i + 1}.png")
+        pictures = ordered(open_timed(tmp_path, root=tmp_path / "root", size=8), periods=3).flat("train")
+        assert pictures.x[:][:, 0, 0, 0].tolist() == list(range(11, -1, -1)), "'..' stays inside the root"
+
+
+class TestHeldOut:
+    def base(self) -> Base:
+        y = np.repeat(np.arange(6), 20).astype(np.int64)
+        x = rng_for(0).normal(size=(120, 3)).astype(np.float32)
+        return Base("toy", Side(x, y, np.arange(120)), Side(x, y, np.arange(120)), list("fedcba"))
+
+    def test_held_out_classes_come_only_afterwards(self) -> None:
+        made = held_out(self.base(), classes=2, evaluate=30, seed=1)
+        start, later = made.steps
+        assert set(later["train"].y.tolist()) == set(later["test"].y.tolist())
+        assert not set(start["train"].y.tolist()) & set(later["train"].y.tolist())
+        assert (len(start["train"]), len(start["test"]), len(later["train"]), len(later["test"])) == (80, 30, 40, 30)
+        assert made.facts["held_out"] == sorted(made.classes[c] for c in set(later["train"].y.tolist()))
+        filed = held_out(self.base(), 2, 30, 1, "file").steps[0]["train"]
+        assert (np.diff(filed.y) >= 0).all()
+        assert start["train"].y.tolist() != filed.y.tolist()
+
+    def test_some_class_must_be_on_either_side(self) -> None:
+        with pytest.raises(BadConfig, match="--held-out is 6; toy has 6 classes"):
+            held_out(self.base(), classes=6)
+
+    @pytest.mark.shared
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    @pytest.mark.parametrize("name", ["banking77", "clinc150"])
+    def test_draws_are_the_references(self, shared: Path, name: str, seed: int) -> None:
+        told = read_json(shared.parent / "spec" / f"ocrr_reference_{name}.json")["splits"][str(seed)]
+        base = open_base(shared / "intent" / f"{name}_minilm.npz")
+        made = held_out(base, 10, told.get("eval_cap", 400), seed, "file")
+        assert made.facts["held_out"] == sorted(told["held_out"])
+
+        def numbers(step: int, split: str) -> list[int]:
+            return [int(i.rpartition("-")[2]) for i in made.steps[step][split].ids.tolist()]
+
+        assert len(made.steps[0]["train"]) == told["n_seed"]
+        assert numbers(1, "train") == told["stream_train_idx"]
+        assert numbers(1, "test") == told["eval_novel_test_idx"]
+        assert numbers(0, "test") == told["eval_orig_test_idx"]
+
+
+class TestPortraits:
+    @pytest.fixture
+    def faces(self, tmp_path: Path) -> Path:
+        rng = rng_for(0, "faces")
+        for year in (1905, 1929, 1931, 1938, 1955, 1999, 2000, 2013):
+            for folder in ("M", "F"):
+                (tmp_path / folder).mkdir(exist_ok=True)
+                for i in range(10):
+                    pixels = rng.integers(0, 256, (23, 18)).astype(np.uint8)
+                    Image.fromarray(pixels).save(tmp_path / folder / f"{year}_Ohio_{i}.png")
+        return tmp_path
+
+    def test_decades_are_cut_as_in_the_paper(self, faces: Path) -> None:
+        made = portraits(faces)
+        assert [s.name for s in made.steps] == ["1930s", "1950s", "1990s", "2000s"]
+        sizes = [{k: len(v) for k, v in s.splits.items()} for s in made.steps]
+        assert sizes[0] == {"train": 32, "val": 8}
+        assert sizes[3] == {"train": 16, "val": 4, "test": 20}
+        x = made.steps[0]["train"].x
+        assert x.shape[1:] == (32, 32, 3)
+        assert (x[..., 0] == x[..., 2]).all()
+
+    def test_the_papers_code_leaves_a_hundredth_of_the_contrast(self, faces: Path) -> None:
+        spans = {}
+        for fidelity in ("clean", "paper-code"):
+            made = portraits(faces, fidelity=fidelity)  # type: ignore[arg-type]
+            seen = policy_of(made).apply(made.steps[0]["train"].x[:8], None)
+            spans[fidelity] = float(seen.max() - seen.min())
+        assert spans["paper-code"] == pytest.approx(spans["clean"] / 255, rel=1e-4)
+
+    def test_a_file_without_a_year_is_named(self, faces: Path) -> None:
+        Image.new("L", (4, 4)).save(faces / "M" / "someone.png")
+        with pytest.raises(BadInput, match=r"someone\.png does not begin with a year"):
+            portraits(faces)
+        with pytest.raises(MissingFile, match="no folder M"):
+            portraits(faces / "M")
+
+
+def test_a_policy_without_statistics_gives_raw_values() -> None:
+    x = np.full((1, 2, 2, 3), 200, np.uint8)
+    assert Policy().apply(x, None).unique().tolist() == [200.0]
