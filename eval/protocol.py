@@ -56,6 +56,8 @@ def tested(learner: Learner, split: Split, where: str, begun: float, **at: int) 
     Raises BadArray when the learner's answer has another shape than the labels.
     """
     right = 0
+    n_classes = int(split.y.max()) + 1 if len(split) else 0
+    counts, hits = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
         answer = np.asarray(learner.predict(part.x))
@@ -65,4 +67,7 @@ def tested(learner: Learner, split: Split, where: str, begun: float, **at: int) 
                 f"Expected {part.y.shape}.",
             )
         right += int((answer == part.y).sum())
-    return Row(where, len(split), right, seconds=time.process_time() - begun, **at)
+        counts += np.bincount(part.y, minlength=n_classes)
+        hits += np.bincount(part.y[answer == part.y], minlength=n_classes)
+    seconds = time.process_time() - begun
+    return Row(where, len(split), right, seconds=seconds, class_n=counts.tolist(), class_correct=hits.tolist(), **at)

@@ -30,6 +30,12 @@ LABELS = {
     "accuracy": "accuracy",
     "backward": "backward transfer",
     "forward": "forward transfer",
+    "gem_backward": "GEM backward",
+    "gem_forward": "GEM forward",
+    "remembering": "remembering",
+    "positive_backward": "positive backward",
+    "forgetting": "forgetting",
+    "incremental_accuracy": "incremental accuracy",
 }
 
 
@@ -92,6 +98,7 @@ def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict
     return {
         **document,
         "columns": columns,
+        "measures": list(results[0].get("measures", {})) if results else [],
         "best": best,
         "names": list(names or map(str, range(steps))),
         "span": span,

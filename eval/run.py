@@ -15,7 +15,9 @@ import numpy as np
 from curate.ground.errors import BadConfig, Diverged, Unfit
 from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
+from curate.ground.workers import Engine
 from eval import rows as row_files
+from eval.compare import half_width, paired
 from eval.learner import Learner
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS, Walk
@@ -33,12 +35,16 @@ def evaluate(
     settings: Settings | None = None,
     out: Path | None = None,
     tell: Callable[[int], None] = lambda n: None,
+    where: Path | None = None,
+    engine: Engine | None = None,
 ) -> dict[str, Any]:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
-    learners: catalogue names, instances, or classes of your own. settings: `{"epochs": 10}` goes to the protocol or
-    to every learner that has such a setting, `{"er.memory": 500}` to one learner. out: folder for rows; finished
-    runs found there are not repeated. tell: called with 1 after each run.
+    learners: catalogue names, also with settings as in `reservoir(alpha=5)`, instances, or classes of your own.
+    settings: `{"epochs": 10}` goes to the protocol or to every learner that has such a setting, `{"er.memory": 500}`
+    to one learner. out: folder for rows; finished runs found there are not repeated. tell: called with 1 after each
+    run. where, engine: the stream's folder, and processes or Ray that share the runs of catalogue learners; rows are
+    the same as those of one process.
 
     Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
     A learner that fails is listed under "skipped" with the reason; the others go on.
@@ -48,28 +54,88 @@ def evaluate(
     walk.fit(stream)
     runs: list[Run] = []
     skipped: list[dict[str, str]] = []
+    failed: dict[str, str] = {}
+    shared = [n for one, (n, _) in zip(learners, chosen, strict=True) if isinstance(one, str)]
+    if where is not None and engine is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
+        tasks = [_Task(where, protocol, walk, n, per_learner[n], s, out) for s in seeds for n in shared]
+        for _, (name, because) in engine.spread(_shared_run, tasks):
+            if because:
+                failed.setdefault(name, because)
+            tell(1)
     for name, make in chosen:
+        if name in failed:
+            skipped.append({"learner": name, "because": failed[name]})
+            continue
+        done_elsewhere = name in shared and engine is not None and where is not None and out is not None
         try:
             for seed in seeds:
                 runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out))
-                tell(1)
+                tell(0 if done_elsewhere and engine is not None and (engine.workers > 1 or engine.kind == "ray") else 1)
         except (Unfit, Diverged) as error:
             skipped.append({"learner": name, "because": str(error)})
             runs = [run for run in runs if run.about["learner"] != name]
     return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    where: Path
+    protocol: str
+    walk: Any
+    name: str
+    changed: dict[str, Any]
+    seed: int
+    out: Path
+
+
+def _shared_run(task: _Task) -> tuple[str, str]:
+    """One run in a process of its own; its row folder is written whole or not at all. Returns the learner and why it
+    failed, if it did."""
+    try:
+        stream = Stream.load(task.where)
+        _, make = _named(task.name)
+        _one(stream, task.protocol, task.walk, task.name, make, task.changed, task.seed, task.out)
+    except (Unfit, Diverged) as error:
+        return task.name, str(error)
+    return task.name, ""
+
+
 def _named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learner]]:
     if isinstance(one, str):
-        return one, LEARNERS[one]
+        return one, LEARNERS[one] if "(" not in one else _with_settings(one)
     if isinstance(one, type):
         return one.__name__, one
 
     def again(**changed: Any) -> Learner:
         return dataclasses.replace(one, **changed) if changed and dataclasses.is_dataclass(one) else one
 
-    again.fields = set(one.settings())  # type: ignore[attr-defined]
-    return type(one).__name__, again
+    again.fields = {f.name for f in dataclasses.fields(one)} if dataclasses.is_dataclass(one) else set()  # type: ignore[attr-defined]
+    return str(getattr(one, "name", type(one).__name__)), again
+
+
+def _with_settings(text: str) -> Callable[..., Learner]:
+    """`reservoir(alpha=5,start=scratch)` → what makes it. Raises BadConfig for what cannot be read or is no setting."""
+    import yaml
+
+    name, _, rest = text.partition("(")
+    kind = LEARNERS[name.strip()]
+    known = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    given: dict[str, Any] = {}
+    for part in rest.removesuffix(")").split(","):
+        key, equals, value = (p.strip() for p in part.partition("="))
+        if not rest.endswith(")") or not equals or key not in known:
+            raise BadConfig(
+                f"The learner {text!r} holds {part.strip()!r}.",
+                f"Expected NAME(setting=value,…) with settings of {name}: {', '.join(sorted(known)) or 'none'}.",
+            )
+        given[key] = yaml.safe_load(value)
+
+    def make(**changed: Any) -> Learner:
+        learner: Learner = kind(**{**given, **changed})
+        return learner
+
+    make.fields = known  # type: ignore[attr-defined]
+    return make
 
 
 def _settle(
@@ -88,7 +154,7 @@ def _settle(
     per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
     for key, value in settings.items():
         owner, dot, field = key.rpartition(".")
-        targets = [n for n in per_learner if (not dot or n == owner) and field in of_learner[n]]
+        targets = [n for n in per_learner if (not dot or owner in (n, n.partition("(")[0])) and field in of_learner[n]]
         if not dot and key in of_walk:
             for_walk[key] = value
         elif targets:
@@ -160,6 +226,9 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
+                "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
+                "per_class": _mean_by_class([s["by_class"] for s in scored]),
+                "ci95": {name: half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "matrix": _mean_matrix([s["matrix"] for s in scored]),
                 "curve": None,
                 "stored_bytes": max(run.about["stored_bytes"] for run in group),
@@ -167,7 +236,28 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "seconds": round(sum(run.about["seconds"] for run in group), 3),
             }
         )
+    _compare(results)
     return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+
+
+def _compare(results: Sequence[dict[str, Any]]) -> None:
+    """Add to every result, by score, the p of a paired test against the best learner's same seeds (None: itself, or one
+    seed, or other seeds)."""
+    for result in results:
+        result["p_against_best"] = {}
+    for name in results[0]["scores"] if results else []:
+        best = max(results, key=lambda r: r["scores"][name]["mean"])
+        for result in results:
+            same = result is not best and result["seeds"] == best["seeds"]
+            values = result["scores"][name]["values"], best["scores"][name]["values"]
+            result["p_against_best"][name] = paired(*values) if same else None
+
+
+def _mean_by_class(found: Sequence[list[float | None] | None]) -> list[float | None] | None:
+    if not found or any(f is None for f in found):
+        return None
+    columns = zip(*(f for f in found if f is not None), strict=True)
+    return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
 
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ app = typer.Typer(
 app.add_typer(stream_app, name="stream")
 
 DEBUG = False
+FEW_RUNS = 24  # below, one process does them
 
 
 def version(value: bool) -> None:
@@ -340,14 +341,21 @@ def release(
 def evaluate(
     path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")],
     protocol: Annotated[str, typer.Option("--protocol", help="Names with commas: driftline list protocols.")],
-    learners: Annotated[str, typer.Option("--learners", help="Names with commas, or all: driftline list learners.")],
+    learners: Annotated[
+        str, typer.Option("--learners", help="Names with commas, er(memory=500), all, clear-table-1 or -4.")
+    ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
     sets: Sets = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core).")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
+    from eval.grids import expand, split
     from eval.learners import LEARNERS
     from eval.protocol import PROTOCOLS
     from eval.run import evaluate as run_grid
@@ -356,14 +364,20 @@ def evaluate(
     from stream_builder.stream import Stream
 
     stream = Stream.load(path)
-    chosen = list(LEARNERS) if learners == "all" else [n.strip() for n in learners.split(",")]
+    chosen = expand(split(learners), list(LEARNERS))
     protocols = [p.strip() for p in protocol.split(",")]
     for name in protocols:
         PROTOCOLS[name]
     for name in chosen:
-        LEARNERS[name]
+        LEARNERS[name.partition("(")[0].strip()]
+    if engine not in ("local", "ray"):
+        raise BadConfig(f"--engine is {engine!r}.", "Expected local or ray.")
     place = _device(device)
-    settings: dict[str, Any] = {f"{n}.device": place for n in chosen if hasattr(LEARNERS[n], "device")}
+    cores = len(os.sched_getaffinity(0))
+    few = len(chosen) * len(seeds_of(seeds)) < FEW_RUNS  # a process takes seconds to begin
+    spread = Engine("ray" if engine == "ray" else "local", workers or (1 if few or place != "cpu" else cores))
+    kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
+    settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
     for change in sets or ():
         holder: dict[str, Any] = {}
         key = change.partition("=")[0]
@@ -374,7 +388,7 @@ def evaluate(
     documents = []
     for name in protocols:
         with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
-            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick))
+            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread))
     if as_json:
         print(json.dumps(documents[0] if len(documents) == 1 else documents))
     else:
@@ -397,10 +411,11 @@ def _scores(document: dict[str, Any]) -> str:
     lines = [f"{document['protocol']} on {document['stream']['name']}"]
     if document["results"]:
         names = list(document["results"][0]["scores"])
-        lines.append(f"  {'learner':<14}" + "".join(f"{n:>18}" for n in names))
+        wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        lines.append(f"  {'learner':<{wide}}" + "".join(f"{n:>18}" for n in names))
     for r in document["results"]:
         cells = (f"{100 * s['mean']:.1f} ± {100 * s['sd']:.1f}" for s in r["scores"].values())
-        lines.append(f"  {r['learner']:<14}" + "".join(f"{c:>18}" for c in cells))
+        lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
     lines += [f"  {s['learner']}: skipped, because {s['because']}" for s in document["skipped"]]
     return "\n".join(lines)
 

@@ -17,6 +17,7 @@ LEARNERS = Catalogue(
         "scratch": "eval.learners.scratch:Scratch",
         "finetune": "eval.learners.finetune:Finetune",
         "cumulative": "eval.learners.cumulative:Cumulative",
+        "joint": "eval.learners.joint:Joint",
         "er": "eval.learners.er:Er",
         "reservoir": "eval.learners.reservoir:Reservoir",
         "gdumb": "eval.learners.gdumb:Gdumb",

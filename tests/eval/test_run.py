@@ -11,9 +11,10 @@ import pytest
 
 from curate.ground.errors import BadArray, BadConfig, BadInput, Diverged, MissingFile, UnknownName
 from eval import rows
+from eval.grids import TABLE_1, TABLE_4, expand
 from eval.learner import Array, Labels, Learner, Task
 from eval.report import colour, ink, results_of, write
-from eval.run import evaluate, seeds_of
+from eval.run import _named, evaluate, seeds_of
 from stream_builder.stream import Stream
 
 
@@ -167,3 +168,22 @@ class TestReport:
         for value in np.linspace(0, 1, 101):
             a, b = luminance(colour(value, (0, 1))), luminance(ink(value, (0, 1)))
             assert (max(a, b) + 0.05) / (min(a, b) + 0.05) >= 4.5, value
+
+
+class TestGrids:
+    def test_a_learner_may_bring_its_settings(self, stream: Stream) -> None:
+        found = evaluate(stream, "clear-iid", ["er(memory=9,epochs=2)", "er"], settings={"er.epochs": 3})
+        assert [r["settings"]["memory"] for r in found["results"]] == [9, 0]
+        assert [r["settings"]["epochs"] for r in found["results"]] == [3, 3]
+        assert [r["learner"] for r in found["results"]] == ["er(memory=9,epochs=2)", "er"]
+
+    @pytest.mark.parametrize("text", ["er(memry=9)", "er(9)", "er(memory=9", "majority(x=1)"])
+    def test_what_is_no_setting_is_named(self, stream: Stream, text: str) -> None:
+        with pytest.raises(BadConfig, match=r"Expected NAME\(setting=value"):
+            evaluate(stream, "clear-iid", [text])
+
+    def test_the_papers_table_has_its_nineteen_rows(self) -> None:
+        assert len(TABLE_4) == len(set(TABLE_4)) == 19
+        assert expand(["clear-table-4", "nap", "er"], ["er"]) == [*TABLE_4, "er"]
+        for name in (*TABLE_4, *TABLE_1):
+            _named(name)[1]()

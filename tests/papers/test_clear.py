@@ -74,3 +74,31 @@ def test_streaming_trains_on_more_and_so_predicts_the_next_step_better() -> None
         for p in ("clear-iid", "clear-streaming")
     )
     assert streaming > iid
+
+
+def means(learners: list[str], score_: str = "in_domain") -> list[float]:
+    stream = drifting(steps=8, n=150, drift=0.55, noise=2.5)
+    return [r["scores"][score_]["mean"] for r in evaluate(stream, "clear-iid", learners, seeds=range(3))["results"]]
+
+
+def test_with_one_bucket_of_memory_a_larger_alpha_helps_finetuning() -> None:
+    """Table 4: in-domain 88.6 (α = 0.5), 89.5 (1), 90.7 (2), 91.5 (5); 89.7 to 91.6 for dynamic 0.25 to 1."""
+    fixed = means([f"reservoir(alpha={a})" for a in (0.5, 1.0, 5.0)])
+    dynamic = means([f"reservoir(alpha=dynamic:{c})" for c in (0.25, 1.0)])
+    assert fixed[0] < fixed[2]
+    assert fixed[1] < fixed[2]
+    assert dynamic[0] < dynamic[1]
+
+
+def test_gdumb_falls_behind() -> None:
+    """Table 1: GDumb 85.5 in-domain, the others 89.3 and more."""
+    gdumb, *others = means(["gdumb", "finetune", "er", "agem", "ewc"])
+    assert gdumb < min(others)
+
+
+def test_all_data_are_better_than_one_bucket_and_the_future_better_still_for_the_future() -> None:
+    """Table 4, accuracy: cumulative 93.1, one bucket at most 91.7. Joint has seen what forward transfer asks."""
+    everything, one = means(["cumulative", "reservoir(alpha=1.0)"], "accuracy")
+    assert everything > one
+    joint, cumulative = means(["joint", "cumulative"], "forward")
+    assert joint > cumulative

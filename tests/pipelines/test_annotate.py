@@ -255,6 +255,7 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page.get_by_label("Your name").first.fill("ann")
         page.get_by_role("button", name="Begin").click()
         first = page.locator("input[name=item]").input_value()
+        page.wait_for_load_state()
         page.keyboard.press("1")
         expect(page.locator("input[name=labels]").first).to_be_checked()
         page.keyboard.press("n")
@@ -262,6 +263,7 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page.keyboard.press("Enter")
         expect(page.locator("header.desk")).to_contain_text("ann: 1 of")
         assert page.locator("input[name=item]").input_value() != first
+        page.wait_for_load_state()  # the text of a page is there before its keys are
         page.keyboard.press("u")
         expect(page.locator("header.desk")).to_contain_text("ann: 0 of")
         assert page.locator("input[name=item]").input_value() == first

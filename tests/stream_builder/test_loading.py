@@ -91,13 +91,13 @@ class TestEncoded:
         from curate.release import Release
 
         saved = from_release(Release.open(journey), "images:16").save(tmp_path / "s")
-        file = sorted((tmp_path / "s" / "files").iterdir())[0]
+        x = saved.steps[0]["train"].x
+        file = x.files[int(x.where[0, 0])]
         data = file.read_bytes()
         file.unlink()
         with pytest.raises(Tampered, match="is missing"):
             Stream.load(tmp_path / "s")
-        where = saved.steps[0]["train"].x.where
-        offset = int(where[0, 1]) + 40
+        offset = int(x.where[0, 1]) + 40
         file.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
         with pytest.raises(Tampered, match="was changed"):
             Stream.load(tmp_path / "s").verify(tmp_path / "s")

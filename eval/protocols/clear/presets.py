@@ -12,6 +12,7 @@ from curate.ground.errors import BadConfig
 from eval.learner import Learner, Task
 from eval.protocols.clear import score as scores
 from eval.protocols.clear import walk as walks
+from eval.protocols.clear.measures import MEASURES
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -46,9 +47,14 @@ class Iid:
         return walks.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
 
     def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
-        """in_domain, next_domain, accuracy, backward, forward, and the matrix."""
-        r = scores.matrix(rows, steps)
-        return {"scores": {name: f(r) for name, f in scores.IID.items()}, "matrix": r}
+        """in_domain, next_domain, accuracy, backward, forward, and the matrix; the measures of other papers beside."""
+        r, b = scores.matrix(rows, steps), scores.start(rows, steps)
+        return {
+            "scores": {name: f(r) for name, f in scores.IID.items()},
+            "matrix": r,
+            "measures": {name: f(r, b) for name, f in MEASURES.items()},
+            "by_class": scores.by_class(rows, steps),
+        }
 
 
 @dataclass(frozen=True)
@@ -70,4 +76,5 @@ class Streaming:
     def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
         """next_domain and forward; cells with j ≤ i do not exist."""
         r = scores.matrix(rows, steps)
-        return {"scores": {name: f(r) for name, f in scores.STREAMING.items()}, "matrix": r}
+        found = {name: f(r) for name, f in scores.STREAMING.items()}
+        return {"scores": found, "matrix": r, "measures": {}, "by_class": scores.by_class(rows, steps)}

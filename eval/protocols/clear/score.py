@@ -26,8 +26,32 @@ def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     for row in rows:
         if row.n == 0:
             raise BadInput(f"Step {row.tested_on} was tested on no samples.", "Expected at least one.")
-        cells[row.learned_to, int(row.tested_on)] = row.n_correct / row.n
+        if row.learned_to >= 0:
+            cells[row.learned_to, int(row.tested_on)] = row.n_correct / row.n
     return cells
+
+
+def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
+    """(T,) accuracy on each step before anything was learned; NaN where that was not tested."""
+    cells = np.full(steps, np.nan)
+    for row in rows:
+        if row.learned_to < 0:
+            cells[int(row.tested_on)] = row.n_correct / row.n
+    return cells
+
+
+def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
+    """Accuracy of each class over all steps that were tested after the last step learned; None without counts."""
+    last = max((row.learned_to for row in rows), default=-1)
+    mine = [row for row in rows if row.learned_to == last and row.class_n]
+    if not mine:
+        return None
+    width = max(len(row.class_n) for row in mine)
+    counts, hits = np.zeros(width), np.zeros(width)
+    for row in mine:
+        counts[: len(row.class_n)] += row.class_n
+        hits[: len(row.class_correct)] += row.class_correct
+    return [float(h / n) if n else None for h, n in zip(hits, counts, strict=True)]
 
 
 def in_domain(r: Matrix) -> float:

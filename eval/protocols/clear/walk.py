@@ -33,21 +33,38 @@ def fit(stream: Stream, streaming: bool) -> None:
 
 
 def iid(stream: Stream, learner: Learner, rng: np.random.Generator, resplit: bool, share: float) -> Iterator[Row]:
-    """After each step, test on the test split of every step: a T × T matrix.
+    """Before anything is learned and after each step, test on the test split of every step: a T × T matrix.
+
+    A learner that sees all steps at once (`joint`) is given them first, and its rows are equal.
 
     resplit: join train and test of each step and split again, stratified by class, from `rng`.
     """
     steps = [_resplit(step, share, rng) for step in stream.steps] if resplit else list(stream.steps)
     begun, seen = time.process_time(), 0
+    for j, other in enumerate(steps):
+        yield tested(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
+    at_once = getattr(learner, "sees_all", False)
+    if at_once:
+        learner.learn_sequence([step.visible() for step in steps])
     for i, step in enumerate(steps):
-        learner.learn_step(step.visible())
+        if not at_once:
+            learner.learn_step(step.visible())
         seen += len(step["train"])
         for j, other in enumerate(steps):
             yield tested(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
 
 
 def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
-    """After each step (all of it is training data), test on all of every later step: cells with j > i."""
+    """After each step (all of it is training data), test on all of every later step: cells with j > i.
+
+    Raises Unfit for a learner that sees all steps at once: it would train on its tests.
+    """
+    if getattr(learner, "sees_all", False):
+        raise Unfit(
+            "It learns from all steps at once, and in streaming every later step is a test.",
+            "Expected a learner that takes step after step.",
+            "Use clear-iid.",
+        )
     begun, seen = time.process_time(), 0
     steps = [step.past() for step in stream.steps]
     for i, step in enumerate(steps[:-1]):

@@ -1,0 +1,41 @@
+"""Named sets of learners with settings: the rows of published tables, for `--learners`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ALPHAS = ("0.5", "1.0", "2.0", "5.0", "dynamic:0.25", "dynamic:0.5", "dynamic:0.75", "dynamic:1.0")
+TABLE_4 = (  # [CLEAR, supplement, tables 4 and 5], in their order
+    "nap",
+    "cumulative(start=scratch)",
+    *(f"reservoir(alpha={a},start=scratch)" for a in ALPHAS),
+    "cumulative",
+    *(f"reservoir(alpha={a})" for a in ALPHAS),
+)
+TABLE_1 = ("ewc", "si", "lwf", "cwr", "gdumb", "er", "agem", "reservoir", "reservoir(alpha=dynamic:1.0)")
+GRIDS: dict[str, tuple[str, ...]] = {"clear-table-1": TABLE_1, "clear-table-4": TABLE_4}
+
+
+def split(text: str) -> list[str]:
+    """`er,reservoir(alpha=5,start=scratch)` → two learners: commas in brackets belong to one.
+
+    >>> split("er, reservoir(alpha=5,start=scratch)")
+    ['er', 'reservoir(alpha=5,start=scratch)']
+    """
+    found, depth, word = [], 0, ""
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and depth == 0:
+            found.append(word.strip())
+            word = ""
+        else:
+            word += character
+    return [w for w in (*found, word.strip()) if w]
+
+
+def expand(names: Sequence[str], all_names: Sequence[str]) -> list[str]:
+    """Names of grids and `all` → their learners, each once, in order."""
+    found: list[str] = []
+    for name in names:
+        found += GRIDS.get(name, tuple(all_names) if name == "all" else (name,))
+    return list(dict.fromkeys(found))

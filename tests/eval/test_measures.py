@@ -1,0 +1,93 @@
+"""Measures of other papers by hand, intervals against scipy, and the grid in processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import drifting
+from scipy.stats import bootstrap, ttest_rel
+
+from curate.ground.rng import rng_for
+from curate.ground.workers import Engine
+from eval.compare import half_width, paired
+from eval.protocols.clear.measures import MEASURES
+from eval.run import evaluate
+from stream_builder.stream import Stream
+
+R = np.array([[0.8, 0.4, 0.3], [0.9, 0.7, 0.5], [0.6, 0.8, 0.9]])
+B = np.array([0.3, 0.2, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gem_backward", ((0.6 - 0.8) + (0.8 - 0.7)) / 2),
+        ("gem_forward", ((0.4 - 0.2) + (0.5 - 0.1)) / 2),
+        ("remembering", 1 - 0),
+        ("positive_backward", ((0.9 - 0.8) + (0.6 - 0.8) + (0.8 - 0.7)) / 3),
+        ("forgetting", ((0.9 - 0.6) + (0.7 - 0.8)) / 2),
+        ("incremental_accuracy", (0.8 + (0.9 + 0.7) / 2 + (0.6 + 0.8 + 0.9) / 3) / 3),
+    ],
+)
+def test_each_measure_by_its_papers_equation(name: str, expected: float) -> None:
+    assert MEASURES[name](R, B) == pytest.approx(max(expected, 0) if name == "positive_backward" else expected)
+
+
+def test_remembering_falls_below_one_with_forgetting() -> None:
+    worse = np.array([[0.9, 0.1], [0.5, 0.9]])
+    assert MEASURES["remembering"](worse, B[:2]) == pytest.approx(0.6)
+    assert MEASURES["positive_backward"](worse, B[:2]) == 0
+
+
+def test_the_interval_covers_and_the_test_is_scipys() -> None:
+    values = rng_for(0).normal(0.9, 0.01, 8)
+    wide = bootstrap((values,), np.mean, rng=np.random.default_rng(0)).confidence_interval
+    assert half_width(values.tolist()) == pytest.approx((wide.high - wide.low) / 2, rel=0.35)
+    other = values + rng_for(1).normal(0.005, 0.002, 8)
+    assert paired(values.tolist(), other.tolist()) == pytest.approx(ttest_rel(values, other).pvalue)
+    assert half_width([0.5]) is None
+    assert paired([0.5], [0.6]) is None
+
+
+def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", ["nearest-mean", "random"], seeds=[0, 1, 2])
+    best, worse = found["results"]
+    assert set(best["measures"]) == set(MEASURES)
+    assert len(best["per_class"]) == 3
+    assert all(0 <= a <= 1 for a in best["per_class"])
+    assert best["p_against_best"]["in_domain"] is None
+    assert worse["p_against_best"]["in_domain"] < 0.05
+    assert worse["ci95"]["in_domain"] > 0
+    streaming = evaluate(stream, "clear-streaming", ["nearest-mean"])["results"][0]
+    assert streaming["measures"] == {}
+
+
+def test_random_guesses_gain_nothing_before_they_learn() -> None:
+    found = evaluate(drifting(steps=4, n=300), "clear-iid", ["random"], seeds=range(3))["results"][0]
+    assert abs(found["measures"]["gem_forward"]["mean"]) < 0.06
+
+
+def test_joint_sees_everything_at_once(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", ["joint"], settings={"epochs": 20})["results"][0]
+    assert all(row == found["matrix"][0] for row in found["matrix"])
+    assert np.mean(found["matrix"]) > 0.8
+
+
+@pytest.mark.slow
+def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) -> None:
+    stream = drifting().save(tmp_path / "s")
+    grid = (["nearest-mean", "finetune", "joint"], [0, 1], {"epochs": 3})
+    ticks: list[int] = []
+    together = evaluate(stream, "clear-iid", *grid, tmp_path / "a", ticks.append, tmp_path / "s", Engine(workers=2))
+    alone = evaluate(stream, "clear-iid", *grid, tmp_path / "b")
+
+    def plain(document: dict[str, object]) -> list[object]:
+        return [{k: v for k, v in r.items() if k != "seconds"} for r in document["results"]]  # type: ignore[attr-defined]
+
+    assert plain(together) == plain(alone)
+    assert sum(ticks) == 6
+    skipped = evaluate(stream, "clear-streaming", ["joint", "majority"], [0], {}, tmp_path / "c", ticks.append,
+                       tmp_path / "s", Engine(workers=2))  # fmt: skip
+    assert [s["learner"] for s in skipped["skipped"]] == ["joint"]
