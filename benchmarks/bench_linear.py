@@ -19,6 +19,7 @@ from eval.engine.linear import Head, LinearSettings, fit
 
 N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features
 GATE = 3.2  # 80 % of what was measured as sure: 4
+HALF_GATE = 8.8  # 80 % of the specification's 11
 
 
 def users_loop(x: torch.Tensor, y: torch.Tensor) -> None:
@@ -41,23 +42,32 @@ def main() -> None:
     x = rng.normal(size=(N, D)).astype(np.float32) / np.float32(np.sqrt(D))
     y = rng.integers(C, size=N)
     a = torch.ones(2048, 2048)
-    times: dict[str, list[float]] = {"loop": [], "ours": [], "gemm": []}
+    halves = a.bfloat16()
+    times: dict[str, list[float]] = {"loop": [], "ours": [], "half": [], "gemm": [], "half_gemm": []}
     for _ in range(3):
         for name, work in {
             "loop": lambda: users_loop(torch.from_numpy(x), torch.from_numpy(y)),
             "ours": lambda: fit(Head.new(C, D, rng_for(0)), x, y, LinearSettings(epochs=EPOCHS), rng_for(1)),
+            "half": lambda: fit(Head.new(C, D, rng_for(0), half=True), x, y, LinearSettings(epochs=EPOCHS), rng_for(1)),
             "gemm": lambda: a @ a,
+            "half_gemm": lambda: halves @ halves,
         }.items():
             begun = time.process_time()
             work()
             times[name].append(time.process_time() - begun)
-    loop, ours, gemm = (statistics.median(times[name]) for name in ("loop", "ours", "gemm"))
+    loop, ours, half, gemm, half_gemm = (statistics.median(times[name]) for name in times)
     flops = 4 * N * D * C * EPOCHS
     ratio = loop / ours
     share = (flops / ours) / (2 * 2048**3 / gemm)
-    found = {"benchmark": "linear", "times_faster_than_loop": round(ratio, 2), "share_of_sgemm": round(share, 3)}
+    found = {
+        "benchmark": "linear",
+        "times_faster_than_loop": round(ratio, 2),
+        "share_of_sgemm": round(share, 3),
+        "bfloat16_times_faster_than_loop": round(loop / half, 2),
+        "bfloat16_share_of_its_gemm": round((flops / half) / (2 * 2048**3 / half_gemm), 3),
+    }
     print(json.dumps(found))
-    sys.exit(0 if ratio >= GATE else 1)
+    sys.exit(0 if ratio >= GATE and loop / half >= HALF_GATE else 1)
 
 
 if __name__ == "__main__":

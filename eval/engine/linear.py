@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,49 +34,137 @@ class LinearSettings:
     decay: float = 0.1
 
 
+Params = list[Any]  # float32 tensors in a net's own order, or gradients of their shapes
+
+
+class Net(Protocol):
+    """What the training loop and the rules need of a network. params, velocity: same shapes, same order; the last two
+    are weights (C, …) and bias (C,) of the output layer."""
+
+    params: Params
+    velocity: Params
+    half: bool
+
+    def scores(self, x: Any) -> Any:
+        """x (B, D) → (B, C)."""
+        ...
+
+    def data_gradient(self, x: Any, y: Any) -> Params:
+        """Gradient of the mean cross-entropy on x (B, D), y (B,)."""
+        ...
+
+    def pulled(self, x: Any, g: Any) -> Params:
+        """Gradient of a loss whose gradient in the scores is g (B, C)."""
+        ...
+
+    def fisher(self, x: Any, y: Any) -> Params:
+        """Mean over samples of the squared gradient of one sample's loss."""
+        ...
+
+    def copy(self) -> Net:
+        """A copy that further training does not touch."""
+        ...
+
+
 @dataclass
 class Head:
-    """weights (C, D), bias (C,), and their momentum; float32 torch tensors."""
+    """params: weights (C, D), bias (C,); velocity: their momentum; float32 torch tensors. half: training multiplies in
+    bfloat16 and adds in float32; what it learned predicts in float32."""
 
-    weights: Any
-    bias: Any
-    weights_velocity: Any
-    bias_velocity: Any
+    params: Params
+    velocity: Params
+    half: bool = False
 
     @classmethod
-    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu") -> Head:
+    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu", half: bool = False) -> Head:
         """torch.nn.Linear's initialisation, U(±1/√D), drawn from `rng` on the CPU: the same on every device."""
-        import torch
+        params = layer(n_classes, width, rng, device)
+        return cls(params, zeros(params), half)
 
-        bound = 1 / np.sqrt(width)
-        weights = torch.from_numpy(rng.uniform(-bound, bound, (n_classes, width)).astype(np.float32))
-        bias = torch.from_numpy(rng.uniform(-bound, bound, n_classes).astype(np.float32))
-        weights, bias = weights.to(device), bias.to(device)
-        return cls(weights, bias, torch.zeros_like(weights), torch.zeros_like(bias))
+    @property
+    def weights(self) -> Any:
+        """(C, D)."""
+        return self.params[0]
+
+    @property
+    def bias(self) -> Any:
+        """(C,)."""
+        return self.params[1]
 
     def copy(self) -> Head:
         """A copy that further training does not touch."""
-        return Head(*(t.clone() for t in (self.weights, self.bias, self.weights_velocity, self.bias_velocity)))
+        return Head([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
 
     @property
     def nbytes(self) -> int:
         """Bytes kept between training runs: weights and bias; momentum is forgotten."""
-        return int(self.weights.nbytes + self.bias.nbytes)
+        return sum(int(p.nbytes) for p in self.params)
 
-    def rest(self) -> None:
-        """Forget momentum, as a new optimiser does."""
-        self.weights_velocity.zero_()
-        self.bias_velocity.zero_()
+    def scores(self, x: Any) -> Any:
+        """x (B, D) → (B, C)."""
+        import torch
+
+        return torch.addmm(self.bias, x.float(), self.weights.T)
+
+    def data_gradient(self, x: Any, y: Any) -> Params:
+        """Gradient of the mean cross-entropy."""
+        import torch
+
+        # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
+        if self.half:
+            x = x.bfloat16()
+            scores = torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None])
+        else:
+            scores = torch.addmm(self.bias[:, None], self.weights, x.T)
+        g = torch.softmax(scores, 0)
+        g[y, torch.arange(len(y), device=y.device)] -= 1
+        g /= len(y)
+        return [(g.bfloat16() @ x).float() if self.half else g @ x, g.sum(1)]
+
+    def pulled(self, x: Any, g: Any) -> Params:
+        """Gradient of a loss whose gradient in the scores is g (B, C)."""
+        return [g.T @ x.float(), g.sum(0)]
+
+    def fisher(self, x: Any, y: Any) -> Params:
+        """For one sample the gradient is (p − onehot) ⊗ x, so its square is the product of squares: no loop."""
+        g = errors(self.scores(x), y) ** 2 / len(y)
+        return [g.T @ x**2, g.sum(0)]
+
+
+def layer(outputs: int, inputs: int, rng: np.random.Generator, device: str) -> Params:
+    """Weights (outputs, inputs) and bias (outputs,), U(±1/√inputs)."""
+    import torch
+
+    bound = 1 / np.sqrt(inputs)
+    weights = torch.from_numpy(rng.uniform(-bound, bound, (outputs, inputs)).astype(np.float32))
+    bias = torch.from_numpy(rng.uniform(-bound, bound, outputs).astype(np.float32))
+    return [weights.to(device), bias.to(device)]
+
+
+def zeros(like: Params) -> Params:
+    """Zeros of the same shapes."""
+    import torch
+
+    return [torch.zeros_like(p) for p in like]
+
+
+def errors(scores: Any, y: Any) -> Any:
+    """(B, C) softmax minus one-hot: the gradient of each sample's cross-entropy in its scores."""
+    import torch
+
+    g = torch.softmax(scores, 1)
+    g[torch.arange(len(y), device=y.device), y] -= 1
+    return g
 
 
 class Rule:
-    """What a method adds to plain SGD; the default adds nothing. Tensors are float32, shapes of the head's own."""
+    """What a method adds to plain SGD; the default adds nothing."""
 
-    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """The data's gradient dw (C, D), db (C,) on the batch x (B, D), y (B,) → the gradient to descend."""
-        return dw, db
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The data's gradient on the batch x (B, D), y (B,) → the gradient to descend."""
+        return grads
 
-    def moved(self, dw: Any, db: Any, step_w: Any, step_b: Any) -> None:
+    def moved(self, grads: Params, steps: Params) -> None:
         """Called after each step with the data's gradient and the step that the weights took."""
 
 
@@ -94,7 +182,7 @@ def one_thread() -> Iterator[None]:
 
 
 def fit(
-    head: Head,
+    head: Net,
     x: Floats,
     y: Labels,
     settings: LinearSettings,
@@ -114,10 +202,15 @@ def fit(
     with one_thread(), torch.inference_mode():
         data, labels = on(x, head), on(y, head)
         extra = None if memory is None else (on(memory[0], head), on(memory[1], head))
+        if head.half:  # half the bytes to gather, too
+            data, extra = data.bfloat16(), None if extra is None else (extra[0].bfloat16(), extra[1])
         queue: list[int] = []
         replayed = 0 if extra is None else min(settings.batch, len(extra[1]))
         # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
-        room = torch.empty((min(settings.batch, len(y)) + replayed, data.shape[1]), device=data.device)
+        rows = min(settings.batch, len(y)) + replayed
+        room = torch.empty((rows, data.shape[1]), device=data.device, dtype=data.dtype)
+        for velocity in head.velocity:  # momentum is forgotten, as by a new optimiser
+            velocity.zero_()
         for epoch in range(settings.epochs):
             lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
             order = on(rng.permutation(len(y)), head)
@@ -135,49 +228,36 @@ def fit(
                 bx = room[: n + replayed]
                 step(head, bx, by, lr, settings, rule)
                 steps += 1
-    if not bool(torch.isfinite(head.weights).all()):
-        raise Diverged("The linear head's weights are not finite.", "", f"Lower lr (it is {settings.lr}).")
+    if not all(bool(torch.isfinite(p).all()) for p in head.params):
+        raise Diverged("The head's weights are not finite.", "", f"Lower lr (it is {settings.lr}).")
     return steps
 
 
-def on(array: npt.NDArray[Any], head: Head) -> Any:
+def on(array: npt.NDArray[Any], head: Net) -> Any:
     """An array as a tensor on the head's device; copied where it is read only, as memory-mapped arrays are."""
     import torch
 
     ready = np.ascontiguousarray(array)
-    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(head.weights.device)
+    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(head.params[0].device)
 
 
-def data_gradient(head: Head, x: Any, y: Any) -> tuple[Any, Any]:
-    """Gradient of the mean cross-entropy: (C, D) and (C,)."""
-    import torch
-
-    # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
-    g = torch.softmax(torch.addmm(head.bias[:, None], head.weights, x.T), 0)
-    g[y, torch.arange(len(y), device=y.device)] -= 1
-    g /= len(y)
-    return g @ x, g.sum(1)
-
-
-def step(head: Head, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
+def step(net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
     """One SGD step on a batch."""
-    data_w, data_b = data_gradient(head, x, y)
-    dw, db = (data_w, data_b) if rule is None else rule.gradient(head, data_w, data_b, x, y)
-    if settings.weight_decay:
-        dw = dw.add(head.weights, alpha=settings.weight_decay)
-    head.weights_velocity.mul_(settings.momentum).add_(dw)
-    head.bias_velocity.mul_(settings.momentum).add_(db)
-    head.weights.add_(head.weights_velocity, alpha=-lr)
-    head.bias.add_(head.bias_velocity, alpha=-lr)
+    data = net.data_gradient(x, y)
+    grads = data if rule is None else rule.gradient(net, data, x, y)
+    for i, (p, velocity) in enumerate(zip(net.params, net.velocity, strict=True)):
+        # Weight decay is for weights, not for biases; the sum is a new tensor: `data` goes to the rule unchanged.
+        g = grads[i].add(p, alpha=settings.weight_decay) if settings.weight_decay and p.ndim > 1 else grads[i]
+        velocity.mul_(settings.momentum).add_(g)
+        p.add_(velocity, alpha=-lr)
     if rule is not None:
-        rule.moved(data_w, data_b, -lr * head.weights_velocity, -lr * head.bias_velocity)
+        rule.moved(data, [-lr * velocity for velocity in net.velocity])
 
 
-def predict(head: Head, x: Floats) -> Labels:
+def predict(net: Net, x: Floats) -> Labels:
     """x (N, D) → labels (N,)."""
     import torch
 
     with one_thread(), torch.inference_mode():
-        scores = torch.addmm(head.bias, on(x, head), head.weights.T)
-        labels: Labels = scores.argmax(1).cpu().numpy()
+        labels: Labels = net.scores(on(x, net)).argmax(1).cpu().numpy()
     return labels

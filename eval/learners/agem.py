@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import Head, Rule, data_gradient, on
+from eval.engine.linear import Net, Params, Rule, on
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
 from eval.memory import Share, balanced
@@ -19,15 +19,15 @@ class Project(Rule):
     def __init__(self, x: Any, y: Any, sample: int, rng: np.random.Generator) -> None:
         self.x, self.y, self.sample, self.rng = x, y, sample, rng
 
-    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient, projected where the two disagree."""
-        drawn = on(self.rng.choice(len(self.y), min(self.sample, len(self.y)), replace=False), head)
-        rw, rb = data_gradient(head, self.x[drawn], self.y[drawn])
-        along = (dw * rw).sum() + (db * rb).sum()
+        drawn = on(self.rng.choice(len(self.y), min(self.sample, len(self.y)), replace=False), net)
+        past = net.data_gradient(self.x[drawn], self.y[drawn])
+        along = sum((g * r).sum() for g, r in zip(grads, past, strict=True))
         if along >= 0:
-            return dw, db
-        scale = along / ((rw**2).sum() + (rb**2).sum())
-        return dw - scale * rw, db - scale * rb
+            return grads
+        scale = along / sum((r**2).sum() for r in past)
+        return [g - scale * r for g, r in zip(grads, past, strict=True)]
 
 
 @dataclass

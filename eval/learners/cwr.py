@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import on
+from eval.engine.linear import Net, Params, Rule, on, zeros
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
+
+
+class Frozen(Rule):
+    """No gradient below the output layer."""
+
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The data's gradient of the last two parameters."""
+        return zeros(grads[:-2]) + grads[-2:]
 
 
 @dataclass
@@ -16,28 +25,27 @@ class Cwr(LinearLearner):
     """Consolidated weights cw, averaged over steps with weight √(past / current) per class (algorithm CWR*).
 
     Training starts from cw; afterwards each class's weights, less the mean over all weights of the step's classes, are
-    merged into cw. With a linear head on fixed features everything below the head is frozen anyway.
+    merged into cw. What lies below the output layer is trained on the first step alone.
     """
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Nothing consolidated."""
-        import torch
-
         super().begin(task, rng)
         self.past = np.zeros(task.n_classes)
-        self.consolidated = torch.zeros_like(self.head.weights)
+        (self.consolidated,) = zeros(self.head.params[-2:-1])
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train from the consolidated weights, then consolidate."""
+        weights = self.head.params[-2]
         if self.past.any():
-            self.head.weights.copy_(self.consolidated)
-        self.train(x, y)
+            weights.copy_(self.consolidated)
+        self.train(x, y, rule=Frozen() if self.past.any() and len(self.head.params) > 2 else None)
         current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
         seen = np.flatnonzero(current)
         where = on(seen, self.head)
-        trained = self.head.weights[where] - self.head.weights[where].mean()
+        trained = weights[where] - weights[where].mean()
         ratio = np.sqrt(self.past[seen] / current[seen])[:, None]
         past = on(ratio.astype(np.float32), self.head)
         self.consolidated[where] = (self.consolidated[where] * past + trained) / (past + 1)
         self.past += current
-        self.head.weights.copy_(self.consolidated)
+        weights.copy_(self.consolidated)

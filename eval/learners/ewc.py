@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import BadConfig
-from eval.engine.linear import Head, Rule, data_gradient, on, one_thread
+from eval.engine.linear import Net, Params, Rule, on, one_thread, zeros
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
 
 
 @dataclass
 class Anchor:
-    """Weights after a step, and how much each mattered there (Fisher information), same shapes."""
+    """params: weights after a step. fisher: how much each mattered there, same shapes."""
 
-    weights: Any
-    bias: Any
-    fisher_w: Any
-    fisher_b: Any
+    params: Params
+    fisher: Params
 
 
 class Penalty(Rule):
@@ -29,37 +27,22 @@ class Penalty(Rule):
     def __init__(self, anchors: list[Anchor], strength: float) -> None:
         self.anchors, self.strength = anchors, strength
 
-    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient plus the penalty's."""
         for a in self.anchors:
-            dw = dw + self.strength * a.fisher_w * (head.weights - a.weights)
-            db = db + self.strength * a.fisher_b * (head.bias - a.bias)
-        return dw, db
+            parts = zip(grads, a.fisher, net.params, a.params, strict=True)
+            grads = [g + self.strength * f * (p - old) for g, f, p, old in parts]
+        return grads
 
 
-def fisher(head: Head, x: Any, y: Any) -> tuple[Any, Any]:
-    """Diagonal Fisher information of a linear head: mean over samples of the squared gradient of one sample's loss.
-
-    For one sample the gradient is (p − onehot) ⊗ x, so its square is the product of squares: no loop over samples.
-    """
-    import torch
-
-    g = torch.softmax(torch.addmm(head.bias, x, head.weights.T), 1)
-    g[torch.arange(len(y), device=y.device), y] -= 1
-    g = g**2 / len(y)
-    return g.T @ x**2, g.sum(0)
-
-
-def fisher_of_batches(head: Head, x: Any, y: Any, batch: int) -> tuple[Any, Any]:
+def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
     """What Avalanche computes instead: mean over batches of the squared gradient of the batch's mean loss."""
-    import torch
-
-    w, b = torch.zeros_like(head.weights), torch.zeros_like(head.bias)
+    found = zeros(net.params)
     starts = range(0, len(y), batch)
     for start in starts:
-        dw, db = data_gradient(head, x[start : start + batch], y[start : start + batch])
-        w, b = w + dw**2 / len(starts), b + db**2 / len(starts)
-    return w, b
+        grads = net.data_gradient(x[start : start + batch], y[start : start + batch])
+        found = [f + g**2 / len(starts) for f, g in zip(found, grads, strict=True)]
+    return found
 
 
 @dataclass
@@ -95,10 +78,10 @@ class Ewc(LinearLearner):
         with one_thread(), torch.inference_mode():
             data, labels = on(self.inputs(x), self.head), on(y, self.head)
             if self.variant == "paper":
-                w, b = fisher(self.head, data, labels)
+                found = self.head.fisher(data, labels)
             else:
-                w, b = fisher_of_batches(self.head, data, labels, self.batch)
+                found = fisher_of_batches(self.head, data, labels, self.batch)
             if self.mode == "online" and self.anchors:
-                w, b = w + self.keep * self.anchors[0].fisher_w, b + self.keep * self.anchors[0].fisher_b
-            anchor = Anchor(self.head.weights.clone(), self.head.bias.clone(), w, b)
+                found = [f + self.keep * old for f, old in zip(found, self.anchors[0].fisher, strict=True)]
+            anchor = Anchor([p.clone() for p in self.head.params], found)
         self.anchors = [anchor] if self.mode == "online" else [*self.anchors, anchor]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eval.engine.linear import Head, Rule
+from eval.engine.linear import Net, Params, Rule
 from eval.learner import Array, Labels
 from eval.learners.linear import LinearLearner
 
@@ -13,18 +13,17 @@ from eval.learners.linear import LinearLearner
 class Distil(Rule):
     """Adds the gradient of weight · T² · KL(teacher ‖ student) at temperature T, mean over the batch."""
 
-    def __init__(self, teacher: Head, weight: float, temperature: float) -> None:
+    def __init__(self, teacher: Net, weight: float, temperature: float) -> None:
         self.teacher, self.weight, self.temperature = teacher, weight, temperature
 
-    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
-        """The data's gradient plus the distillation's: T · (p_student − p_teacher) in the logits."""
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The data's gradient plus the distillation's: T · (p_student − p_teacher) in the scores."""
         import torch
 
         t = self.temperature
-        student = torch.softmax(torch.addmm(head.bias, x, head.weights.T) / t, 1)
-        teacher = torch.softmax(torch.addmm(self.teacher.bias, x, self.teacher.weights.T) / t, 1)
-        g = self.weight * t * (student - teacher) / len(y)
-        return dw + g.T @ x, db + g.sum(0)
+        student, teacher = (torch.softmax(n.scores(x) / t, 1) for n in (net, self.teacher))
+        pull = net.pulled(x, self.weight * t * (student - teacher) / len(y))
+        return [g + p for g, p in zip(grads, pull, strict=True)]
 
 
 @dataclass

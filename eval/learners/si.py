@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import Head, Rule
+from eval.engine.linear import Net, Params, Rule, zeros
 from eval.learner import Array, Labels, Task
 from eval.learners.linear import LinearLearner
 
@@ -15,21 +15,19 @@ from eval.learners.linear import LinearLearner
 class Path(Rule):
     """Adds the gradient of strength · Σ Ω (θ − θ*)² and integrates −g · Δθ along the way (equations 3 and 4)."""
 
-    def __init__(self, start: Head, omega_w: Any, omega_b: Any, strength: float) -> None:
-        import torch
+    def __init__(self, start: Params, omega: Params, strength: float) -> None:
+        self.start, self.omega, self.strength = start, omega, strength
+        self.path = zeros(start)
 
-        self.start, self.omega_w, self.omega_b, self.strength = start, omega_w, omega_b, strength
-        self.path_w, self.path_b = torch.zeros_like(start.weights), torch.zeros_like(start.bias)
-
-    def gradient(self, head: Head, dw: Any, db: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient plus the penalty's."""
-        dw = dw + 2 * self.strength * self.omega_w * (head.weights - self.start.weights)
-        return dw, db + 2 * self.strength * self.omega_b * (head.bias - self.start.bias)
+        parts = zip(grads, self.omega, net.params, self.start, strict=True)
+        return [g + 2 * self.strength * o * (p - old) for g, o, p, old in parts]
 
-    def moved(self, dw: Any, db: Any, step_w: Any, step_b: Any) -> None:
+    def moved(self, grads: Params, steps: Params) -> None:
         """How much this step of each weight lowered the loss of the data."""
-        self.path_w -= dw * step_w
-        self.path_b -= db * step_b
+        for path, g, step in zip(self.path, grads, steps, strict=True):
+            path -= g * step
 
 
 @dataclass
@@ -45,16 +43,13 @@ class Si(LinearLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """No importance."""
-        import torch
-
         super().begin(task, rng)
-        self.omega_w, self.omega_b = torch.zeros_like(self.head.weights), torch.zeros_like(self.head.bias)
+        self.omega = zeros(self.head.params)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then add this step's importance (equation 5)."""
-        start = self.head.copy()
-        rule = Path(start, self.omega_w, self.omega_b, self.strength)
+        start = [p.clone() for p in self.head.params]
+        rule = Path(start, self.omega, self.strength)
         self.train(x, y, rule=rule)
-        moved_w, moved_b = self.head.weights - start.weights, self.head.bias - start.bias
-        self.omega_w = self.omega_w + (rule.path_w / (moved_w**2 + self.damping)).clamp(min=0)
-        self.omega_b = self.omega_b + (rule.path_b / (moved_b**2 + self.damping)).clamp(min=0)
+        parts = zip(self.omega, rule.path, self.head.params, start, strict=True)
+        self.omega = [o + (path / ((p - old) ** 2 + self.damping)).clamp(min=0) for o, path, p, old in parts]

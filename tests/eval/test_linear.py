@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import drifting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,3 +84,16 @@ def test_numbers_that_are_not_finite_stop_the_run_by_name() -> None:
     x, y = data(30, 4, 2, 0)
     with pytest.raises(Diverged, match="Lower lr"):
         fit(Head.new(2, 4, rng_for(0)), x * 1e20, y, LinearSettings(lr=1e20, epochs=3), rng_for(0))
+
+
+def test_training_in_bfloat16_changes_few_predictions() -> None:
+    stream = drifting(steps=2, classes=5, n=1000, width=64, noise=2.5)
+    train, test = stream.steps[0]["train"], stream.steps[0]["test"]
+    answers = []
+    for half in (False, True):
+        net = Head.new(5, 64, rng_for(0), half=half)
+        fit(net, train.x, train.y, LinearSettings(lr=0.1, epochs=30, decay_after=20), rng_for(1))
+        assert net.params[0].dtype == torch.float32
+        answers.append(predict(net, test.x))
+    assert 0 <= np.mean(answers[0] != answers[1]) < 0.01
+    assert np.mean(answers[1] == test.y) > 0.5

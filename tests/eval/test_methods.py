@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,13 @@ from helpers import drifting
 
 from curate.ground.errors import BadConfig
 from curate.ground.rng import rng_for
-from eval.engine.linear import Head, data_gradient
+from eval.engine.linear import Head, Net, zeros
+from eval.engine.mlp import Mlp
 from eval.learner import Task
+from eval.learners import LEARNERS
 from eval.learners.agem import Project
 from eval.learners.cwr import Cwr
-from eval.learners.ewc import Anchor, Ewc, Penalty, fisher, fisher_of_batches
+from eval.learners.ewc import Anchor, Ewc, Penalty, fisher_of_batches
 from eval.learners.finetune import Finetune
 from eval.learners.gdumb import Gdumb
 from eval.learners.lwf import Distil, Lwf
@@ -34,56 +38,78 @@ def head(seed: int) -> Head:
     return Head.new(C, D, rng_for(seed))
 
 
-def by_autograd(at: Head, loss_of: object) -> tuple[torch.Tensor, torch.Tensor]:
-    w, b = at.weights.clone().requires_grad_(), at.bias.clone().requires_grad_()
-    loss_of(w, b).backward()  # type: ignore[operator]
-    assert w.grad is not None
-    assert b.grad is not None
-    return w.grad, b.grad
+def mlp(seed: int) -> Mlp:
+    return Mlp.new(C, D, 7, rng_for(seed))
 
 
-def close(a: tuple[torch.Tensor, torch.Tensor], b: tuple[torch.Tensor, torch.Tensor]) -> bool:
+NETS = pytest.mark.parametrize("net", [head, mlp])
+Batch = tuple[torch.Tensor, torch.Tensor]
+Make = Callable[[int], Net]
+Loss = Callable[[list[torch.Tensor]], torch.Tensor]
+
+
+def scores(params: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    """The network's definition: one layer, or two with ReLU between."""
+    if len(params) == 2:
+        return x @ params[0].T + params[1]
+    return torch.relu(x @ params[0].T + params[1]) @ params[2].T + params[3]
+
+
+def by_autograd(at: Net, loss_of: Loss) -> list[torch.Tensor]:
+    params = [p.clone().requires_grad_() for p in at.params]
+    loss_of(params).backward()  # type: ignore[no-untyped-call]
+    return [p.grad for p in params if p.grad is not None]
+
+
+def close(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
     return all(torch.allclose(p, q, atol=1e-5) for p, q in zip(a, b, strict=True))
 
 
-def cross_entropy(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(x @ w.T + b, y)
+def cross_entropy(params: list[torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(scores(params, x), y)
 
 
-def test_the_datas_gradient(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-    now = head(1)
-    assert close(data_gradient(now, *batch), by_autograd(now, lambda w, b: cross_entropy(*batch, w, b)))
+@NETS
+def test_the_datas_gradient(net: Make, batch: Batch) -> None:
+    now = net(1)
+    assert close(now.data_gradient(*batch), by_autograd(now, lambda p: cross_entropy(p, *batch)))
+    assert torch.allclose(now.scores(batch[0]), scores(now.params, batch[0]), atol=1e-6)
+
+
+def test_products_in_bfloat16_stay_near() -> None:
+    rng = rng_for(0, "half")
+    x, y = torch.from_numpy(rng.normal(size=(64, 32)).astype(np.float32)), torch.arange(64) % C
+    whole, half = Mlp.new(C, 32, 50, rng_for(1)), Mlp.new(C, 32, 50, rng_for(1), half=True)
+    for a, b in zip(whole.data_gradient(x, y), half.data_gradient(x, y), strict=True):
+        assert 0 < float((a - b).norm() / a.norm()) < 0.06
 
 
 class TestEwc:
-    def test_fisher_is_the_mean_of_squared_single_sample_gradients(
-        self, batch: tuple[torch.Tensor, torch.Tensor]
-    ) -> None:
+    @NETS
+    def test_fisher_is_the_mean_of_squared_single_sample_gradients(self, net: Make, batch: Batch) -> None:
         x, y = batch
-        now = head(1)
-        squares = [
-            by_autograd(now, lambda w, b, i=i: cross_entropy(x[i : i + 1], y[i : i + 1], w, b)) for i in range(N)
-        ]
-        slow = tuple(torch.stack([s[k] ** 2 for s in squares]).mean(0) for k in (0, 1))
-        assert close(fisher(now, x, y), slow)  # type: ignore[arg-type]
+        now = net(1)
+        squares = [by_autograd(now, lambda p, i=i: cross_entropy(p, x[i : i + 1], y[i : i + 1])) for i in range(N)]  # type: ignore[misc]
+        slow = [torch.stack([s[k] ** 2 for s in squares]).mean(0) for k in range(len(now.params))]
+        assert close(now.fisher(x, y), slow)
 
-    def test_avalanches_fisher_is_far_smaller(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def test_avalanches_fisher_is_far_smaller(self) -> None:
         x, y = torch.randn(2048, D, generator=torch.Generator().manual_seed(0)), torch.arange(2048) % C
         now = head(1)
-        ratio = fisher(now, x, y)[0].sum() / fisher_of_batches(now, x, y, 256)[0].sum()
+        ratio = now.fisher(x, y)[0].sum() / fisher_of_batches(now, x, y, 256)[0].sum()
         assert ratio > 20, "squared means of 256 samples are about 256 times smaller where the mean is near zero"
 
-    def test_the_penaltys_gradient(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        x, y = batch
-        now, old = head(1), head(2)
-        fw, fb = fisher(old, x, y)
-        rule = Penalty([Anchor(old.weights, old.bias, fw, fb)], 0.7)
+    @NETS
+    def test_the_penaltys_gradient(self, net: Make, batch: Batch) -> None:
+        now, old = net(1), net(2)
+        weight = old.fisher(*batch)
+        rule = Penalty([Anchor(old.params, weight)], 0.7)
 
-        def loss(w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            pull = (fw * (w - old.weights) ** 2).sum() + (fb * (b - old.bias) ** 2).sum()
-            return cross_entropy(x, y, w, b) + 0.7 / 2 * pull
+        def loss(params: list[torch.Tensor]) -> torch.Tensor:
+            pull = sum((f * (p - o) ** 2).sum() for f, p, o in zip(weight, params, old.params, strict=True))
+            return cross_entropy(params, *batch) + 0.7 / 2 * pull
 
-        assert close(rule.gradient(now, *data_gradient(now, x, y), x, y), by_autograd(now, loss))
+        assert close(rule.gradient(now, now.data_gradient(*batch), *batch), by_autograd(now, loss))
 
     def test_online_keeps_one_anchor_and_separate_one_a_step(self) -> None:
         stream = drifting()
@@ -102,28 +128,31 @@ class TestEwc:
 
 
 class TestSi:
-    def test_the_penaltys_gradient(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        now, old = head(1), head(2)
-        rule = Path(old, torch.full((C, D), 0.3), torch.full((C,), 0.2), 0.5)
+    @NETS
+    def test_the_penaltys_gradient(self, net: Make, batch: Batch) -> None:
+        now, old = net(1), net(2)
+        omega = [torch.full_like(p, 0.1 * (k + 1)) for k, p in enumerate(old.params)]
+        rule = Path(old.params, omega, 0.5)
 
-        def loss(w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            pull = (0.3 * (w - old.weights) ** 2).sum() + (0.2 * (b - old.bias) ** 2).sum()
-            return cross_entropy(*batch, w, b) + 0.5 * pull
+        def loss(params: list[torch.Tensor]) -> torch.Tensor:
+            pull = sum((o * (p - q) ** 2).sum() for o, p, q in zip(omega, params, old.params, strict=True))
+            return cross_entropy(params, *batch) + 0.5 * pull
 
-        assert close(rule.gradient(now, *data_gradient(now, *batch), *batch), by_autograd(now, loss))
+        assert close(rule.gradient(now, now.data_gradient(*batch), *batch), by_autograd(now, loss))
 
-    def test_the_path_integral_is_what_the_loss_fell_by(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+    @NETS
+    def test_the_path_integral_is_what_the_loss_fell_by(self, net: Make, batch: Batch) -> None:
         """Small steps: −Σ g · Δθ approaches the loss before minus the loss after [equation 1]."""
-        now = head(1)
-        before = cross_entropy(*batch, now.weights, now.bias)
-        rule = Path(now.copy(), torch.zeros(C, D), torch.zeros(C), 0.0)
+        now = net(1)
+        before = cross_entropy(now.params, *batch)
+        rule = Path([p.clone() for p in now.params], zeros(now.params), 0.0)
         for _ in range(400):
-            dw, db = data_gradient(now, *batch)
-            now.weights.add_(dw, alpha=-0.005)
-            now.bias.add_(db, alpha=-0.005)
-            rule.moved(dw, db, -0.005 * dw, -0.005 * db)
-        fell = before - cross_entropy(*batch, now.weights, now.bias)
-        assert float(rule.path_w.sum() + rule.path_b.sum()) == pytest.approx(float(fell), rel=0.01)
+            grads = now.data_gradient(*batch)
+            for p, g in zip(now.params, grads, strict=True):
+                p.add_(g, alpha=-0.005)
+            rule.moved(grads, [-0.005 * g for g in grads])
+        fell = before - cross_entropy(now.params, *batch)
+        assert float(sum(p.sum() for p in rule.path)) == pytest.approx(float(fell), rel=0.01)
 
     def test_it_is_no_no_op(self) -> None:
         """The same data, order and start: important weights move less than without it."""
@@ -132,26 +161,27 @@ class TestSi:
         for learner in (Finetune(epochs=20, lr=0.05), Si(epochs=20, lr=0.05, strength=1.0)):
             learner.begin(Task(3, (8,)), rng_for(0))
             learner.learn_step(stream.steps[0])
-            before = learner.head.weights.clone()
+            before = learner.head.params[0].clone()
             learner.learn_step(stream.steps[1])
-            moved.append(float((learner.head.weights - before).norm()))
+            moved.append(float((learner.head.params[0] - before).norm()))
         assert moved[1] < 0.9 * moved[0]
 
 
 class TestLwf:
+    @NETS
     @pytest.mark.parametrize("temperature", [1.0, 2.0])
-    def test_the_distillations_gradient(self, batch: tuple[torch.Tensor, torch.Tensor], temperature: float) -> None:
-        x, y = batch
-        now, teacher = head(1), head(2)
+    def test_the_distillations_gradient(self, net: Make, batch: Batch, temperature: float) -> None:
+        x, _ = batch
+        now, teacher = net(1), net(2)
 
-        def loss(w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            student = torch.log_softmax((x @ w.T + b) / temperature, 1)
-            target = torch.softmax((x @ teacher.weights.T + teacher.bias) / temperature, 1)
+        def loss(params: list[torch.Tensor]) -> torch.Tensor:
+            student = torch.log_softmax(scores(params, x) / temperature, 1)
+            target = torch.softmax(scores(teacher.params, x) / temperature, 1)
             kl = torch.nn.functional.kl_div(student, target, reduction="batchmean")
-            return cross_entropy(x, y, w, b) + 1.5 * temperature**2 * kl
+            return cross_entropy(params, *batch) + 1.5 * temperature**2 * kl
 
         rule = Distil(teacher, 1.5, temperature)
-        assert close(rule.gradient(now, *data_gradient(now, x, y), x, y), by_autograd(now, loss))
+        assert close(rule.gradient(now, now.data_gradient(*batch), *batch), by_autograd(now, loss))
 
     def test_the_first_step_has_no_teacher_and_the_tenth_the_full_weight(self) -> None:
         learner = Lwf(epochs=1)
@@ -161,25 +191,28 @@ class TestLwf:
         step = drifting().steps[0]
         learner.learn_step(step)
         plain.learn_step(step)
-        assert torch.equal(learner.head.weights, plain.head.weights)
+        assert torch.equal(learner.head.params[0], plain.head.params[0])
 
 
 class TestAgem:
-    def test_the_projection_never_points_against_the_memory(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        x, y = batch
-        now = head(1)
-        now.weights.zero_()
-        rule = Project(-x, y, sample=N, rng=rng_for(0))
-        dw, db = data_gradient(now, x, y)
-        rw, rb = data_gradient(now, -x, y)
-        assert float((dw * rw).sum() + (db * rb).sum()) < 0, "the two disagree"
-        pw, pb = rule.gradient(now, dw, db, x, y)
-        assert float((pw * rw).sum() + (pb * rb).sum()) == pytest.approx(0, abs=1e-5)
+    @NETS
+    def test_the_projection_never_points_against_the_memory(self, net: Make, batch: Batch) -> None:
+        x, y, other = batch[0], torch.zeros(N, dtype=torch.int64), torch.ones(N, dtype=torch.int64)
+        now = net(1)
+        rule = Project(x, other, sample=N, rng=rng_for(0))
+        grads, past = now.data_gradient(x, y), now.data_gradient(x, other)
 
-    def test_agreement_is_left_alone(self, batch: tuple[torch.Tensor, torch.Tensor]) -> None:
-        now = head(1)
-        dw, db = data_gradient(now, *batch)
-        assert close(Project(*batch, sample=N, rng=rng_for(0)).gradient(now, dw, db, *batch), (dw, db))
+        def along(some: list[torch.Tensor]) -> float:
+            return float(sum((g * r).sum() for g, r in zip(some, past, strict=True)))
+
+        assert along(grads) < 0, "the two disagree"
+        assert along(rule.gradient(now, grads, x, y)) == pytest.approx(0, abs=1e-5)
+
+    @NETS
+    def test_agreement_is_left_alone(self, net: Make, batch: Batch) -> None:
+        now = net(1)
+        grads = now.data_gradient(*batch)
+        assert close(Project(*batch, sample=N, rng=rng_for(0)).gradient(now, grads, *batch), grads)
 
 
 def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
@@ -192,6 +225,33 @@ def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
     learner.learn(x[:1].repeat(8, 0), np.zeros(8, np.int64))
     assert torch.equal(learner.consolidated[1], first[1]), "a class that is not there keeps its weights"
     assert learner.past.tolist() == [10, 2]
+
+
+def test_cwr_star_freezes_what_lies_below_the_output_after_the_first_step() -> None:
+    stream = drifting(steps=3, n=60)
+    learner = Cwr(epochs=3, net="mlp", hidden=6)
+    learner.begin(Task(3, (8,)), rng_for(0))
+    learner.learn_step(stream.steps[0])
+    below, output = (learner.head.params[k].clone() for k in (0, 2))
+    learner.learn_step(stream.steps[1])
+    assert torch.equal(learner.head.params[0], below)
+    assert not torch.equal(learner.head.params[2], output)
+
+
+@pytest.mark.parametrize("name", [n for n in LEARNERS if hasattr(LEARNERS[n], "hidden")])
+def test_every_method_learns_with_two_layers(name: str) -> None:
+    found = evaluate(
+        drifting(steps=3, drift=0.1), "clear-iid", [name, "majority"],
+        settings={"net": "mlp", "hidden": 16, "epochs": 30},
+    )  # fmt: skip
+    assert not found["skipped"]
+    mine, majority = (r["scores"]["in_domain"]["mean"] for r in found["results"])
+    assert mine > majority + 0.2
+
+
+def test_a_net_that_is_not_there_is_refused() -> None:
+    with pytest.raises(BadConfig, match="net is 'cnn'.*Expected linear or mlp"):
+        Finetune(net="cnn").begin(Task(2, (3,)), rng_for(0))
 
 
 def test_gdumb_trains_on_its_memory_alone_from_new_weights() -> None:

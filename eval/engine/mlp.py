@@ -1,0 +1,73 @@
+"""A two-layer head: hidden layer with ReLU, softmax regression on it; gradients written out [CLEAR, supplement 5].
+
+The arithmetic is two large products a layer, so there is nothing to win over autograd but bfloat16: products of rounded
+numbers with sums in float32, weights kept in float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eval.engine.linear import Params, errors, layer, zeros
+
+
+@dataclass
+class Mlp:
+    """params: weights (H, D) and bias (H,) of the hidden layer, weights (C, H) and bias (C,) of the output; velocity:
+    their momentum. half: products in bfloat16."""
+
+    params: Params
+    velocity: Params
+    half: bool = False
+
+    @classmethod
+    def new(
+        cls, n_classes: int, width: int, hidden: int, rng: np.random.Generator, device: str = "cpu", half: bool = False
+    ) -> Mlp:
+        """torch.nn.Linear's initialisation for both layers."""
+        params = layer(hidden, width, rng, device) + layer(n_classes, hidden, rng, device)
+        return cls(params, zeros(params), half)
+
+    def copy(self) -> Mlp:
+        """A copy that further training does not touch."""
+        return Mlp([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between training runs: weights and biases; momentum is forgotten."""
+        return sum(int(p.nbytes) for p in self.params)
+
+    def scores(self, x: Any) -> Any:
+        """x (B, D) → (B, C)."""
+        return self._forward(x)[1]
+
+    def data_gradient(self, x: Any, y: Any) -> Params:
+        """Gradient of the mean cross-entropy."""
+        hidden, scores = self._forward(x)
+        return self._backward(x, hidden, errors(scores, y) / len(y))
+
+    def pulled(self, x: Any, g: Any) -> Params:
+        """Gradient of a loss whose gradient in the scores is g (B, C)."""
+        return self._backward(x, self._forward(x)[0], g)
+
+    def fisher(self, x: Any, y: Any) -> Params:
+        """Of one sample the gradient of a layer is an outer product, so its square is the product of squares."""
+        hidden, scores = self._forward(x)
+        g = errors(scores, y)
+        below = (g @ self.params[2]) * (hidden > 0)
+        n = len(y)
+        return [(below**2).T @ x**2 / n, (below**2).sum(0) / n, (g**2).T @ hidden**2 / n, (g**2).sum(0) / n]
+
+    def _product(self, a: Any, b: Any) -> Any:
+        return (a.bfloat16() @ b.bfloat16()).float() if self.half else a @ b
+
+    def _forward(self, x: Any) -> tuple[Any, Any]:
+        hidden = (self._product(x, self.params[0].T) + self.params[1]).relu_()
+        return hidden, self._product(hidden, self.params[2].T) + self.params[3]
+
+    def _backward(self, x: Any, hidden: Any, g: Any) -> Params:
+        below = self._product(g, self.params[2]).mul_(hidden > 0)
+        return [self._product(below.T, x), below.sum(0), self._product(g.T, hidden), g.sum(0)]
