@@ -77,6 +77,7 @@ def rotate(x: Images, degrees: float) -> Images:
     inside = (ix >= 0) & (ix < width) & (iy >= 0) & (iy < height)
     flat = np.where(inside, iy * width + ix, 0).ravel()
     pixels = np.ascontiguousarray(x).reshape(len(x), height * width * 3).view("V3")  # one move a pixel, not three
-    turned = np.take(pixels, flat, axis=1).view(np.uint8).reshape(len(x), height * width, 3)
-    turned[:, ~inside.ravel()] = 0
+    turned = np.take(pixels, flat, axis=1).view(np.uint8).reshape(len(x), height * width * 3)
+    # Black corners by a mask of bits: assigning them takes longer than the rotation.
+    turned &= np.repeat(np.where(inside.ravel(), 255, 0), 3).astype(np.uint8)
     return turned.reshape(x.shape)

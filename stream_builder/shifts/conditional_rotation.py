@@ -27,6 +27,6 @@ class ConditionalRotation(Shift):
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
-        out, even = x.copy(), y % 2 == 0
+        out, even = np.empty_like(x), y % 2 == 0
         out[even], out[~even] = rotate(x[even], self.degrees * times), rotate(x[~even], -self.degrees * times)
         return out, y
