@@ -16,7 +16,7 @@ from curate.ground.catalogue import Catalogue
 from curate.ground.errors import BadArray
 from eval.learner import Learner, Task
 from eval.rows import Row
-from stream_builder.stream import Split, Stream
+from stream_builder.stream import Split, Step, Stream
 
 
 class Walk(TypingProtocol):
@@ -28,6 +28,10 @@ class Walk(TypingProtocol):
 
     def task(self, stream: Stream) -> Task:
         """What learners are told."""
+        ...
+
+    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+        """The first step as `walk` shows it for training, from a generator in the same state."""
         ...
 
     def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:

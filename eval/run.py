@@ -15,6 +15,7 @@ import numpy as np
 from curate.ground.errors import BadConfig, Diverged, Unfit
 from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
+from curate.ground.text import value_of
 from curate.ground.workers import Engine
 from eval import rows as row_files
 from eval.compare import half_width, paired
@@ -22,6 +23,7 @@ from eval.learner import Learner
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS, Walk
 from eval.rows import Run
+from eval.tune import Grid, choose
 from stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
@@ -37,6 +39,7 @@ def evaluate(
     tell: Callable[[int], None] = lambda n: None,
     where: Path | None = None,
     engine: Engine | None = None,
+    tune: Grid | None = None,
 ) -> dict[str, Any]:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -46,18 +49,24 @@ def evaluate(
     run. where, engine: the stream's folder, and processes or Ray that share the runs of catalogue learners; rows are
     the same as those of one process.
 
+    tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
+    training data, for every seed, and its rows tell what it chose.
+
     Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
     A learner that fails is listed under "skipped" with the reason; the others go on.
     """
     chosen = [_named(one) for one in learners]
     walk, per_learner = _settle(protocol, chosen, settings or {})
     walk.fit(stream)
+    tuned = {name: {k: list(v) for k, v in (tune or {}).items() if k in _fields(make)} for name, make in chosen}
+    if tune and (lost := sorted(set(tune) - {k for of in tuned.values() for k in of})):
+        raise BadConfig(f"--tune names {lost[0]!r}.", "Expected a setting that a learner of this run has.")
     runs: list[Run] = []
     skipped: list[dict[str, str]] = []
     failed: dict[str, str] = {}
     shared = [n for one, (n, _) in zip(learners, chosen, strict=True) if isinstance(one, str)]
     if where is not None and engine is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
-        tasks = [_Task(where, protocol, walk, n, per_learner[n], s, out) for s in seeds for n in shared]
+        tasks = [_Task(where, protocol, walk, n, per_learner[n], s, out, tuned[n]) for s in seeds for n in shared]
         for _, (name, because) in engine.spread(_shared_run, tasks):
             if because:
                 failed.setdefault(name, because)
@@ -69,7 +78,7 @@ def evaluate(
         done_elsewhere = name in shared and engine is not None and where is not None and out is not None
         try:
             for seed in seeds:
-                runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out))
+                runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out, tuned[name]))
                 tell(0 if done_elsewhere and engine is not None and (engine.workers > 1 or engine.kind == "ray") else 1)
         except (Unfit, Diverged) as error:
             skipped.append({"learner": name, "because": str(error)})
@@ -86,6 +95,7 @@ class _Task:
     changed: dict[str, Any]
     seed: int
     out: Path
+    tune: dict[str, list[Any]]
 
 
 def _shared_run(task: _Task) -> tuple[str, str]:
@@ -94,7 +104,7 @@ def _shared_run(task: _Task) -> tuple[str, str]:
     try:
         stream = Stream.load(task.where)
         _, make = _named(task.name)
-        _one(stream, task.protocol, task.walk, task.name, make, task.changed, task.seed, task.out)
+        _one(stream, task.protocol, task.walk, task.name, make, task.changed, task.seed, task.out, task.tune)
     except (Unfit, Diverged) as error:
         return task.name, str(error)
     return task.name, ""
@@ -115,8 +125,6 @@ def _named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learn
 
 def _with_settings(text: str) -> Callable[..., Learner]:
     """`reservoir(alpha=5,start=scratch)` → what makes it. Raises BadConfig for what cannot be read or is no setting."""
-    import yaml
-
     name, _, rest = text.partition("(")
     kind = LEARNERS[name.strip()]
     known = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
@@ -128,7 +136,7 @@ def _with_settings(text: str) -> Callable[..., Learner]:
                 f"The learner {text!r} holds {part.strip()!r}.",
                 f"Expected NAME(setting=value,…) with settings of {name}: {', '.join(sorted(known)) or 'none'}.",
             )
-        given[key] = yaml.safe_load(value)
+        given[key] = value_of(value)
 
     def make(**changed: Any) -> Learner:
         learner: Learner = kind(**{**given, **changed})
@@ -138,18 +146,20 @@ def _with_settings(text: str) -> Callable[..., Learner]:
     return make
 
 
+def _fields(make: Callable[..., Learner]) -> set[str]:
+    """Names of a learner's settings."""
+    if hasattr(make, "fields"):
+        return set(make.fields)
+    return {f.name for f in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else set()
+
+
 def _settle(
     protocol: str, chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
 ) -> tuple[Walk, dict[str, dict[str, Any]]]:
     """Hand each setting to whom it belongs. Raises BadConfig naming what nobody has."""
     kind = PROTOCOLS[protocol]
     of_walk = {f.name: f for f in dataclasses.fields(kind)}
-    of_learner: dict[str, set[str]] = {}
-    for name, make in chosen:
-        if hasattr(make, "fields"):
-            of_learner[name] = make.fields
-        else:
-            of_learner[name] = {f.name for f in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else set()
+    of_learner = {name: _fields(make) for name, make in chosen}
     for_walk: dict[str, Any] = {}
     per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
     for key, value in settings.items():
@@ -175,13 +185,14 @@ def _one(
     changed: dict[str, Any],
     seed: int,
     out: Path | None,
+    tune: Grid,
 ) -> Run:
     learner = make(**changed)
     identity = {
         "protocol": protocol,
         "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
         "learner": name,
-        "settings": learner.settings(),
+        "settings": learner.settings() | ({"tune": dict(tune)} if tune else {}),
         "seed": seed,
         "stream": {"name": stream.name, "sha256": stream.sha256},
         "steps": len(stream.steps),
@@ -192,6 +203,11 @@ def _one(
         if (folder / "run.json").is_file():
             return row_files.load(folder)
     begun = time.process_time()
+    picked: dict[str, Any] = {}
+    if tune:
+        first = walk.first_step(stream, rng_for(seed, protocol, "walk"))
+        picked = choose(lambda **one: make(**{**changed, **one}), tune, walk.task(stream), first, seed)
+        learner = make(**{**changed, **picked})
     learner.begin(walk.task(stream), rng_for(seed, protocol, name))
     rows = list(walk.walk(stream, learner, rng_for(seed, protocol, "walk")))
     cost = {
@@ -199,7 +215,7 @@ def _one(
         "gradient_steps": learner.gradient_steps,
         "seconds": round(time.process_time() - begun, 3),
     }
-    about = {**identity, **cost}
+    about = {**identity, **cost, **({"chosen": picked} if tune else {})}
     if folder is not None:
         row_files.save(folder, about, rows)
     return Run(about, rows)
@@ -225,6 +241,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "learner": about["learner"],
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
+                **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
                 "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
                 "per_class": _mean_by_class([s["by_class"] for s in scored]),

@@ -348,6 +348,10 @@ def evaluate(
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
     sets: Sets = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
+    tune: Annotated[
+        list[str] | None,
+        typer.Option("--tune", metavar="KEY=V,V", help="Candidates, chosen among on the first step; may be repeated."),
+    ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core).")
     ] = None,
@@ -355,6 +359,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
+    from curate.ground.text import value_of
     from eval.grids import expand, split
     from eval.learners import LEARNERS
     from eval.protocol import PROTOCOLS
@@ -384,11 +389,17 @@ def evaluate(
         apply(holder, change.replace(key, "value", 1) if "=" in change else change)
         settings[key] = holder["value"]
     numbers = seeds_of(seeds)
+    grid = {}
+    for candidates in tune or ():
+        key, equals, values = candidates.partition("=")
+        if not equals or not all(v.strip() for v in values.split(",")):
+            raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
+        grid[key] = [value_of(v) for v in values.split(",")]
     journal = Journal(out / "log.jsonl", as_json)
     documents = []
     for name in protocols:
         with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
-            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread))
+            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread, grid))
     if as_json:
         print(json.dumps(documents[0] if len(documents) == 1 else documents))
     else:

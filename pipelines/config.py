@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from curate.concepts import BACKGROUND
 from curate.fetch.rules import MIRRORS, mirror_url
 from curate.ground.errors import BadConfig, MissingFile
+from curate.ground.text import value_of
 from curate.sources.flickr import ENDPOINT
 
 
@@ -494,7 +495,7 @@ def apply(values: dict[str, Any], change: str) -> None:
     if not equals or not key:
         raise BadConfig(f"--set was given {change!r}.", "Expected KEY=VALUE, as in release.per_class=50.")
     try:
-        value = yaml.safe_load(text)
+        value = value_of(text)
     except (yaml.YAMLError, ValueError):
         value = text
     *sections, last = key.split(".")

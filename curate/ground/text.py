@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
 from urllib.parse import unquote_plus
 
 import numpy as np
@@ -118,3 +120,17 @@ def _seconds(text: str | None) -> int | None:
         return int(pa.scalar(text).cast(pa.timestamp("s")).cast(pa.int64()).as_py())
     except pa.ArrowInvalid:
         return None
+
+
+def value_of(text: str) -> Any:
+    """A value as a person writes it after `=`: YAML, and numbers such as 1e-3, which YAML takes for text.
+
+    >>> value_of("1e-3"), value_of("3"), value_of("true"), value_of("dynamic:0.5"), value_of("[1, 2]")
+    (0.001, 3, True, 'dynamic:0.5', [1, 2])
+    """
+    import yaml
+
+    value = yaml.safe_load(text)
+    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value):
+        return float(value)
+    return value

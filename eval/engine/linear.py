@@ -104,7 +104,7 @@ class Head:
         """x (B, D) → (B, C)."""
         import torch
 
-        return torch.addmm(self.bias, x.float(), self.weights.T)
+        return torch.addmm(self.bias[:, None], self.weights, x.float().T).T  # classes first, as below
 
     def data_gradient(self, x: Any, y: Any) -> Params:
         """Gradient of the mean cross-entropy."""
@@ -254,10 +254,14 @@ def step(net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Ru
         rule.moved(data, [-lr * velocity for velocity in net.velocity])
 
 
-def predict(net: Net, x: Floats) -> Labels:
-    """x (N, D) → labels (N,)."""
+def predict(net: Net, x: Floats, length: float = 1.0) -> Labels:
+    """x (N, D) → labels (N,). length: what the inputs are divided by; the first layer's weights are, instead of
+    them."""
     import torch
 
     with one_thread(), torch.inference_mode():
+        if length != 1.0:
+            net = net.copy()
+            net.params[0] /= length
         labels: Labels = net.scores(on(x, net)).argmax(1).cpu().numpy()
     return labels

@@ -64,11 +64,14 @@ class LinearLearner(Learner):
 
     def inputs(self, x: Array) -> Floats:
         """(N, ...) → (N, D) float32, scaled; uint8 images first become 0 … 1."""
+        flat, by = self._plain(x)
+        return np.asarray(flat, np.float32) if by == 1 else np.multiply(flat, np.float32(1 / by), dtype=np.float32)
+
+    def _plain(self, x: Array) -> tuple[Array, float]:
+        """(N, ...) → (N, D) as they are, and what they are to be divided by."""
         flat = np.asarray(x).reshape(len(x), -1)
-        flat = flat.astype(np.float32) / np.float32(255 if flat.dtype == np.uint8 else 1)
-        if self.scale == "rms" and self.length:
-            flat = flat / np.float32(self.length)
-        return np.asarray(flat, np.float32)
+        length = self.length if self.scale == "rms" and self.length else 1.0
+        return flat, length * (255 if flat.dtype == np.uint8 else 1)
 
     def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> None:
         """One training run over (x, y) with a new optimiser. rule: what the method adds to plain SGD."""
@@ -89,7 +92,8 @@ class LinearLearner(Learner):
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score."""
-        return predict(self.head, self.inputs(x))
+        flat, by = self._plain(x)
+        return predict(self.head, np.asarray(flat, np.float32), by)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train on this data, from the weights at hand."""

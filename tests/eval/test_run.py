@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,3 +188,13 @@ class TestGrids:
         assert expand(["clear-table-4", "nap", "er"], ["er"]) == [*TABLE_4, "er"]
         for name in (*TABLE_4, *TABLE_1):
             _named(name)[1]()
+
+
+def test_small_numbers_are_numbers_wherever_they_are_given(stream: Stream) -> None:
+    from pipelines.config import apply
+
+    held: dict[str, Any] = {}
+    apply(held, "lr=1e-3")
+    assert held == {"lr": 0.001}
+    found = evaluate(stream, "clear-iid", ["finetune(lr=5e-1,epochs=1)"])["results"][0]
+    assert found["settings"]["lr"] == 0.5

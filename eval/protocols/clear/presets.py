@@ -14,7 +14,7 @@ from eval.protocols.clear import score as scores
 from eval.protocols.clear import walk as walks
 from eval.protocols.clear.measures import MEASURES
 from eval.rows import Row
-from stream_builder.stream import Stream
+from stream_builder.stream import Step, Stream
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Iid:
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
 
+    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+        """The first step's training split."""
+        first = stream.steps[0]
+        return (walks.resplit(first, self.test_share, rng) if self.splits == "seeded" else first).visible()
+
     def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
         """Rows tested on "0" … "T-1" after each step."""
         return walks.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
@@ -68,6 +73,10 @@ class Streaming:
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
+
+    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+        """All of the first step."""
+        return stream.steps[0].past()
 
     def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
         """Rows tested on later steps only."""

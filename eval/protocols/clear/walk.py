@@ -32,14 +32,14 @@ def fit(stream: Stream, streaming: bool) -> None:
                 )
 
 
-def iid(stream: Stream, learner: Learner, rng: np.random.Generator, resplit: bool, share: float) -> Iterator[Row]:
+def iid(stream: Stream, learner: Learner, rng: np.random.Generator, anew: bool, share: float) -> Iterator[Row]:
     """Before anything is learned and after each step, test on the test split of every step: a T × T matrix.
 
     A learner that sees all steps at once (`joint`) is given them first, and its rows are equal.
 
-    resplit: join train and test of each step and split again, stratified by class, from `rng`.
+    anew: join train and test of each step and split again, stratified by class, from `rng`.
     """
-    steps = [_resplit(step, share, rng) for step in stream.steps] if resplit else list(stream.steps)
+    steps = [resplit(step, share, rng) for step in stream.steps] if anew else list(stream.steps)
     begun, seen = time.process_time(), 0
     for j, other in enumerate(steps):
         yield tested(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
@@ -74,7 +74,7 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
             yield tested(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
 
 
-def _resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
+def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
     """70/30 anew, stratified by class, order within each side kept."""
     whole = step.everything()
     side = np.zeros(len(whole), bool)

@@ -1,0 +1,160 @@
+"""The linear grid of CLEAR's table 4 against its arithmetic, the loop a user would write, and Avalanche.
+
+    python benchmarks/clear_grid.py [--epochs 100] [--seeds 1] [--workers 2]
+
+19 configurations on ten buckets of 2,310 + 990 vectors of 2,048 (rotating Gaussian classes), as `driftline eval` runs
+them: buffers, permutations and the 10 × 10 evaluation included. Training is linear in epochs and seeds; the default
+runs a tenth of the epochs of one seed. CPU seconds of all processes; one JSON line for float32 and one for bfloat16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from curate.ground.rng import rng_for
+from curate.ground.workers import Engine
+from eval.grids import TABLE_4
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+STEPS, N, TEST, D, C = 10, 2310, 990, 2048, 11
+VISITS = 313e6  # sample visits of 19 configurations × 5 seeds × 100 epochs [specification of performance, section 1]
+
+
+def stream() -> Stream:
+    """Class means that turn 0.07 rad a bucket in a space of falling variance; unit length, as features are."""
+    rng = rng_for(0, "grid")
+    basis = rng.normal(size=(256, D)).astype(np.float32) * (np.arange(1, 257) ** -0.5)[:, None].astype(np.float32)
+    means, way = rng.normal(size=(C, 256)), rng.normal(size=(C, 256))
+    steps = []
+    for t in range(STEPS):
+        now = np.cos(0.07 * t) * means + np.sin(0.07 * t) * way
+        splits = {}
+        for name, n in (("train", N), ("test", TEST)):
+            y = rng.permutation(np.arange(n, dtype=np.int64) % C)
+            x = np.maximum((now[y] + 2.2 * rng.normal(size=(n, 256))).astype(np.float32) @ basis, 0)
+            splits[name] = Split(x / np.linalg.norm(x, axis=1, keepdims=True), y, np.arange(n).astype(np.str_))
+        steps.append(Step(t, str(t), splits))
+    return Stream("grid", steps, [str(c) for c in range(C)])
+
+
+def rate(dtype: torch.dtype) -> float:
+    """Operations a second of a product of 2,048² matrices on one thread."""
+    torch.set_num_threads(1)
+    a = torch.ones(2048, 2048, dtype=dtype)
+    seconds = []
+    for _ in range(5):
+        clock = time.process_time()
+        a @ a
+        seconds.append(time.process_time() - clock)
+    return 2 * 2048**3 / min(seconds)
+
+
+def loop(split: Split, epochs: int) -> float:
+    """CPU seconds an epoch of a bucket: TensorDataset, DataLoader, nn.Linear, SGD."""
+    x, y = torch.from_numpy(np.array(split.x)), torch.from_numpy(np.array(split.y))
+    layer = torch.nn.Linear(D, C)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=256, shuffle=True)
+    clock = time.process_time()
+    for _ in range(epochs):
+        for bx, by in loader:
+            loss = torch.nn.functional.cross_entropy(layer(bx), by)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return (time.process_time() - clock) / epochs
+
+
+def avalanche(split: Split, epochs: int, memory: int = 0) -> float:
+    """CPU seconds an epoch of Avalanche's Naive on one bucket, tensors in memory, no loggers."""
+    from avalanche.benchmarks import benchmark_from_datasets
+    from avalanche.benchmarks.utils import make_avalanche_dataset
+    from avalanche.benchmarks.utils.data_attribute import DataAttribute
+    from avalanche.evaluation.metrics import loss_metrics
+    from avalanche.training.plugins import EvaluationPlugin
+    from avalanche.training.supervised import Naive
+
+    labels = np.asarray(split.y).tolist()
+    tensors = torch.utils.data.TensorDataset(torch.from_numpy(np.array(split.x)), torch.tensor(labels))
+    attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
+    (experience,) = benchmark_from_datasets(
+        train=[make_avalanche_dataset(tensors, data_attributes=attributes)]
+    ).train_stream
+    model = torch.nn.Linear(D, C)
+    quiet = EvaluationPlugin(loss_metrics(stream=True), loggers=[])
+    strategy = Naive(model=model, optimizer=torch.optim.SGD(model.parameters(), 1.0, momentum=0.9), train_mb_size=256,
+                     train_epochs=epochs, evaluator=quiet)  # fmt: skip
+    clock = time.process_time()
+    strategy.train(experience, num_workers=0)
+    return (time.process_time() - clock) / epochs
+
+
+def cpu() -> float:
+    """CPU seconds of this process and those that it started."""
+    mine, theirs = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime
+
+
+def grid(data: Stream, where: Path, given: argparse.Namespace, precision: str, out: Path) -> dict[str, Any]:
+    """The grid at a share of its epochs and seeds."""
+    settings = {"epochs": given.epochs, "decay_after": round(0.6 * given.epochs), "precision": precision}
+    before, clock = cpu(), time.monotonic()
+    found = evaluate(
+        data,
+        "clear-iid",
+        list(TABLE_4),
+        range(given.seeds),
+        settings,
+        out,
+        where=where,
+        engine=Engine(workers=given.workers),
+    )
+    spent, wall = cpu() - before, time.monotonic() - clock
+    visits = VISITS * given.epochs / 100 * given.seeds / 5
+    speed = rate(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    arithmetic = 4 * D * C * visits / speed
+    one, peer = loop(data.steps[0]["train"], 5), avalanche(data.steps[0]["train"], 5)
+    by = {r["learner"]: round(100 * r["scores"]["in_domain"]["mean"], 1) for r in found["results"]}
+    return {
+        "benchmark": "clear_grid",
+        "precision": precision,
+        "share_of_the_grid": round(given.epochs / 100 * given.seeds / 5, 4),
+        "core_s": round(spent, 1),
+        "wall_s": round(wall, 1),
+        "times_its_arithmetic": round(spent / arithmetic, 2),
+        "times_faster_than_loop": round(one * visits / N / spent, 2),
+        "times_faster_than_avalanche_naive": round(peer * visits / N / spent, 2),
+        "memory_mb": max(resource.getrusage(w).ru_maxrss for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        // 1024,
+        "in_domain": {name: by[name] for name in ("nap", "reservoir(alpha=1.0)", "cumulative")},
+    }
+
+
+def main() -> None:
+    """Both precisions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        where = Path(name) / "stream"
+        data = stream().save(where)
+        for precision in ("float32", "bfloat16"):
+            print(json.dumps(grid(data, where, given, precision, Path(name) / precision)), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

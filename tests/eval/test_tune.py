@@ -1,0 +1,109 @@
+"""Tuning looks at the first step's training data and at nothing else, and says what it chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from helpers import drifting
+
+from curate.ground.errors import BadConfig, Diverged
+from curate.ground.rng import rng_for
+from curate.ground.workers import Engine
+from eval.learner import Array, Labels, Learner, Task
+from eval.run import evaluate
+from eval.tune import choose
+
+
+@dataclass
+class Looks(Learner):
+    """Right with knob 2; remembers everything that it was ever shown."""
+
+    knob: int = 0
+    seen: ClassVar[list[bytes]] = []
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.n = task.n_classes
+        self.means: Any = None
+
+    def predict(self, x: Array) -> Labels:
+        if self.knob != 2 or self.means is None:
+            return np.zeros(len(x), np.int64)
+        return ((x[:, None] - self.means) ** 2).sum(-1).argmin(1)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        Looks.seen += [row.tobytes() for row in x]
+        self.means = np.stack([x[y == c].mean(0) for c in range(self.n)])
+
+
+@pytest.mark.parametrize("splits", ["stream", "seeded"])
+def test_the_best_candidate_is_chosen_and_told(splits: str) -> None:
+    stream = drifting(steps=3)
+    found = evaluate(stream, "clear-iid", [Looks()], [0, 1], {"splits": splits}, tune={"knob": [0, 2, 1]})["results"]
+    assert [r["chosen"] for r in found] == [[{"knob": 2}, {"knob": 2}]]
+    assert found[0]["settings"]["tune"] == {"knob": [0, 2, 1]}
+    assert found[0]["scores"]["in_domain"]["mean"] > 0.6
+
+
+def test_only_the_first_steps_training_data_are_looked_at() -> None:
+    stream = drifting(steps=3)
+    Looks.seen.clear()
+    first = stream.steps[0].visible()
+    choose(Looks, {"knob": [0, 1, 2]}, Task(3, (8,)), first, 0)
+    allowed = {row.tobytes() for row in first["train"].x}
+    assert set(Looks.seen) <= allowed
+    assert len(Looks.seen) == 3 * round(0.8 * len(first["train"]))
+
+
+def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
+    """The split that tuning sees is the one that the walk draws."""
+    from eval.protocols.clear.presets import Iid
+
+    stream, walk = drifting(steps=3), Iid("seeded")
+    first = walk.first_step(stream, rng_for(4, "clear-iid", "walk"))
+    tuned_on = {row.tobytes() for row in first["train"].x}
+    Looks.seen.clear()
+    learner = Looks()
+    learner.begin(walk.task(stream), rng_for(0))
+    rows = walk.walk(stream, learner, rng_for(4, "clear-iid", "walk"))
+    while not Looks.seen:
+        next(rows)
+    assert set(Looks.seen) == tuned_on
+
+
+@dataclass
+class Explodes(Looks):
+    """Diverges with knob 1."""
+
+    def learn(self, x: Array, y: Labels) -> None:
+        if self.knob == 1:
+            raise Diverged("It is not finite.")
+        super().learn(x, y)
+
+
+def test_a_candidate_that_diverges_is_passed_over() -> None:
+    stream = drifting(steps=2)
+    found = evaluate(stream, "clear-iid", [Explodes()], tune={"knob": [1, 2]})["results"][0]
+    assert found["chosen"] == [{"knob": 2}]
+    bad = evaluate(stream, "clear-iid", [Explodes()], tune={"knob": [1]})
+    assert "diverged" in bad["skipped"][0]["because"]
+
+
+def test_processes_choose_what_one_would(tmp_path: Path) -> None:
+    stream = drifting(steps=2).save(tmp_path / "s")
+    names, settings, grid = ["finetune", "majority"], {"epochs": 5}, {"lr": [1e-6, 0.5]}
+    one = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "a", tune=grid)
+    by = {r["learner"]: r for r in one["results"]}
+    assert by["finetune"]["chosen"] == [{"lr": 0.5}]
+    assert "chosen" not in by["majority"]
+    two = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "b", where=tmp_path / "s",
+                   engine=Engine(workers=2), tune=grid)  # fmt: skip
+    assert [r["scores"] for r in two["results"]] == [r["scores"] for r in one["results"]]
+
+
+def test_a_setting_that_nobody_has_is_refused() -> None:
+    with pytest.raises(BadConfig, match="--tune names 'knob'"):
+        evaluate(drifting(steps=2), "clear-iid", ["majority"], tune={"knob": [1]})
