@@ -1,8 +1,9 @@
 """The linear head against the loop a user would write (DataLoader, autograd, SGD): python benchmarks/bench_linear.py
 
 Same data, same order of magnitude of work, one thread, CPU seconds, variants interleaved, median of three after two
-rounds that do not count: the loop's first calls in a process cost two to eight times as much (its batches are fresh pages
-until the allocator keeps them), which would flatter ours. Prints one JSON line with ratios; exits 1 below the gate.
+rounds that do not count: the loop's first calls in a process cost two to eight times as much (its batches are fresh
+pages until the allocator keeps them), which would flatter ours. Prints one JSON line with ratios; exits 1 below the
+gate.
 """
 
 from __future__ import annotations

@@ -127,14 +127,15 @@ def ink(value: float, span: tuple[float, float]) -> str:
 
 
 def scores_csv(documents: Sequence[Mapping[str, Any]]) -> str:
-    """One line per learner, protocol, score and seed."""
+    """One line per learner, protocol, score and seed; a published mean has `published` for its seed."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["stream", "protocol", "learner", "score", "seed", "value"])
     for d in documents:
         for r in d["results"]:
             for name, score in r["scores"].items():
-                for seed, value in zip(r["seeds"], score["values"], strict=True):
+                told = [("published", r["published"][name]["mean"])] if name in r.get("published", {}) else []
+                for seed, value in [*zip(r["seeds"], score["values"], strict=True), *told]:
                     writer.writerow([d["stream"]["name"], d["protocol"], r["learner"], name, seed, repr(value)])
     return buffer.getvalue()
 
@@ -160,5 +161,8 @@ def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:
                 text = f"{100 * r['scores'][c]['mean']:.1f} \\pm {100 * r['scores'][c]['sd']:.1f}"
                 cells.append(f"$\\mathbf{{{text}}}$" if r["scores"][c]["mean"] == best[c] else f"${text}$")
             lines.append(" & ".join([r["learner"].replace("_", r"\_"), *cells]) + r" \\")
+            if told := r.get("published"):
+                theirs = [f"${100 * told[c]['mean']:.1f} \\pm {100 * told[c]['sd']:.1f}$" for c in columns]
+                lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"

@@ -17,6 +17,7 @@ from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
 from curate.ground.text import value_of
 from curate.ground.workers import Engine
+from eval import published
 from eval import rows as row_files
 from eval.compare import half_width, paired
 from eval.learner import Learner
@@ -215,7 +216,8 @@ def _one(
         "gradient_steps": learner.gradient_steps,
         "seconds": round(time.process_time() - begun, 3),
     }
-    about = {**identity, **cost, **({"chosen": picked} if tune else {})}
+    same_as = {"published": stream.facts["published"]} if "published" in stream.facts else {}
+    about = {**identity, **cost, **same_as, **({"chosen": picked} if tune else {})}
     if folder is not None:
         row_files.save(folder, about, rows)
     return Run(about, rows)
@@ -242,6 +244,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
+                **({"published": told} if (told := _published(about)) else {}),
                 "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
                 "per_class": _mean_by_class([s["by_class"] for s in scored]),
@@ -255,6 +258,18 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         )
     _compare(results)
     return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+
+
+def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """What the stream's paper printed for this learner, if the run's settings are the ones it is named for."""
+    name = about["learner"]
+    if "published" not in about or name.partition("(")[0] not in LEARNERS:
+        return {}
+    usual = [_named(name)[1]().settings(), dataclasses.asdict(PROTOCOLS[about["protocol"]]())]
+    same = json.dumps([about["settings"], about["protocol_settings"]], sort_keys=True) == json.dumps(
+        usual, sort_keys=True
+    )
+    return published.values(about["published"], about["protocol"], name) if same else {}
 
 
 def _compare(results: Sequence[dict[str, Any]]) -> None:

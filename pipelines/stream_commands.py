@@ -22,7 +22,22 @@ Base = Annotated[
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where the files of a named base lie.")]
 Labels = Annotated[str | None, typer.Option("--labels", help="fine or coarse, of bases that have both.")]
 Size = Annotated[int, typer.Option("--size", min=4, max=512, help="Edge of images that are decoded, pixels.")]
+Published = Annotated[
+    str | None,
+    typer.Option(
+        "--published", help="These are the data and features of clear10/moco-yfcc-b0: reports print its paper's values."
+    ),
+]
 Download = Annotated[bool, typer.Option("--download", help="Fetch a named base that is not in --data-dir.")]
+
+
+def _told(published: str | None) -> dict[str, str]:
+    """The stream's word on whose data it holds. Raises BadConfig for a table that we do not have."""
+    from eval.published import TABLES
+
+    if published is not None and published not in TABLES:
+        raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(TABLES)}.")
+    return {"published": published} if published else {}
 
 
 @command(stream_app, "from-release", "driftline stream from-release photos2024 --out stream")
@@ -35,11 +50,15 @@ def stream_from_release(
         str | None,
         typer.Option("--features", help="A name in the release, pixels:SIZE, or images:SIZE (decoded when asked for)."),
     ] = None,
+    published: Published = None,
 ) -> None:
     """Turn a release into a stream: each bucket becomes a step."""
-    from stream_builder.from_release import save
+    from curate.release import Release
+    from stream_builder.from_release import from_release
 
-    _made(save(path, out, features), out)
+    told = _told(published)
+    stream = from_release(Release.open(path), features)
+    _made(stream.save(out, {**stream.facts, **told}), out)
 
 
 @command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
@@ -49,11 +68,14 @@ def stream_from_arrays(
         typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, id, classes."),
     ],
     out: Out,
+    published: Published = None,
 ) -> None:
     """Turn arrays in an .npz file into a stream."""
     from stream_builder.from_arrays import from_arrays
 
-    _made(from_arrays(file).save(out), out)
+    told = _told(published)
+    stream = from_arrays(file)
+    _made(stream.save(out, {**stream.facts, **told}), out)
 
 
 @command(stream_app, "from-order", "driftline stream from-order photos2024 --periods 10 --out in-order")

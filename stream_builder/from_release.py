@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,8 +87,3 @@ def _pixels(release: Release, size: int) -> Array:
         with Image.open(io.BytesIO(data)) as image:
             found[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
     return np.stack([found[i] for i in release.table["id"].to_pylist()])
-
-
-def save(release_path: Path, out: Path, features: str | None = None) -> Stream:
-    """Open, convert, write."""
-    return from_release(Release.open(release_path), features).save(out)

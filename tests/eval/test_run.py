@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from curate.ground.errors import BadArray, BadConfig, BadInput, Diverged, Missin
 from eval import rows
 from eval.grids import TABLE_1, TABLE_4, expand
 from eval.learner import Array, Labels, Learner, Task
+from eval.published import COLUMNS, values
 from eval.report import colour, ink, results_of, write
 from eval.run import _named, evaluate, seeds_of
 from stream_builder.stream import Stream
@@ -169,6 +170,34 @@ class TestReport:
         for value in np.linspace(0, 1, 101):
             a, b = luminance(colour(value, (0, 1))), luminance(ink(value, (0, 1)))
             assert (max(a, b) + 0.05) / (min(a, b) + 0.05) >= 4.5, value
+
+
+class TestPublishedValues:
+    def told(self, stream: Stream) -> Stream:
+        return replace(stream, facts={"published": "clear10/moco-yfcc-b0"})
+
+    def test_stand_beside_ours_where_the_stream_says_it_is_the_same(self, stream: Stream, tmp_path: Path) -> None:
+        direct = evaluate(self.told(stream), "clear-iid", ["er", "nearest-mean"], out=tmp_path / "runs")
+        er, mean = direct["results"]
+        assert er["published"]["in_domain"] == {"mean": 0.917, "sd": 0.0}
+        assert set(er["published"]) == set(er["scores"])
+        assert "published" not in mean
+        page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+        assert '<span class="sd">91.7 ± 0.0</span>' in page
+        assert ",er,in_domain,published,0.917" in (tmp_path / "out" / "scores.csv").read_text()
+        assert r"\quad published & $91.7 \pm 0.0$" in (tmp_path / "out" / "scores.tex").read_text()
+
+    def test_do_not_stand_beside_other_settings_or_other_streams(self, stream: Stream) -> None:
+        for told, settings in ((self.told(stream), {"epochs": 2}), (stream, {})):
+            (er,) = evaluate(told, "clear-iid", ["er"], settings=settings)["results"]
+            assert "published" not in er
+
+    @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
+    def test_every_row_of_the_papers_tables_is_there(self, protocol: str) -> None:
+        for name in (*TABLE_4, *TABLE_1):
+            found = values("clear10/moco-yfcc-b0", protocol, name)
+            assert set(found) == set(COLUMNS[protocol]), name
+            assert all(0.8 < v["mean"] < 0.94 and v["sd"] <= 0.003 for v in found.values()), name
 
 
 class TestGrids:
