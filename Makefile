@@ -6,13 +6,13 @@ DEMO ?= demo
 
 .PHONY: demo test lint format bench clean
 
-$(VENV)/.demo: pyproject.toml
+$(VENV)/.demo: pyproject.toml eval/engine/kernel.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline into $(VENV) (PyTorch and friends: a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml
+$(VENV)/.dev: pyproject.toml eval/engine/kernel.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline and its development tools into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"

@@ -6,7 +6,7 @@ torch's default, spinning threads on a shared machine made this 24 times slower 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import Diverged
+from eval.engine import fused
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -198,38 +199,66 @@ def fit(
     """
     import torch
 
-    steps = 0
     with one_thread(), torch.inference_mode():
-        data, labels = on(x, head), on(y, head)
-        extra = None if memory is None else (on(memory[0], head), on(memory[1], head))
-        if head.half:  # half the bytes to gather, too
-            data, extra = data.bfloat16(), None if extra is None else (extra[0].bfloat16(), extra[1])
-        queue: list[int] = []
-        replayed = 0 if extra is None else min(settings.batch, len(extra[1]))
-        # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
-        rows = min(settings.batch, len(y)) + replayed
-        room = torch.empty((rows, data.shape[1]), device=data.device, dtype=data.dtype)
+        both = [(x, y)] if memory is None else [(x, y), memory]
+        data = [
+            on(of, head).bfloat16() if head.half else on(of, head) for of, _ in both
+        ]  # half the bytes to gather, too
+        drawn = batches([len(of) for _, of in both], settings, rng)
         for velocity in head.velocity:  # momentum is forgotten, as by a new optimiser
             velocity.zero_()
-        for epoch in range(settings.epochs):
-            lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
-            order = on(rng.permutation(len(y)), head)
-            for start in range(0, len(y), settings.batch):
-                here = order[start : start + settings.batch]
-                n, by = len(here), labels[here]
-                torch.index_select(data, 0, here, out=room[:n])
-                if extra is not None:
-                    while len(queue) < replayed:
-                        queue += rng.permutation(len(extra[1])).tolist()
-                    drawn = torch.tensor(queue[:replayed], device=labels.device)
-                    del queue[:replayed]
-                    torch.index_select(extra[0], 0, drawn, out=room[n : n + replayed])
-                    by = torch.cat([by, extra[1][drawn]])
-                bx = room[: n + replayed]
-                step(head, bx, by, lr, settings, rule)
-                steps += 1
+        plain = rule is None and isinstance(head, Head) and data[0].device.type == "cpu"
+        if plain and fused.fits(data[0].shape[1], head.half):
+            of = [np.asarray(of, np.int64) for _, of in both]
+            steps = fused.train(head.params, head.velocity, data, of, drawn, settings.momentum, settings.weight_decay)
+        else:
+            steps = _train(head, data, [on(of, head) for _, of in both], drawn, settings, rule)
     if not all(bool(torch.isfinite(p).all()) for p in head.params):
         raise Diverged("The head's weights are not finite.", "", f"Lower lr (it is {settings.lr}).")
+    return steps
+
+
+def batches(
+    sizes: Sequence[int], settings: LinearSettings, rng: np.random.Generator
+) -> Iterator[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Learning rate, rows of the data and rows of the memory of each step. sizes: of the data, and of the memory."""
+    queue: list[int] = []
+    kept = sizes[1] if len(sizes) > 1 else 0
+    replayed = min(settings.batch, kept)
+    for epoch in range(settings.epochs):
+        lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
+        order = rng.permutation(sizes[0])
+        for start in range(0, sizes[0], settings.batch):
+            while len(queue) < replayed:
+                queue += rng.permutation(kept).tolist()
+            yield lr, order[start : start + settings.batch], np.array(queue[:replayed], np.int64)
+            del queue[:replayed]
+
+
+def _train(
+    head: Net,
+    data: Sequence[Any],
+    labels: Sequence[Any],
+    drawn: fused.Batches,
+    settings: LinearSettings,
+    rule: Rule | None,
+) -> int:
+    """The loop in torch: every network, every rule, every device."""
+    import torch
+
+    # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
+    rows = sum(min(settings.batch, len(of)) for of in labels)
+    room = torch.empty((rows, data[0].shape[1]), device=data[0].device, dtype=data[0].dtype)
+    steps = 0
+    for lr, *parts in drawn:
+        filled, by = 0, []
+        for x, y, here in zip(data, labels, parts, strict=False):
+            rows_here = torch.from_numpy(here).to(y.device)
+            torch.index_select(x, 0, rows_here, out=room[filled : filled + len(here)])
+            filled += len(here)
+            by.append(y[rows_here])
+        step(head, room[:filled], torch.cat(by), lr, settings, rule)
+        steps += 1
     return steps
 
 
