@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -35,8 +35,13 @@ def _library() -> Any:
     return library
 
 
-def fits(width: int, half: bool) -> bool:
-    """Whether the kernel is there and takes such features. half: needs a processor with bfloat16 products."""
+def fits(sources: Sequence[Any], half: bool) -> bool:
+    """Whether the kernel is there and takes such tensors (N, D). half: needs a processor with bfloat16 products."""
+    import torch
+
+    wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
+    if any(of.dtype is not wanted or of.shape[1] != width or of.device.type != "cpu" for of in sources):
+        return False  # torch says what is wrong with them; C would read beyond them
     if os.environ.get("DRIFTLINE_KERNEL") == "off" or width % LANES or (library := _library()) is None:
         return False
     return not half or bool(library.driftline_has_half())

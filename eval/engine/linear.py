@@ -208,8 +208,7 @@ def fit(
         drawn = batches([len(of) for _, of in both], settings, rng)
         for velocity in head.velocity:  # momentum is forgotten, as by a new optimiser
             velocity.zero_()
-        plain = rule is None and isinstance(head, Head) and data[0].device.type == "cpu"
-        if plain and fused.fits(data[0].shape[1], head.half):
+        if rule is None and isinstance(head, Head) and fused.fits(data, head.half):
             of = [np.asarray(of, np.int64) for _, of in both]
             steps = fused.train(head.params, head.velocity, data, of, drawn, settings.momentum, settings.weight_decay)
         else:

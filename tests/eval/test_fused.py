@@ -16,7 +16,8 @@ from eval.engine import fused
 from eval.engine.linear import Floats, Head, Labels, LinearSettings, fit
 
 needs_kernel = pytest.mark.skipif(  # with a compiler, a kernel that was not built is a failure
-    not fused.fits(32, False) and shutil.which("cc") is None, reason="no C compiler: the package does without"
+    not fused.fits([torch.zeros(1, 32)], False) and shutil.which("cc") is None,
+    reason="no C compiler: the package does without",
 )
 
 
@@ -48,8 +49,13 @@ def both(
 
 @needs_kernel
 def test_is_built_where_there_is_a_compiler() -> None:
-    assert fused.fits(64, half=False)
-    assert not fused.fits(63, half=False)
+    assert fused.fits([torch.zeros(1, 64)], half=False)
+
+
+@pytest.mark.parametrize("x", [torch.zeros(2, 63), torch.zeros(2, 64).double(), torch.zeros(2, 64).half()])
+def test_leaves_to_torch_what_it_could_not_read(x: torch.Tensor) -> None:
+    assert not fused.fits([x], half=False)
+    assert not fused.fits([torch.zeros(2, 64), x], half=False)
 
 
 @needs_kernel
@@ -71,7 +77,9 @@ def test_equals_torch(n: int, blocks: int, classes: int, batch: int, replays: bo
         assert torch.allclose(a, b, atol=1e-4)
 
 
-@pytest.mark.skipif(not fused.fits(32, True), reason="no bfloat16 products on this processor")
+@pytest.mark.skipif(
+    not fused.fits([torch.zeros(1, 32).bfloat16()], True), reason="no bfloat16 products on this processor"
+)
 def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is() -> None:
     x, y = data(700, 256, 20, 3)
     s = LinearSettings(epochs=10, decay_after=6)
