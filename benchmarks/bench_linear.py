@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 import torch
+from peers import users_loop
 
 from curate.ground.rng import rng_for
 from eval.engine.linear import Head, LinearSettings, fit
@@ -22,19 +23,6 @@ from eval.engine.linear import Head, LinearSettings, fit
 N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features
 WARM, ROUNDS = 2, 3
 GATE, HALF_GATE = 5.0, 9.0  # 80 % of what the C kernel was measured at, 6.3 and 11.3; torch alone: 2.5 and 5.4
-
-
-def users_loop(x: torch.Tensor, y: torch.Tensor) -> None:
-    """TensorDataset, DataLoader, nn.Linear, SGD."""
-    layer = torch.nn.Linear(D, C)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=256, shuffle=True)
-    for _ in range(EPOCHS):
-        for bx, by in loader:
-            loss = torch.nn.functional.cross_entropy(layer(bx), by)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
 
 
 def main() -> None:
@@ -48,7 +36,7 @@ def main() -> None:
     times: dict[str, list[float]] = {"loop": [], "ours": [], "half": [], "gemm": [], "half_gemm": []}
     for number in range(WARM + ROUNDS):
         for name, work in {
-            "loop": lambda: users_loop(torch.from_numpy(x), torch.from_numpy(y)),
+            "loop": lambda: users_loop(torch.nn.Linear(D, C), torch.from_numpy(x), torch.from_numpy(y), 1.0, EPOCHS),
             "ours": lambda: fit(Head.new(C, D, rng_for(0)), x, y, LinearSettings(epochs=EPOCHS), rng_for(1)),
             "half": lambda: fit(Head.new(C, D, rng_for(0), half=True), x, y, LinearSettings(epochs=EPOCHS), rng_for(1)),
             "gemm": lambda: a @ a,

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import torch
+from peers import users_loop
 
 from curate.ground.rng import rng_for
 from eval.engine.linear import LinearSettings, fit
@@ -21,16 +22,9 @@ N, D, H, C = 2310, 2048, 2048, 11  # one bucket of CLEAR-10, ResNet-50 features
 GATES = {"share_of_sgemm": 0.64, "bfloat16_times_faster_than_loop": 1.6}  # 80 % of the specification's .8 and 2
 
 
-def users_loop(x: torch.Tensor, y: torch.Tensor) -> None:
-    """TensorDataset, DataLoader, two nn.Linear, SGD; one epoch."""
-    net = torch.nn.Sequential(torch.nn.Linear(D, H), torch.nn.ReLU(), torch.nn.Linear(H, C))
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=256, shuffle=True)
-    for bx, by in loader:
-        loss = torch.nn.functional.cross_entropy(net(bx), by)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+def net() -> torch.nn.Module:
+    """Two nn.Linear."""
+    return torch.nn.Sequential(torch.nn.Linear(D, H), torch.nn.ReLU(), torch.nn.Linear(H, C))
 
 
 def main() -> None:
@@ -44,7 +38,7 @@ def main() -> None:
     times: dict[str, list[float]] = {"loop": [], "ours": [], "half": [], "gemm": []}
     for _ in range(3):
         for name, work in {
-            "loop": lambda: users_loop(torch.from_numpy(x), torch.from_numpy(y)),
+            "loop": lambda: users_loop(net(), torch.from_numpy(x), torch.from_numpy(y), 0.1, 1),
             "ours": lambda: fit(Mlp.new(C, D, H, rng_for(0)), x, y, once, rng_for(1)),
             "half": lambda: fit(Mlp.new(C, D, H, rng_for(0), half=True), x, y, once, rng_for(1)),
             "gemm": lambda: a @ a,

@@ -4,7 +4,7 @@
 
 19 configurations on ten buckets of 2,310 + 990 vectors of 2,048 (rotating Gaussian classes), as `driftline eval` runs
 them: buffers, permutations and the 10 × 10 evaluation included. Training is linear in epochs and seeds; the default
-runs a tenth of the epochs of one seed. CPU seconds of all processes; one JSON line for float32 and one for bfloat16.
+runs one of five seeds. CPU seconds of all processes; one JSON line for float32 and one for bfloat16.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from peers import product_rate, users_loop
 
 from curate.ground.rng import rng_for
 from curate.ground.workers import Engine
@@ -49,31 +50,11 @@ def stream() -> Stream:
     return Stream("grid", steps, [str(c) for c in range(C)])
 
 
-def rate(dtype: torch.dtype) -> float:
-    """Operations a second of a product of 2,048² matrices on one thread."""
-    torch.set_num_threads(1)
-    a = torch.ones(2048, 2048, dtype=dtype)
-    seconds = []
-    for _ in range(5):
-        clock = time.process_time()
-        a @ a
-        seconds.append(time.process_time() - clock)
-    return 2 * 2048**3 / min(seconds)
-
-
 def loop(split: Split, epochs: int) -> float:
-    """CPU seconds an epoch of a bucket: TensorDataset, DataLoader, nn.Linear, SGD."""
+    """CPU seconds an epoch of a bucket by the loop a user would write."""
     x, y = torch.from_numpy(np.array(split.x)), torch.from_numpy(np.array(split.y))
-    layer = torch.nn.Linear(D, C)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=1.0, momentum=0.9)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=256, shuffle=True)
     clock = time.process_time()
-    for _ in range(epochs):
-        for bx, by in loader:
-            loss = torch.nn.functional.cross_entropy(layer(bx), by)
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+    users_loop(torch.nn.Linear(D, C), x, y, 1.0, epochs)
     return (time.process_time() - clock) / epochs
 
 
@@ -123,7 +104,7 @@ def grid(data: Stream, where: Path, given: argparse.Namespace, precision: str, o
     )
     spent, wall = cpu() - before, time.monotonic() - clock
     visits = VISITS * given.epochs / 100 * given.seeds / 5
-    speed = rate(torch.bfloat16 if precision == "bfloat16" else torch.float32)
+    speed = product_rate(torch.bfloat16 if precision == "bfloat16" else torch.float32)
     arithmetic = 4 * D * C * visits / speed
     one, peer = loop(data.steps[0]["train"], 5), avalanche(data.steps[0]["train"], 5)
     by = {r["learner"]: round(100 * r["scores"]["in_domain"]["mean"], 1) for r in found["results"]}

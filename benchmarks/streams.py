@@ -24,9 +24,11 @@ from PIL import Image
 
 from stream_builder.bases import Base, Side
 from stream_builder.distances import wasserstein2
-from stream_builder.from_shifts import PAPER, Composition, compose
+from stream_builder.draws import Composition
+from stream_builder.from_shifts import compose
 from stream_builder.lazy import Encoded, members
 from stream_builder.loading import Policy, loader
+from stream_builder.sequence import PAPER
 from stream_builder.stream import Split, Stream
 
 REPEATS = 5

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curate.ground.errors import BadConfig
+from curate.ground.files import csv_text
 from curate.release import Release
 
 LEVELS = ("major", "minor", "patch")
@@ -118,8 +118,4 @@ def tombstones(before: Release | None, withdrawn: Mapping[str, str], known: Iter
 
 def tombstone_file(rows: Sequence[tuple[str, str]]) -> str:
     """WITHDRAWN.csv."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("id", "since"))
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return csv_text(("id", "since"), rows)

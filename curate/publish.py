@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +16,7 @@ from curate.changes import change_list, tombstone_file
 from curate.compose import PublishRules
 from curate.croissant import croissant_tars
 from curate.duplicates import report
-from curate.ground.files import sha256_file, write_array, write_json, write_parquet, write_text
+from curate.ground.files import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from curate.pack import Packed
 from curate.release import FORMAT, METADATA
 
@@ -109,15 +107,13 @@ def attribution(rows: Sequence[Mapping[str, Any]]) -> str:
 
     A file for people: cells that a spreadsheet would run as a formula start with an apostrophe.
     """
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
     columns = ("id", "title", "creator", "page_url", "licence", "licence_url", "sha256")
-    writer.writerow([*columns, "changes"])
+    found = []
     for row in rows:
         changed = row["sha256"] != row.get("source_sha256", row["sha256"])
         cells = [*(row.get(c) for c in columns), "metadata removed" if changed else "none"]
-        writer.writerow(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
-    return buffer.getvalue()
+        found.append(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
+    return csv_text([*columns, "changes"], found)
 
 
 def seal(folder: Path, known: Mapping[str, str] | None = None) -> None:

@@ -10,24 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.ground.files import writing
+from curate.release import METADATA
 
-REMAINDER = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("uploaded", pa.int64()),
-        ("sha256", pa.string()),
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("user", pa.string()),
-        ("creator", pa.string()),
-        ("title", pa.string()),
-        ("licence", pa.string()),
-        ("licence_url", pa.string()),
-        ("page_url", pa.string()),
-        ("url", pa.string()),
-    ]
-)
+COLUMNS = (
+    "id", "bucket", "uploaded", "sha256", "width", "height", "user", "creator", "title", "licence", "licence_url",
+    "page_url", "url",
+)  # fmt: skip
+REMAINDER = pa.schema([METADATA.field(name) for name in COLUMNS])  # as the release's labelled images
 QUERY = """
 SELECT m.id, m.bucket, m.uploaded, m.sha256, m.width, m.height, t.user, t.nickname AS creator, t.title, t.licence,
        t.licence_url, t.page_url, t.url

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from curate.ground.files import write_json, write_text
+from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
 from eval.run import summary
 
@@ -128,16 +126,14 @@ def ink(value: float, span: tuple[float, float]) -> str:
 
 def scores_csv(documents: Sequence[Mapping[str, Any]]) -> str:
     """One line per learner, protocol, score and seed; a published mean has `published` for its seed."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["stream", "protocol", "learner", "score", "seed", "value"])
+    rows = []
     for d in documents:
         for r in d["results"]:
             for name, score in r["scores"].items():
                 told = [("published", r["published"][name]["mean"])] if name in r.get("published", {}) else []
                 for seed, value in [*zip(r["seeds"], score["values"], strict=True), *told]:
-                    writer.writerow([d["stream"]["name"], d["protocol"], r["learner"], name, seed, repr(value)])
-    return buffer.getvalue()
+                    rows.append((d["stream"]["name"], d["protocol"], r["learner"], name, seed, repr(value)))
+    return csv_text(("stream", "protocol", "learner", "score", "seed", "value"), rows)
 
 
 def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:

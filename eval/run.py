@@ -65,8 +65,9 @@ def evaluate(
     runs: list[Run] = []
     skipped: list[dict[str, str]] = []
     failed: dict[str, str] = {}
-    shared = [n for one, (n, _) in zip(learners, chosen, strict=True) if isinstance(one, str)]
-    if where is not None and engine is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
+    shared: list[str] = []  # learners whose runs other processes do first
+    if engine is not None and where is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
+        shared = [one for one in learners if isinstance(one, str)]
         tasks = [_Task(where, protocol, walk, n, per_learner[n], s, out, tuned[n]) for s in seeds for n in shared]
         for _, (name, because) in engine.spread(_shared_run, tasks):
             if because:
@@ -76,11 +77,10 @@ def evaluate(
         if name in failed:
             skipped.append({"learner": name, "because": failed[name]})
             continue
-        done_elsewhere = name in shared and engine is not None and where is not None and out is not None
         try:
             for seed in seeds:
                 runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out, tuned[name]))
-                tell(0 if done_elsewhere and engine is not None and (engine.workers > 1 or engine.kind == "ray") else 1)
+                tell(0 if name in shared else 1)
         except (Unfit, Diverged) as error:
             skipped.append({"learner": name, "because": str(error)})
             runs = [run for run in runs if run.about["learner"] != name]

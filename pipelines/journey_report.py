@@ -17,7 +17,7 @@ from curate.ground.files import read_json
 from curate.release import Release
 from eval.report import Section, results_of, write
 from pipelines.runner import folder_of, status
-from pipelines.stage import Context
+from pipelines.stage import Context, parts_of
 from stream_builder.stream import Stream
 
 THUMBNAIL = 64  # pixels
@@ -152,7 +152,7 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> str:
 
 def known_labels(context: Context) -> dict[str, str]:
     """id → the source's own label, named as the concepts are; empty where the source has none."""
-    files = sorted((folder_of(context.root, "filter") / "table").glob("*.parquet"))
+    files = parts_of(folder_of(context.root, "filter"))
     table = pq.read_table(files, columns=["id", "label"])
     table = table.filter(pc.is_valid(table["label"]))
     names = {(c.label or c.name): c.name for c in context.config.retrieve.concepts}

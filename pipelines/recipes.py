@@ -9,7 +9,7 @@ from curate.card import judged_by, plain
 from curate.concepts import BACKGROUND
 from curate.validation.batches import estimate, wage
 from pipelines import presets
-from pipelines.config import Config
+from pipelines.sections import Config
 
 
 def recipe_card(preset: str, judgement: str) -> str:

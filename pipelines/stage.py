@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
-from pipelines.config import Config, resolve
+from pipelines.config import resolve
+from pipelines.sections import Config
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class Counts:
             "kept": self.kept,
             "dropped": {k: v for k, v in sorted(self.dropped.items()) if v},
         }
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The Parquet parts of the table that a stage wrote into its folder, in order."""
+    return sorted((folder / "table").glob("*.parquet"))
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,8 @@ def stream_compose(
 ) -> None:
     """Compose a synthetic shift sequence: several shifts at one step with a comma, parameters as in R(45), ~R grows."""
     from stream_builder.bases import Options, open_base
-    from stream_builder.from_shifts import Composition, compose
+    from stream_builder.draws import Composition
+    from stream_builder.from_shifts import compose
 
     if sizes is not None and not all(part.strip().isdigit() for part in sizes.split(",")):
         raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers with commas, as in 6000,4000,6000,4000.")

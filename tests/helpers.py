@@ -105,3 +105,22 @@ def release_of(
     packed = pack(full, Held(images), folder / "shards", records, rules.shard_images, strip)
     publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
     return Release.open(folder)
+
+
+def photo_config(retrieve: str, short: str = "fewer") -> str:
+    """A run on dated photos of cars and buses, labelled by their folders. retrieve: more lines of that section; short:
+    what the release does with classes that are not full."""
+    return f"""
+collection: {{source: folder, path: photos, label: parent, dates: [path]}}
+filter: {{upload_after_capture: false}}
+buckets: {{kind: calendar, unlabelled: []}}
+embed: {{model: driftline-photo-world}}
+retrieve:
+{retrieve}
+  depth: 20
+  background: false
+  short: fewer
+  concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
+validation: {{method: catalogue}}
+release: {{per_class: 4, splits: 1, short: {short}}}
+"""

@@ -7,10 +7,9 @@ Image names are opaque and the expected class is in no file that a worker can se
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from curate.concepts import Concept
 from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import write_bytes, write_json, write_text
+from curate.ground.files import csv_text, write_bytes, write_json, write_text
 from curate.ground.rng import name_for, rng_for
 
 NONE = "none"  # value of the exclusive box "None of the above"
@@ -112,13 +111,9 @@ def write_batch(
     return facts
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A CSV document as marketplaces write it: every cell quoted, CRLF."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(header)
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return csv_text(header, rows, end="\r\n", quote_all=True)
 
 
 def estimate(images: int, workers: int, reward: float) -> float:

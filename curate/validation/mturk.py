@@ -8,7 +8,6 @@ asking the service for the token, never by publishing again.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import re
@@ -21,7 +20,7 @@ from typing import Any
 from curate.ground.errors import BadConfig, BadInput, DriftlineError
 from curate.ground.files import write_text
 from curate.validation.answers import fields_of
-from curate.validation.batches import estimate
+from curate.validation.batches import estimate, table
 
 SANDBOX = "https://mturk-requester-sandbox.us-east-1.amazonaws.com"
 PRODUCTION = "https://mturk-requester.us-east-1.amazonaws.com"
@@ -241,20 +240,16 @@ def status(service: Any, journal: Journal, plan: Plan) -> dict[str, int]:
 
 def collect(service: Any, journal: Journal, batch: str, path: Path) -> int:
     """Write all answers as a results CSV that `tally` reads; returns how many. Same answers, same bytes."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-    writer.writerow(COLUMNS)
-    n = 0
+    rows = []
     for item, a in assignments(service, journal):
         fields = fields_of(a["Answer"])
         seconds = int((a["SubmitTime"] - a["AcceptTime"]).total_seconds()) if "AcceptTime" in a else ""
-        writer.writerow(
-            [a["HITId"], a["AssignmentId"], a["WorkerId"], a["AssignmentStatus"], seconds, batch, item,
-             fields.get("labels", ""), fields.get("sensitive", "")]
+        rows.append(
+            (a["HITId"], a["AssignmentId"], a["WorkerId"], a["AssignmentStatus"], seconds, batch, item,
+             fields.get("labels", ""), fields.get("sensitive", ""))
         )  # fmt: skip
-        n += 1
-    write_text(path, buffer.getvalue())
-    return n
+    write_text(path, table(COLUMNS, rows))
+    return len(rows)
 
 
 def approve(service: Any, journal: Journal, rejected: Mapping[str, str]) -> dict[str, int]:

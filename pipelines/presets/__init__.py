@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from curate.ground.errors import UnknownName
-from pipelines.config import Config
+from pipelines.sections import Config
 
 
 def names() -> list[str]:

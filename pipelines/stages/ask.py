@@ -18,7 +18,7 @@ from curate.ground.errors import BadInput
 from curate.ground.files import write_parquet
 from curate.shards import read_images
 from curate.validation.batches import NONE, BatchPlan, draw_gold, read_gold, write_batch
-from pipelines.config import Config
+from pipelines.sections import Config
 from pipelines.stage import Context, Counts, Stage
 from pipelines.stages.retrieve import concepts_of, text_encoder
 

@@ -33,8 +33,8 @@ from curate.remainder import rows_of, write_remainder
 from curate.strip import cleaned
 from pipelines import VERSION
 from pipelines.audit import drift
-from pipelines.config import FeatureEntry
-from pipelines.stage import Counts, Stage
+from pipelines.sections import FeatureEntry
+from pipelines.stage import Counts, Stage, parts_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
@@ -91,7 +91,8 @@ class Publish(Stage):
         )  # fmt: skip
         dropped: Counter[str] = Counter()
         group = self._copies(accepted, inputs)
-        fit = self._fit(accepted, group, inputs, dropped)
+        taken_back = self._withdrawn()
+        fit = self._fit(accepted, group, inputs, taken_back, dropped)
         chosen = self._with_facts(select(fit, [b["index"] for b in buckets], classes, rules, config.seed), inputs)
         dropped["surplus"] = len(fit) - len(chosen)
         splits = splits_of(chosen, _numbered(chosen, group), rules, config.seed)
@@ -103,7 +104,6 @@ class Publish(Stage):
         wanted = {row["id"] for row in chosen}
         images = Fetched.open(inputs["fetch"], inputs["bucket"] / "members.parquet", wanted)
         packed = self._pack(chosen, images, release / "shards", out / "records")
-        taken_back = self._withdrawn()
         before = Release.open(self.context.path(section.previous)) if section.previous is not None else None
         changes = None
         if before is not None:
@@ -142,13 +142,19 @@ class Publish(Stage):
             raise BadConfig(f"There is no file {path}.", "Expected what release.judgement or release.card names.")
         return path.read_text(encoding="utf-8")
 
-    def _fit(self, accepted: Rows, group: Mapping[str, str], inputs: Mapping[str, Path], dropped: Counter[str]) -> Rows:
+    def _fit(
+        self,
+        accepted: Rows,
+        group: Mapping[str, str],
+        inputs: Mapping[str, Path],
+        taken_back: Mapping[str, str],
+        dropped: Counter[str],
+    ) -> Rows:
         """The accepted images that may be published; the others are counted by reason."""
         section = self.context.config.release
         times = Counter(row["id"] for row in accepted)
         left = [row for row in accepted if times[row["id"]] == 1]
         dropped["several_concepts"] = len(accepted) - len(left)
-        taken_back = self._withdrawn()
         left, dropped["withdrawn"] = _without(left, (row["id"] for row in left if row["id"] in taken_back))
         licences = self._licences(left, inputs) if section.licences or section.strip else {}
         if section.licences:
@@ -172,8 +178,7 @@ class Publish(Stage):
     def _licences(self, rows: Rows, inputs: Mapping[str, Path]) -> dict[str, tuple[str, ...]]:
         """id → name and address of its licence, as far as they are known."""
         ids = pa.array([row["id"] for row in rows], pa.string())
-        tables = sorted((inputs["filter"] / "table").glob("*.parquet"))
-        table = pq.read_table(tables, columns=["id", "licence", "licence_url"])
+        table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "licence", "licence_url"])
         return {
             row["id"]: tuple(v for v in (row["licence"], row["licence_url"]) if v)
             for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()
@@ -210,9 +215,8 @@ class Publish(Stage):
             return None
         bad = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))
         without = published | taken_back | set(bad["id"].to_pylist())
-        tables = sorted((inputs["filter"] / "table").glob("*.parquet"))
         members = inputs["bucket"] / "members.parquet"
-        n = write_remainder(members, tables, without, out / "unlabelled.parquet", section.licences)
+        n = write_remainder(members, parts_of(inputs["filter"]), without, out / "unlabelled.parquet", section.licences)
         if section.unlabelled == "index":
             return n, {}
         rows = list(rows_of(out / "unlabelled.parquet"))
@@ -267,7 +271,7 @@ class Publish(Stage):
             table = pq.read_table(path, columns=["id", *columns])
             return {row["id"]: row for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()}
 
-        table = lookup(sorted((inputs["filter"] / "table").glob("*.parquet")), (*FROM_TABLE, "nickname"))
+        table = lookup(parts_of(inputs["filter"]), (*FROM_TABLE, "nickname"))
         members = lookup(inputs["bucket"] / "members.parquet", ("uploaded", "width", "height"))
         items = pq.read_table(inputs["tally"] / "asked.parquet")
         scores = {

@@ -18,8 +18,8 @@ from curate.encoders import Encoder, Vectors
 from curate.ground.errors import BadConfig, BadInput
 from curate.ground.files import read_json, write_array, write_json, writing
 from curate.search import Ints, Ranked, Store, approximate, cosines, search
-from pipelines.config import Config
-from pipelines.stage import Context, Counts, Stage
+from pipelines.sections import Config
+from pipelines.stage import Context, Counts, Stage, parts_of
 from pipelines.stages.embed import spec_of
 
 CANDIDATES = pa.schema(
@@ -203,7 +203,7 @@ class Retrieve(Stage):
         times: dict[str, int] = {}
         spans: dict[int, tuple[int, int]] = {}
         if rules.per_user is not None:
-            table = pq.read_table(sorted((inputs["filter"] / "table").glob("*.parquet")), columns=["id", "user"])
+            table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "user"])
             users = dict(zip(table["id"].to_pylist(), table["user"].to_pylist(), strict=True))
         if rules.strata is not None:
             table = pq.read_table(inputs["bucket"] / "members.parquet", columns=["id", "bucket", "uploaded"])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,12 +14,12 @@ import pyarrow.parquet as pq
 
 from curate.concepts import BACKGROUND
 from curate.ground.errors import Waiting
-from curate.ground.files import read_json, write_json, write_parquet, write_text
+from curate.ground.files import csv_text, read_json, write_json, write_parquet, write_text
 from curate.validation.answers import ANSWERS, Line, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import read_batch
 from curate.validation.rounds import following, lacking, shortage
 from curate.validation.tally import TallyRules, agreement, from_catalogue, suggested_rejections, tally
-from pipelines.stage import Counts, Stage
+from pipelines.stage import Counts, Stage, parts_of
 from pipelines.stages.ask import ITEMS, batch_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 
@@ -107,7 +105,7 @@ class Tally(Stage):
         return found
 
     def _catalogue(self, inputs: Mapping[str, Path]) -> _Catalogue:
-        table = pq.read_table(sorted((inputs["filter"] / "table").glob("*.parquet")), columns=["id", "label"])
+        table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
         known = dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
         return _Catalogue(known, {c.name: c.label for c in concepts_of(self.context.config)})
 
@@ -217,16 +215,8 @@ class _Crowd:
         write_parquet(out / "answers.parquet", answers)
         write_json(out / "agreement.json", told)
         if rejections := suggested_rejections(answers, told):
-            write_text(out / "suggested_rejections.csv", _rejections(rejections))
+            write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
 
 
 def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item[name] for name in ("id", "bucket", "concept")}
-
-
-def _rejections(rows: Sequence[tuple[str, str]]) -> str:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n")
-    writer.writerow(("AssignmentId", "Reject"))
-    writer.writerows(rows)
-    return buffer.getvalue()

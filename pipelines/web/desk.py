@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import sqlite3
 import time
@@ -16,7 +14,7 @@ from typing import Any
 from curate.ground.errors import BadInput
 from curate.ground.files import write_text
 from curate.ground.rng import rng_for
-from curate.validation.batches import NONE
+from curate.validation.batches import NONE, table
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -151,17 +149,14 @@ class Desk:
         """All answers as a results CSV that `tally` reads; returns how many. Without any, no file is written."""
         if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
             return 0
-        buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, lineterminator="\r\n", quoting=csv.QUOTE_ALL)
-        writer.writerow(COLUMNS)
-        rows = self._database.execute(
+        told = self._database.execute(
             "SELECT annotator, item, labels, sensitive, seconds FROM answers ORDER BY item, annotator"
         ).fetchall()
-        for annotator, item, labels, sensitive, seconds in rows:
-            told = "|".join(json.loads(labels))
-            writer.writerow(
-                [item, f"{item}-{annotator}", annotator, "Submitted", seconds, self.batch["batch"], item, told,
-                 "yes" if sensitive else "no"]
-            )  # fmt: skip
-        write_text(path, buffer.getvalue())
+        batch = self.batch["batch"]
+        rows = [
+            (item, f"{item}-{annotator}", annotator, "Submitted", seconds, batch, item, "|".join(json.loads(labels)),
+             "yes" if sensitive else "no")
+            for annotator, item, labels, sensitive, seconds in told
+        ]  # fmt: skip
+        write_text(path, table(COLUMNS, rows))
         return len(rows)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from typing import Any
 
-from curate.ground.files import write_bytes, write_text
+from curate.ground.files import csv_text, write_bytes, write_text
 from pipelines.web.explorer import THUMBNAIL, Asked, Explorer, View
 
 LABEL = 90  # pixels to the left of a row
@@ -17,10 +16,7 @@ EDGE, FOOT = 6, 16
 def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path) -> list[dict[str, Any]]:
     """Write `NN.png` (a row a bucket, best left) for each prompt and `candidates.csv` for all; returns what was
     written: prompt, picture, overlap."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["prompt", "bucket", "rank", "id", "score", "also"])
-    made = []
+    rows, made = [], []
     for number, text in enumerate(texts):
         view = explorer.look(Asked.of(text), concept, k)
         write_bytes(out / f"{number:02d}.png", picture(explorer, view, k))
@@ -28,9 +24,9 @@ def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path
         for bucket in view.buckets:
             for rank, shot in enumerate(bucket.shots):
                 row = [told, bucket.name, rank, shot.id, f"{shot.score:.6f}", " ".join(shot.also)]
-                writer.writerow([guarded(cell) for cell in row])
+                rows.append([guarded(cell) for cell in row])
         made.append({"prompt": told, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
-    write_text(out / "candidates.csv", buffer.getvalue())
+    write_text(out / "candidates.csv", csv_text(("prompt", "bucket", "rank", "id", "score", "also"), rows))
     return made
 
 

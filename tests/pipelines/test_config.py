@@ -9,7 +9,8 @@ import yaml
 
 from curate.ground.errors import BadConfig, MissingFile, UnknownName
 from pipelines import presets
-from pipelines.config import Config, load
+from pipelines.config import load
+from pipelines.sections import Config
 
 GOOD = """\
 seed: 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import photo_config
 
 from curate.ground.errors import BadInput
 from curate.ground.files import read_json, write_json, write_text
@@ -18,20 +19,7 @@ from pipelines.demo.draw import photo
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
 
-CONFIG = """
-collection: {source: folder, path: photos, label: parent, dates: [path]}
-filter: {upload_after_capture: false}
-buckets: {kind: calendar, unlabelled: []}
-embed: {model: driftline-photo-world}
-retrieve:
-  per_class: 8
-  depth: 20
-  background: false
-  short: fewer
-  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
-validation: {method: catalogue}
-release: {per_class: 4, splits: 1, short: fewer}
-"""
+CONFIG = photo_config("  per_class: 8")
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from helpers import photo_config
 from PIL import Image
 
 from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage, Tampered
@@ -23,23 +24,9 @@ from pipelines.config import load
 from pipelines.crowd import open_batch
 from pipelines.demo.draw import photo
 from pipelines.runner import folder_of, run, status
-from pipelines.stage import Context
+from pipelines.stage import Context, parts_of
 
-CONFIG = """
-collection: {source: folder, path: photos, label: parent, dates: [path]}
-filter: {upload_after_capture: false}
-buckets: {kind: calendar, unlabelled: []}
-embed: {model: driftline-photo-world}
-retrieve:
-  per_class: 3
-  depth: 20
-  background: false
-  short: fewer
-  overlap: allow
-  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
-validation: {method: catalogue}
-release: {per_class: 4, splits: 1, short: reopen}
-"""
+CONFIG = photo_config("  per_class: 3\n  overlap: allow", short="reopen")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +58,7 @@ def folder(photos: Path, tmp_path: Path) -> Path:
 
 def ids_of(folder: Path, name: str = "") -> dict[str, str]:
     """id → known label."""
-    table = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")))
+    table = pq.read_table(parts_of(folder_of(folder, "filter")))
     return dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
 
 

@@ -15,7 +15,7 @@ from curate.ground.files import read_json
 from curate.ground.progress import Journal
 from pipelines.config import load
 from pipelines.runner import folder_of, run
-from pipelines.stage import Context
+from pipelines.stage import Context, parts_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def rows_of(folder: Path, fate: str = "kept") -> list[dict[str, object]]:
 
 def test_no_uploader_has_more_than_the_cap(retrieved) -> None:  # type: ignore[no-untyped-def]
     folder = retrieved("retrieve.per_user=1")
-    table = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")), columns=["id", "user"])
+    table = pq.read_table(parts_of(folder_of(folder, "filter")), columns=["id", "user"])
     user = dict(zip(table["id"].to_pylist(), table["user"].to_pylist(), strict=True))
     kept = Counter((r["bucket"], r["concept"], user[r["id"]]) for r in rows_of(folder))
     assert max(kept.values()) == 1

@@ -13,8 +13,10 @@ import pytest
 from curate.ground.errors import BadArray, BadConfig, Shortage, Unfit
 from curate.ground.rng import rng_for
 from stream_builder.bases import Base, Options, Side, open_base
-from stream_builder.from_shifts import PAPER, SIZES, Composition, compose, parse, sizes_of
+from stream_builder.draws import Composition
+from stream_builder.from_shifts import compose
 from stream_builder.measure import measure
+from stream_builder.sequence import PAPER, SIZES, parse, sizes_of
 from stream_builder.stream import Stream
 
 

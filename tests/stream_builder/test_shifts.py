@@ -15,8 +15,9 @@ from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage
 from curate.ground.rng import rng_for
 from stream_builder.bases import Base, Side, open_base
 from stream_builder.distances import wasserstein2
-from stream_builder.from_shifts import compose, parse
+from stream_builder.from_shifts import compose
 from stream_builder.measure import measure
+from stream_builder.sequence import parse
 from stream_builder.shifts.base import rotate
 from stream_builder.shifts.conditional_rotation import ConditionalRotation
 from stream_builder.shifts.corruption import Corruption

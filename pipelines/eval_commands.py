@@ -1,0 +1,137 @@
+"""`driftline eval` and `driftline report`: learners on streams → rows → tables and figures."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.ground.errors import BadConfig, DriftlineError
+from curate.ground.progress import Journal
+from curate.ground.workers import Engine
+from pipelines.shell import Json, Sets, command, context_of
+
+eval_app = typer.Typer()
+
+FEW_RUNS = 24  # below, one process does them
+
+
+@command(eval_app, "eval", "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs")
+def evaluate(
+    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")],
+    protocol: Annotated[str, typer.Option("--protocol", help="Names with commas: driftline list protocols.")],
+    learners: Annotated[
+        str, typer.Option("--learners", help="Names with commas, er(memory=500), all, clear-table-1 or -4.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
+    seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
+    sets: Sets = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
+    tune: Annotated[
+        list[str] | None,
+        typer.Option("--tune", metavar="KEY=V,V", help="Candidates, chosen among on the first step; may be repeated."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core).")
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
+    as_json: Json = False,
+) -> None:
+    """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
+    from curate.ground.text import value_of
+    from eval.grids import expand, split
+    from eval.learners import LEARNERS
+    from eval.protocol import PROTOCOLS
+    from eval.run import evaluate as run_grid
+    from eval.run import seeds_of
+    from pipelines.config import given
+    from stream_builder.stream import Stream
+
+    stream = Stream.load(path)
+    chosen = expand(split(learners), list(LEARNERS))
+    protocols = [p.strip() for p in protocol.split(",")]
+    for name in protocols:
+        PROTOCOLS[name]
+    for name in chosen:
+        LEARNERS[name.partition("(")[0].strip()]
+    if engine not in ("local", "ray"):
+        raise BadConfig(f"--engine is {engine!r}.", "Expected local or ray.")
+    place = _device(device)
+    cores = len(os.sched_getaffinity(0))
+    numbers = seeds_of(seeds)
+    few = len(chosen) * len(numbers) < FEW_RUNS  # a process takes seconds to begin
+    spread = Engine("ray" if engine == "ray" else "local", workers or (1 if few or place != "cpu" else cores))
+    kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
+    settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
+    settings |= dict(given(change) for change in sets or ())
+    grid = {}
+    for candidates in tune or ():
+        key, equals, values = candidates.partition("=")
+        if not equals or not all(v.strip() for v in values.split(",")):
+            raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
+        grid[key] = [value_of(v) for v in values.split(",")]
+    journal = Journal(out / "log.jsonl", as_json)
+    documents = []
+    for name in protocols:
+        with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
+            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread, grid))
+    if as_json:
+        print(json.dumps(documents[0] if len(documents) == 1 else documents))
+    else:
+        for document in documents:
+            print(_scores(document))
+    if not any(d["results"] for d in documents):
+        raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _device(name: str) -> str:
+    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
+    if name == "cpu":  # torch need not be asked
+        return name
+    from eval.learners.linear import place
+
+    return place(name)
+
+
+def _scores(document: dict[str, Any]) -> str:
+    lines = [f"{document['protocol']} on {document['stream']['name']}"]
+    if document["results"]:
+        names = list(document["results"][0]["scores"])
+        wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        lines.append(f"  {'learner':<{wide}}" + "".join(f"{n:>18}" for n in names))
+    for r in document["results"]:
+        cells = (f"{100 * s['mean']:.1f} ± {100 * s['sd']:.1f}" for s in r["scores"].values())
+        lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
+    lines += [f"  {s['learner']}: skipped, because {s['because']}" for s in document["skipped"]]
+    return "\n".join(lines)
+
+
+@command(eval_app, "report", "driftline report runs --out report")
+def report(
+    paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for index.html, scores.csv, scores.tex.")],
+    run_folder: Annotated[
+        Path | None,
+        typer.Option("--run", help="The run that built the benchmark: adds pictures, counts, settings."),
+    ] = None,
+    stream: Annotated[
+        Path | None, typer.Option("--stream", help="The stream that was evaluated (needed with --run).")
+    ] = None,
+) -> None:
+    """Turn rows into one self-contained HTML page, CSV and LaTeX."""
+    from eval.report import results_of, write
+
+    if run_folder is None:
+        print(f"report: {write(results_of(paths), out)}")
+        return
+    if stream is None or len(paths) != 1:
+        raise BadConfig("--run was given.", "Expected --stream and one RUNS folder with it.")
+    from curate.release import Release
+    from pipelines.journey_report import journey_report
+    from stream_builder.stream import Stream
+
+    context = context_of(run_folder, None, True)
+    print(f"report: {journey_report(context, Release.open(run_folder), Stream.load(stream), paths[0], out)}")
