@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curate.ground.errors import BadConfig
 from stream_builder.stream import Step
 
 Labels = npt.NDArray[np.int64]
@@ -69,6 +70,12 @@ class Learner(ABC):
         if not is_dataclass(self):
             return {}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+
+def check_variant(variant: str) -> None:
+    """Raise BadConfig for a variant that is neither the paper's definition nor what its reference code does."""
+    if variant not in ("paper", "reference"):
+        raise BadConfig(f"variant is {variant!r}.", "Expected paper or reference.")
 
 
 def bytes_of(value: Any) -> int:

@@ -17,11 +17,15 @@ def balanced(kept: list[Share], x: Array, y: Labels, limit: int, rng: np.random.
     return [(a[: share + (i < more)], b[: share + (i < more)]) for i, (a, b) in enumerate(kept)]
 
 
-def biased_reservoir(size: int, new: int, seen: int, limit: int, alpha: float, rng: np.random.Generator) -> Array:
+def biased_reservoir(
+    size: int, new: int, seen: int, limit: int, alpha: float, rng: np.random.Generator, shuffle: bool = True
+) -> Array:
     """One bucket of CLEAR's biased reservoir sampling [CLEAR, supplement 4, algorithm 1].
 
     size: samples in the buffer. new: samples of the bucket. seen: samples of the stream so far, this bucket included.
-    limit: k. alpha: α. Returns positions into "buffer, then bucket" (size + new): the buffer after this bucket.
+    limit: k. alpha: α. shuffle: False is what CLEAR's code does: accepted samples replace the newest ones, so that half
+    of the first bucket stays forever (α = 1). Returns positions into "buffer, then bucket" (size + new): the buffer
+    after this bucket.
     A bucket that would replace more than the whole buffer replaces all of it, by a random part of what was accepted
     (the algorithm as printed would overflow).
     """
@@ -30,7 +34,23 @@ def biased_reservoir(size: int, new: int, seen: int, limit: int, alpha: float, r
     candidates = np.arange(size + fill, size + new)
     accepted = candidates[rng.random(len(candidates)) <= alpha * limit / seen]
     accepted = rng.permutation(accepted)[:limit]
-    return np.concatenate([rng.permutation(buffer)[len(accepted) :], accepted])
+    stays = rng.permutation(buffer)[len(accepted) :] if shuffle else buffer[: len(buffer) - len(accepted)]
+    return np.concatenate([stays, accepted])
+
+
+def class_reservoirs(labels: Labels, weight: Array, limit: int) -> Array:
+    """Of every class an equal share of `limit` samples, those of the highest weight: with weights drawn once for each
+    sample, a uniform sample of everything seen of the class [Avalanche's class-balanced buffer].
+
+    labels, weight: (N,) of "buffer, then new samples". Returns the positions in the buffer afterwards.
+    """
+    classes = np.unique(labels)
+    share, more = divmod(limit, len(classes))
+    kept = []
+    for i, label in enumerate(classes.tolist()):
+        here = np.flatnonzero(labels == label)
+        kept.append(here[np.argsort(-weight[here], kind="stable")[: share + (i < more)]])
+    return np.sort(np.concatenate(kept))
 
 
 def greedy_balanced(labels: Labels, held: Array, limit: int, rng: np.random.Generator) -> Array:

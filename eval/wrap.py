@@ -188,13 +188,14 @@ class Avalanche(Learner):
         """One experience."""
         import torch
         from avalanche.benchmarks import benchmark_from_datasets
-        from avalanche.benchmarks.utils import make_avalanche_dataset
+        from avalanche.benchmarks.utils import as_taskaware_classification_dataset, make_avalanche_dataset
         from avalanche.benchmarks.utils.data_attribute import DataAttribute
 
         labels = y.tolist()
         tensors = torch.utils.data.TensorDataset(Torch._tensor(x), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
-        made = benchmark_from_datasets(train=[make_avalanche_dataset(tensors, data_attributes=attributes)])
+        data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
+        made = benchmark_from_datasets(train=[data])
         (experience,) = made.train_stream
         experience.current_experience = int(self.model.clock.train_exp_counter)
         with seeded(self.rng):

@@ -28,6 +28,9 @@ def evaluate(
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="A paper's hyper-parameters; --set goes before them.")
+    ] = None,
     sets: Sets = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
     tune: Annotated[
@@ -44,6 +47,7 @@ def evaluate(
     from curate.ground.text import value_of
     from eval.grids import expand, split
     from eval.learners import LEARNERS
+    from eval.presets import PRESETS
     from eval.protocol import PROTOCOLS
     from eval.run import evaluate as run_grid
     from eval.run import seeds_of
@@ -66,7 +70,7 @@ def evaluate(
     spread = Engine("ray" if engine == "ray" else "local", workers or (1 if few or place != "cpu" else cores))
     kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
-    settings |= dict(given(change) for change in sets or ())
+    settings |= (PRESETS[preset] if preset else {}) | dict(given(change) for change in sets or ())
     grid = {}
     for candidates in tune or ():
         key, equals, values = candidates.partition("=")
@@ -91,7 +95,7 @@ def _device(name: str) -> str:
     """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
     if name == "cpu":  # torch need not be asked
         return name
-    from eval.learners.linear import place
+    from eval.learners.net import place
 
     return place(name)
 

@@ -1,7 +1,8 @@
-"""The linear head's training loop in C: the batch is never copied, X is read from memory once a step.
+"""In C: the linear head's training loop (the batch is never copied, X is read from memory once a step), the update of
+any network's weights, and the augmentation of images.
 
 `kernel.c` is built with the package where there is a C compiler; elsewhere, for widths that are no multiple of 32, and
-under `DRIFTLINE_KERNEL=off`, `linear.fit` does the same in torch. Tests hold the two against each other.
+under `DRIFTLINE_KERNEL=off`, the same is done in torch. Tests hold the two against each other.
 """
 
 from __future__ import annotations
@@ -27,12 +28,48 @@ def _library() -> Any:
         return None
     library = ctypes.CDLL(found.origin)
     place, long, real = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
-    for name, places in (("driftline_step", 7), ("driftline_step_half", 8)):
-        if hasattr(library, name):
-            function = getattr(library, name)
+    for name, places in (("step", 7), ("step_half", 8), ("gradient", 5), ("gradient_half", 6)):
+        if hasattr(library, f"driftline_{name}"):
+            function = getattr(library, f"driftline_{name}")
             function.restype = None
-            function.argtypes = [place] * 2 + [long] * 4 + [place] * places + [real] * 3
+            numbers = [real] * 3 if name.startswith("step") else []
+            function.argtypes = [place] * 2 + [long] * 4 + [place] * places + numbers
+    library.driftline_descend.restype = library.driftline_show.restype = None
+    library.driftline_descend.argtypes = [place] * 3 + [long] + [real] * 3
+    library.driftline_show.argtypes = [place] * 2 + [long] * 3 + [place] * 4
     return library
+
+
+def ready(*tensors: Any) -> bool:
+    """Whether the kernel is there, and the tensors lie on the CPU without gaps."""
+    if os.environ.get("DRIFTLINE_KERNEL") == "off" or _library() is None:
+        return False
+    return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
+
+
+def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
+    """One step of SGD with momentum, in place and in one pass; False where the tensors are not for it."""
+    import torch
+
+    three = (weights, velocity, gradient)
+    if any(t.dtype is not torch.float32 for t in three) or not ready(*three):
+        return False
+    _library().driftline_descend(*(t.data_ptr() for t in three), weights.numel(), lr, momentum, decay)
+    return True
+
+
+def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: Sequence[float]) -> Any:
+    """Augmented and normalised: x (B, H, W, 3) uint8 → (B, 3, H, W) float32. draws: (B, 5) of `augment.draw`. scale,
+    shift: what a byte of each channel is multiplied by, and what is added."""
+    import torch
+
+    n, height, width, _ = x.shape
+    out = torch.empty((n, 3, height, width))
+    room = np.empty(3 * width, np.int32)
+    by, plus = np.array(scale, np.float32), np.array(shift, np.float32)
+    places = (by.ctypes.data, plus.ctypes.data, out.data_ptr(), room.ctypes.data)
+    _library().driftline_show(x.data_ptr(), draws.ctypes.data, n, height, width, *places)
+    return out
 
 
 def fits(sources: Sequence[Any], half: bool) -> bool:
@@ -42,9 +79,29 @@ def fits(sources: Sequence[Any], half: bool) -> bool:
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
     if any(of.dtype is not wanted or of.shape[1] != width or of.device.type != "cpu" for of in sources):
         return False  # torch says what is wrong with them; C would read beyond them
-    if os.environ.get("DRIFTLINE_KERNEL") == "off" or width % LANES or (library := _library()) is None:
+    if width % LANES or not ready():
         return False
-    return not half or bool(library.driftline_has_half())
+    return not half or bool(_library().driftline_has_half())
+
+
+def gradient(params: Any, x: Any, y: Any) -> Any:
+    """Gradient of the mean cross-entropy on x (B, D) float32 or bfloat16 without gaps, y (B,) int64, in float32
+    weights (C, D) and bias (C,)."""
+    import torch
+
+    library, half = _library(), x.dtype is torch.bfloat16
+    classes, width = params[0].shape
+    padded = -(-classes // CLASSES) * CLASSES
+    weights, found = np.zeros((padded, width), np.float32), torch.empty((padded, width))
+    weights[:classes] = params[0].numpy()
+    bias, scores = torch.empty(classes), np.empty((ROWS, padded), np.float32)
+    rooms = [np.empty((padded, width), np.uint16)] if half else []
+    rows = x.data_ptr() + np.arange(len(y)) * (width * x.element_size())
+    places = [weights.ctypes.data, params[1].data_ptr(), found.data_ptr(), bias.data_ptr(), scores.ctypes.data]
+    places += [room.ctypes.data for room in rooms]
+    function = library.driftline_gradient_half if half else library.driftline_gradient
+    function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, padded, *places)
+    return [found[:classes], bias]
 
 
 def train(

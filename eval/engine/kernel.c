@@ -13,6 +13,7 @@
 #define K 6
 #define CLASSES 12 /* classes of a tile of the gradient, two vectors wide: 24 sums */
 
+typedef int32_t word_at __attribute__((aligned(1), may_alias));
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
@@ -87,26 +88,73 @@ static inline __attribute__((always_inline)) void softmax(float *scores, const f
     }
 }
 
-/* SGD with momentum; weight decay is for weights, not for biases. */
-static inline __attribute__((always_inline)) void update(float *w, float *bias, float *velocity, float *bias_velocity,
-                                                         const float *dw, const float *dbias, long classes, long width,
-                                                         float lr, float momentum, float decay) {
-    for (long i = 0; i < classes * width; i++) {
+/* SGD with momentum, in one pass. */
+static inline __attribute__((always_inline)) void descend(float *w, float *velocity, const float *dw, long n, float lr,
+                                                          float momentum, float decay) {
+    for (long i = 0; i < n; i++) {
         velocity[i] = momentum * velocity[i] + (dw[i] + decay * w[i]);
         w[i] -= lr * velocity[i];
     }
-    for (long c = 0; c < classes; c++) {
-        bias_velocity[c] = momentum * bias_velocity[c] + dbias[c];
-        bias[c] -= lr * bias_velocity[c];
+}
+
+/* Weight decay is for weights, not for biases. */
+static inline __attribute__((always_inline)) void update(float *w, float *bias, float *velocity, float *bias_velocity,
+                                                         const float *dw, const float *dbias, long classes, long width,
+                                                         float lr, float momentum, float decay) {
+    descend(w, velocity, dw, classes * width, lr, momentum, decay);
+    descend(bias, bias_velocity, dbias, classes, lr, momentum, 0);
+}
+
+CLONES
+void driftline_descend(float *w, float *velocity, const float *dw, long n, float lr, float momentum, float decay) {
+    descend(w, velocity, dw, n, lr, momentum, decay);
+}
+
+/* Images, turned about their middle, moved and flipped (nearest pixel, black from outside), as normalised planes.
+   x: n images of height x width x 3 bytes. draws: cosine, sine, rows down, columns right, flip of each. scale, shift: of
+   the three channels, what a byte is multiplied by and what is added. out: n x 3 x height x width. room: 3 x width. */
+CLONES
+void driftline_show(const uint8_t *x, const float *draws, long n, long height, long width, const float *scale,
+                    const float *shift, float *out, int32_t *room) {
+    const float middle_row = (height - 1) / 2.0f, middle = (width - 1) / 2.0f;
+    const long plane = height * width;
+    int32_t *restrict at = room, *restrict keep = room + width, *restrict pixel = room + 2 * width;
+    for (long i = 0; i < n; i++) {
+        const float cosine = draws[5 * i], sine = draws[5 * i + 1];
+        const float down = draws[5 * i + 2] + middle_row, right = draws[5 * i + 3] + middle;
+        const int flip = draws[5 * i + 4] != 0;
+        const uint8_t *image = x + 3 * plane * i;
+        for (long r = 0; r < height; r++) {
+            const float v = r - middle_row, row0 = cosine * v + down, column0 = right - sine * v;
+            for (int32_t c = 0; c < (int32_t)width; c++) {
+                float u = (float)c - middle;
+                int32_t row = (int32_t)nearbyintf(sine * u + row0), column = (int32_t)nearbyintf(cosine * u + column0);
+                int32_t inside = (row >= 0) & (row < (int32_t)height) & (column >= 0) & (column < (int32_t)width);
+                column = flip ? (int32_t)width - 1 - column : column;
+                at[c] = inside * 3 * (row * (int32_t)width + column);
+                keep[c] = -inside;
+            }
+            if (i + 1 < n) /* four bytes at once; behind the last image there may be no fourth */
+                for (long c = 0; c < width; c++) pixel[c] = *(const word_at *)(image + at[c]);
+            else
+                for (long c = 0; c < width; c++)
+                    pixel[c] = image[at[c]] | image[at[c] + 1] << 8 | image[at[c] + 2] << 16;
+            float *restrict red = out + 3 * plane * i + r * width, *restrict green = red + plane, *restrict blue = green + plane;
+            for (long c = 0; c < width; c++) {
+                int32_t p = pixel[c] & keep[c];
+                red[c] = (float)(p & 255) * scale[0] + shift[0];
+                green[c] = (float)(p >> 8 & 255) * scale[1] + shift[1];
+                blue[c] = (float)(p >> 16 & 255) * scale[2] + shift[2];
+            }
+        }
     }
 }
 
-/* One step. x: n pointers to rows of `width` floats (a multiple of 32). w, velocity, dw: padded x width, padded a
-   multiple of 12, rows from `classes` on are zero. scores: room for 32 x padded. */
-CLONES
-void driftline_step(const float *const *x, const int64_t *y, long n, long width, long classes, long padded, float *w,
-                    float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias, float *scores,
-                    float lr, float momentum, float decay) {
+/* x: n pointers to rows of `width` floats (a multiple of 32). w, dw: padded x width, padded a multiple of 12, rows from
+   `classes` on are zero. scores: room for 32 x padded. */
+static inline __attribute__((always_inline)) void gradient(const float *const *x, const int64_t *y, long n, long width,
+                                                           long classes, long padded, const float *w, const float *bias,
+                                                           float *dw, float *dbias, float *scores) {
     memset(dw, 0, sizeof(float) * padded * width);
     memset(dbias, 0, sizeof(float) * classes);
     const float share = 1.0f / (float)n;
@@ -118,6 +166,20 @@ void driftline_step(const float *const *x, const int64_t *y, long n, long width,
         softmax(scores, bias, dbias, y + start, here, classes, padded, share);
         backward(rows, scores, dw, width, padded);
     }
+}
+
+CLONES
+void driftline_gradient(const float *const *x, const int64_t *y, long n, long width, long classes, long padded,
+                        const float *w, const float *bias, float *dw, float *dbias, float *scores) {
+    gradient(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+}
+
+/* One step; velocity as w. */
+CLONES
+void driftline_step(const float *const *x, const int64_t *y, long n, long width, long classes, long padded, float *w,
+                    float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias, float *scores,
+                    float lr, float momentum, float decay) {
+    gradient(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
     update(w, bias, velocity, bias_velocity, dw, dbias, classes, width, lr, momentum, decay);
 }
 
@@ -136,10 +198,10 @@ static inline uint32_t half_of(float value) {
 
 /* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is room for padded x
    width of them. The gradient pairs two rows; unpacking leaves its columns in the order 0-3 8-11 16-19 24-27 | 4-7 12-15
-   20-23 28-31 of every 32, which is undone when it is added to the velocity. */
-HALF void driftline_step_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes, long padded,
-                              float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
-                              float *scores, uint16_t *w_half, float lr, float momentum, float decay) {
+   20-23 28-31 of every 32, which is undone at the end. */
+HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes,
+                                  long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores,
+                                  uint16_t *w_half) {
     memset(dw, 0, sizeof(float) * padded * width);
     memset(dbias, 0, sizeof(float) * classes);
     const float share = 1.0f / (float)n;
@@ -198,6 +260,12 @@ HALF void driftline_step_half(const uint16_t *const *x, const int64_t *y, long n
         _mm512_storeu_ps(dw + i, _mm512_permutex2var_ps(a, first, b));
         _mm512_storeu_ps(dw + i + LANES, _mm512_permutex2var_ps(a, second, b));
     }
+}
+
+HALF void driftline_step_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes, long padded,
+                              float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
+                              float *scores, uint16_t *w_half, float lr, float momentum, float decay) {
+    driftline_gradient_half(x, y, n, width, classes, padded, w, bias, dw, dbias, scores, w_half);
     update(w, bias, velocity, bias_velocity, dw, dbias, classes, width, lr, momentum, decay);
 }
 #else

@@ -25,7 +25,7 @@ Labels = npt.NDArray[np.int64]
 @dataclass(frozen=True)
 class LinearSettings:
     """CLEAR's linear probe [supplement 5; Avalanche baselines]: SGD, momentum 0.9, batch 256, 100 epochs, learning
-    rate 1 and a tenth of it after epoch 60."""
+    rate 1 and a tenth of it after every 60."""
 
     lr: float = 1.0
     momentum: float = 0.9
@@ -43,9 +43,17 @@ class Net(Protocol):
     """What the training loop and the rules need of a network. params, velocity: same shapes, same order; the last two
     are weights (C, …) and bias (C,) of the output layer."""
 
-    params: Params
     velocity: Params
     half: bool
+
+    @property
+    def params(self) -> Params:
+        """See above; the tensors are changed in place."""
+        ...
+
+    def view(self, x: Any) -> Any:
+        """A training batch as the network is shown it: images may be augmented."""
+        ...
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
@@ -102,19 +110,28 @@ class Head:
         """Bytes kept between training runs: weights and bias; momentum is forgotten."""
         return sum(int(p.nbytes) for p in self.params)
 
+    def view(self, x: Any) -> Any:
+        """Features are shown as they are."""
+        return x
+
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
         import torch
 
-        return torch.addmm(self.bias[:, None], self.weights, x.float().T).T  # classes first, as below
+        if x.dtype is torch.bfloat16:  # in training only
+            return torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None]).T
+        return torch.addmm(self.bias[:, None], self.weights, x.T).T  # classes first, as below
 
     def data_gradient(self, x: Any, y: Any) -> Params:
         """Gradient of the mean cross-entropy."""
         import torch
 
-        # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
         if self.half:
             x = x.bfloat16()
+        if fused.fits([x], self.half) and fused.ready(x, y, *self.params):
+            return list(fused.gradient(self.params, x, y))
+        # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
+        if self.half:
             scores = torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None])
         else:
             scores = torch.addmm(self.bias[:, None], self.weights, x.T)
@@ -125,12 +142,25 @@ class Head:
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
-        return [g.T @ x.float(), g.sum(0)]
+        g = g.T.contiguous()
+        return [(g.to(x.dtype) @ x).float(), g.sum(1)]
 
     def fisher(self, x: Any, y: Any) -> Params:
         """For one sample the gradient is (p − onehot) ⊗ x, so its square is the product of squares: no loop."""
         g = errors(self.scores(x), y) ** 2 / len(y)
         return [g.T @ x**2, g.sum(0)]
+
+
+def scores_of_two(a: Net, b: Net, x: Any) -> tuple[Any, Any]:
+    """Both networks' scores, classes first (C, B); two linear heads share one product, which is nearly as fast as that
+    of one of them."""
+    import torch
+
+    if isinstance(a, Head) and isinstance(b, Head):
+        weights, bias = (torch.cat([p, q]) for p, q in zip(a.params, b.params, strict=True))
+        first, second = Head([weights, bias], []).scores(x).T.chunk(2)
+        return first, second
+    return a.scores(x).T, b.scores(x).T
 
 
 def layer(outputs: int, inputs: int, rng: np.random.Generator, device: str) -> Params:
@@ -185,14 +215,15 @@ def one_thread() -> Iterator[None]:
 
 def fit(
     head: Net,
-    x: Floats,
+    x: npt.NDArray[Any],
     y: Labels,
     settings: LinearSettings,
     rng: np.random.Generator,
-    memory: tuple[Floats, Labels] | None = None,
+    memory: tuple[npt.NDArray[Any], Labels] | None = None,
     rule: Rule | None = None,
 ) -> int:
-    """Train `head` in place on x (N, D), y (N,); returns the number of gradient steps.
+    """Train `head` in place on x (N, D) float32, or (N, H, W, 3) uint8 for a network on images, and y (N,); returns
+    the number of gradient steps.
 
     memory: replayed samples; each step takes `batch` of x and as many of the memory (drawn without repetition
     until it is used up, then shuffled anew) [Chaudhry et al. 2019; Avalanche's Replay]. rule: what a method adds.
@@ -200,7 +231,7 @@ def fit(
     """
     import torch
 
-    with one_thread(), torch.inference_mode():
+    with one_thread(), torch.no_grad():
         both = [(x, y)] if memory is None else [(x, y), memory]
         data = [
             on(of, head).bfloat16() if head.half else on(of, head) for of, _ in both
@@ -226,7 +257,7 @@ def batches(
     kept = sizes[1] if len(sizes) > 1 else 0
     replayed = min(settings.batch, kept)
     for epoch in range(settings.epochs):
-        lr = settings.lr * (settings.decay if epoch >= settings.decay_after else 1.0)
+        lr = settings.lr * settings.decay ** (epoch // settings.decay_after)
         order = rng.permutation(sizes[0])
         for start in range(0, sizes[0], settings.batch):
             while len(queue) < replayed:
@@ -248,7 +279,7 @@ def _train(
 
     # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
     rows = sum(min(settings.batch, len(of)) for of in labels)
-    room = torch.empty((rows, data[0].shape[1]), device=data[0].device, dtype=data[0].dtype)
+    room = torch.empty((rows, *data[0].shape[1:]), device=data[0].device, dtype=data[0].dtype)
     steps = 0
     for lr, *parts in drawn:
         filled, by = 0, []
@@ -257,7 +288,7 @@ def _train(
             torch.index_select(x, 0, rows_here, out=room[filled : filled + len(here)])
             filled += len(here)
             by.append(y[rows_here])
-        step(head, room[:filled], torch.cat(by), lr, settings, rule)
+        step(head, head.view(room[:filled]), torch.cat(by), lr, settings, rule)
         steps += 1
     return steps
 
@@ -275,17 +306,21 @@ def step(net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Ru
     data = net.data_gradient(x, y)
     grads = data if rule is None else rule.gradient(net, data, x, y)
     for i, (p, velocity) in enumerate(zip(net.params, net.velocity, strict=True)):
-        # Weight decay is for weights, not for biases; the sum is a new tensor: `data` goes to the rule unchanged.
-        g = grads[i].add(p, alpha=settings.weight_decay) if settings.weight_decay and p.ndim > 1 else grads[i]
+        if grads[i] is None:  # frozen
+            continue
+        decay = settings.weight_decay if p.ndim > 1 else 0.0  # for weights, not for biases
+        if fused.descend(p, velocity, grads[i], lr, settings.momentum, decay):
+            continue
+        g = grads[i].add(p, alpha=decay) if decay else grads[i]  # a new tensor: `data` goes to the rule unchanged
         velocity.mul_(settings.momentum).add_(g)
         p.add_(velocity, alpha=-lr)
     if rule is not None:
         rule.moved(data, [-lr * velocity for velocity in net.velocity])
 
 
-def predict(net: Net, x: Floats, length: float = 1.0) -> Labels:
-    """x (N, D) → labels (N,). length: what the inputs are divided by; the first layer's weights are, instead of
-    them."""
+def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
+    """x (N, D), or images → labels (N,). length: what the inputs are divided by; the first layer's weights are,
+    instead of them."""
     import torch
 
     with one_thread(), torch.inference_mode():

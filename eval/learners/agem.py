@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eval.engine.linear import Net, Params, Rule, on
-from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learner import Array, Labels, Task, check_variant
+from eval.learners.net import NetLearner
 from eval.memory import Share, balanced
 
 
 class Project(Rule):
     """Removes from the gradient what points against the gradient on a sample of the memory (equation 11)."""
 
-    def __init__(self, x: Any, y: Any, sample: int, rng: np.random.Generator) -> None:
+    def __init__(self, x: Any, y: Any, sample: int, rng: np.random.Generator, parts: Sequence[int] = ()) -> None:
+        """parts: sizes of groups of the memory that give equal numbers of the sample; none: it is drawn from all."""
         self.x, self.y, self.sample, self.rng = x, y, sample, rng
+        self.parts = parts or (len(y),)
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient, projected where the two disagree."""
-        drawn = on(self.rng.choice(len(self.y), min(self.sample, len(self.y)), replace=False), net)
-        past = net.data_gradient(self.x[drawn], self.y[drawn])
+        each, begins = self.sample // len(self.parts), np.cumsum([0, *self.parts])
+        past_x, past_y = self.x, self.y
+        if each < max(self.parts):
+            groups = zip(begins, self.parts, strict=False)
+            places = [begin + self.rng.choice(n, min(each, n), replace=False) for begin, n in groups]
+            drawn = on(np.concatenate(places), net)
+            past_x, past_y = past_x[drawn], past_y[drawn]
+        past = net.data_gradient(past_x, past_y)
         along = sum((g * r).sum() for g, r in zip(grads, past, strict=True))
         if along >= 0:
             return grads
@@ -31,18 +40,21 @@ class Project(Rule):
 
 
 @dataclass
-class Agem(LinearLearner):
+class Agem(NetLearner):
     """Finetuning whose gradient never points against the gradient on a memory of past steps.
 
-    memory: samples in all, shared evenly by past steps; 0 means as many as the first step has (one bucket; Avalanche
-    and CLEAR's code keep that many *per* step). sample: samples of the memory a step looks at.
+    memory: samples in all, shared evenly by past steps; 0 means as many as the first step has (one bucket). sample:
+    samples of the memory a step looks at. variant: "reference" keeps `memory` samples of *every* step and looks at
+    equal numbers of each, as Avalanche.
     """
 
     memory: int = 0
     sample: int = 256
+    variant: str = "paper"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """An empty memory."""
+        check_variant(self.variant)
         super().begin(task, rng)
         self.limit = self.memory
         self.kept: list[Share] = []
@@ -54,6 +66,8 @@ class Agem(LinearLearner):
         if self.kept:
             past_x = on(self.inputs(np.concatenate([a for a, _ in self.kept])), self.head)
             past_y = on(np.concatenate([b for _, b in self.kept]), self.head)
-            rule = Project(past_x, past_y, self.sample, self.rng)
+            parts = [len(of) for _, of in self.kept] if self.variant == "reference" else []
+            rule = Project(past_x, past_y, self.sample, self.rng, parts)
         self.train(x, y, rule=rule)
-        self.kept = balanced(self.kept, x, y, self.limit, self.rng)
+        of_all = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
+        self.kept = balanced(self.kept, x, y, of_all, self.rng)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 @dataclass
-class Cumulative(LinearLearner):
+class Cumulative(NetLearner):
     """Trains on everything seen so far. start: "finetune" continues from the weights at hand, "scratch" begins anew."""
 
     start: str = "finetune"

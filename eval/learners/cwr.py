@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
+from eval.engine.deep import Deep
 from eval.engine.linear import Net, Params, Rule, on, zeros
 from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 class Frozen(Rule):
     """No gradient below the output layer."""
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient of the last two parameters."""
-        return zeros(grads[:-2]) + grads[-2:]
+        """The data's gradient of the last two parameters; the others do not move, by weight decay neither."""
+        return [None] * len(grads[:-2]) + grads[-2:]
 
 
 @dataclass
-class Cwr(LinearLearner):
+class Cwr(NetLearner):
     """Consolidated weights cw, averaged over steps with weight √(past / current) per class (algorithm CWR*).
 
     Training starts from cw; afterwards each class's weights, less the mean over all weights of the step's classes, are
@@ -39,7 +40,10 @@ class Cwr(LinearLearner):
         weights = self.head.params[-2]
         if self.past.any():
             weights.copy_(self.consolidated)
-        self.train(x, y, rule=Frozen() if self.past.any() and len(self.head.params) > 2 else None)
+        below = self.past.any() and len(self.head.params) > 2
+        if below and isinstance(self.head, Deep):
+            self.head.frozen = True  # statistics of batch normalisation, too
+        self.train(x, y, rule=Frozen() if below else None)
         current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
         seen = np.flatnonzero(current)
         where = on(seen, self.head)

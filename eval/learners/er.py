@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 from eval.memory import Share, balanced
 
 
 @dataclass
-class Er(LinearLearner):
+class Er(NetLearner):
     """Trains on the step's data joined, batch by batch, with as many samples from a memory of past steps.
 
     memory: samples; 0 means as many as the first step has (CLEAR: one bucket). Every past step holds an equal share,

@@ -9,8 +9,8 @@ import numpy as np
 
 from curate.ground.errors import BadConfig
 from eval.engine.linear import Net, Params, Rule, on, one_thread, zeros
-from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learner import Array, Labels, Task, check_variant
+from eval.learners.net import NetLearner
 
 
 @dataclass
@@ -46,7 +46,7 @@ def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
 
 
 @dataclass
-class Ewc(LinearLearner):
+class Ewc(NetLearner):
     """Finetuning with a quadratic pull towards past weights, as strong as each weight mattered.
 
     strength: λ of λ/2 · Σ F (θ − θ*)² (CLEAR: 0.4). mode: "online" keeps one anchor and F = keep · F + F_new
@@ -61,11 +61,9 @@ class Ewc(LinearLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """No anchors."""
-        if self.mode not in ("online", "separate") or self.variant not in ("paper", "reference"):
-            raise BadConfig(
-                f"mode is {self.mode!r}, variant is {self.variant!r}.",
-                "Expected online or separate, and paper or reference.",
-            )
+        check_variant(self.variant)
+        if self.mode not in ("online", "separate"):
+            raise BadConfig(f"mode is {self.mode!r}.", "Expected online or separate.")
         super().begin(task, rng)
         self.anchors: list[Anchor] = []
 
@@ -75,7 +73,7 @@ class Ewc(LinearLearner):
 
         strength = self.strength * (2 if self.variant == "reference" else 1)
         self.train(x, y, rule=Penalty(self.anchors, strength) if self.anchors else None)
-        with one_thread(), torch.inference_mode():
+        with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(y, self.head)
             if self.variant == "paper":
                 found = self.head.fisher(data, labels)

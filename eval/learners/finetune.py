@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 @dataclass
-class Finetune(LinearLearner):
+class Finetune(NetLearner):
     """Trains on each step's data alone, starting from the weights at hand."""

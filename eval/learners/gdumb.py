@@ -6,33 +6,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
-from eval.memory import greedy_balanced
+from eval.learner import Array, Labels, Task, check_variant
+from eval.learners.net import NetLearner
+from eval.memory import class_reservoirs, greedy_balanced
 
 
 @dataclass
-class Gdumb(LinearLearner):
+class Gdumb(NetLearner):
     """Trains new weights on a class-balanced memory after each step, and on nothing else.
 
-    memory: samples; 0 means as many as the first step has (CLEAR: one bucket).
+    memory: samples; 0 means as many as the first step has (CLEAR: one bucket). variant: "paper" fills the memory
+    greedily, so that where all classes come at once the first samples stay; "reference" keeps a uniform sample of each
+    class, as Avalanche and so CLEAR.
     """
 
     memory: int = 0
+    variant: str = "paper"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """An empty memory."""
+        check_variant(self.variant)
         super().begin(task, rng)
         self.limit = self.memory
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
         self.y: Labels = np.zeros(0, np.int64)
+        self.weight = np.zeros(0)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Update the memory, then train from scratch on it."""
         self.limit = self.limit or len(y)
         held = np.arange(len(self.y))
         labels = np.concatenate([self.y, y])
-        keep = greedy_balanced(labels, held, self.limit, self.rng)
+        if self.variant == "reference":
+            weight = np.concatenate([self.weight, self.rng.random(len(y))])
+            keep = class_reservoirs(labels, weight, self.limit)
+            self.weight = weight[keep]
+        else:
+            keep = greedy_balanced(labels, held, self.limit, self.rng)
         self.x, self.y = np.concatenate([self.x.astype(x.dtype), x])[keep], labels[keep]
         self.reset()
         self.train(self.x, self.y)

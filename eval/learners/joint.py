@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 from stream_builder.stream import Step
 
 
 @dataclass
-class Joint(LinearLearner):
+class Joint(NetLearner):
     """Trains once on the training data of every step [CLEAR's code: epochs · steps // 3 of them]; an upper bound, not a
     competitor: it sees every step before it is tested on any. Where steps come one by one it trains anew on all so far.
     """

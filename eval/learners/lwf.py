@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from eval.engine.linear import Net, Params, Rule
+from eval.engine.linear import Net, Params, Rule, scores_of_two
 from eval.learner import Array, Labels
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 class Distil(Rule):
@@ -21,13 +21,13 @@ class Distil(Rule):
         import torch
 
         t = self.temperature
-        student, teacher = (torch.softmax(n.scores(x) / t, 1) for n in (net, self.teacher))
-        pull = net.pulled(x, self.weight * t * (student - teacher) / len(y))
+        student, teacher = (torch.softmax(s / t, 0) for s in scores_of_two(net, self.teacher, x))
+        pull = net.pulled(x, (self.weight * t * (student - teacher) / len(y)).T)
         return [g + p for g, p in zip(grads, pull, strict=True)]
 
 
 @dataclass
-class Lwf(LinearLearner):
+class Lwf(NetLearner):
     """Finetuning that also imitates, on the new data, the model as it was before them.
 
     weight: α at the last of `ramp` steps; it grows evenly from 0 at the first (CLEAR: 0 to 2 over 10). temperature: T.

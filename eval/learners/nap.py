@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 @dataclass
-class Nap(LinearLearner):
+class Nap(NetLearner):
     """Trains on the first data it meets and sleeps from then on: what not learning costs."""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:

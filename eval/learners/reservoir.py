@@ -7,28 +7,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.ground.errors import BadConfig
-from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learner import Array, Labels, Task, check_variant
+from eval.learners.net import NetLearner
 from eval.memory import biased_reservoir
 
 
 @dataclass
-class Reservoir(LinearLearner):
+class Reservoir(NetLearner):
     """Trains on a buffer that CLEAR's biased reservoir keeps; larger alpha keeps more of the recent past.
 
     alpha: a number is a fixed α (1.0: plain reservoir; CLEAR tries 0.5, 1, 2, 5); "dynamic:c" is α = c · i / k, so that
     every new sample enters with probability c (1.0: the newest bucket alone). memory: k samples, 0 means as many as
-    the first step has. start: "finetune" goes on from the weights at hand, "scratch" begins anew.
+    the first step has. start: "finetune" goes on from the weights at hand, "scratch" begins anew. variant: "reference"
+    replaces the newest samples of the buffer, as CLEAR's code, which lacks the algorithm's shuffle.
     """
 
     alpha: float | str = 1.0
     start: str = "finetune"
     memory: int = 0
+    variant: str = "paper"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """An empty buffer."""
         if self.start not in ("finetune", "scratch"):
             raise BadConfig(f"start is {self.start!r}.", "Expected finetune or scratch.")
+        check_variant(self.variant)
         super().begin(task, rng)
         self.limit, self.seen = self.memory, 0
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
@@ -50,7 +53,8 @@ class Reservoir(LinearLearner):
         """Update the buffer, then train on it."""
         self.limit = self.limit or len(y)
         self.seen += len(y)
-        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng)
+        shuffle = self.variant == "paper"
+        keep = biased_reservoir(len(self.y), len(y), self.seen, self.limit, self.fixed_alpha(), self.rng, shuffle)
         self.x = np.concatenate([self.x.astype(x.dtype), x])[keep]
         self.y = np.concatenate([self.y, y])[keep]
         if self.start == "scratch":

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eval.learner import Array, Labels
-from eval.learners.linear import LinearLearner
+from eval.learners.net import NetLearner
 
 
 @dataclass
-class Scratch(LinearLearner):
+class Scratch(NetLearner):
     """Trains new weights on each step's data alone."""
 
     def learn(self, x: Array, y: Labels) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from eval.engine.linear import Net, Params, Rule, zeros
-from eval.learner import Array, Labels, Task
-from eval.learners.linear import LinearLearner
+from eval.learner import Array, Labels, Task, check_variant
+from eval.learners.net import NetLearner
 
 
 class Path(Rule):
@@ -31,25 +31,31 @@ class Path(Rule):
 
 
 @dataclass
-class Si(LinearLearner):
+class Si(NetLearner):
     """Finetuning with a pull towards the last weights, as strong as each weight has lowered the loss so far.
 
-    strength: c of equation 4 (CLEAR: 1e-4). damping: ξ of equation 5, keeps Ω finite where a weight hardly moved.
-    (Avalanche 0.6 on a CPU adds nothing at all: its record of old weights is the live weights.)
+    strength: c of equation 4 (CLEAR: 1e-4). damping: ξ of equation 5 (its section 4: 1e-3), keeps Ω
+    finite where a weight hardly moved.
+    variant: "reference" is finetuning, as Avalanche 0.6 on a CPU: its record of old weights is the live weights.
     """
 
     strength: float = 1e-4
-    damping: float = 1e-7
+    damping: float = 1e-3
+    variant: str = "paper"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """No importance."""
+        check_variant(self.variant)
         super().begin(task, rng)
         self.omega = zeros(self.head.params)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then add this step's importance (equation 5)."""
+        if self.variant == "reference":
+            return self.train(x, y)
         start = [p.clone() for p in self.head.params]
         rule = Path(start, self.omega, self.strength)
         self.train(x, y, rule=rule)
         parts = zip(self.omega, rule.path, self.head.params, start, strict=True)
         self.omega = [o + (path / ((p - old) ** 2 + self.damping)).clamp(min=0) for o, path, p, old in parts]
+        return None

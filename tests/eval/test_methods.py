@@ -250,7 +250,7 @@ def test_every_method_learns_with_two_layers(name: str) -> None:
 
 
 def test_a_net_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BadConfig, match="net is 'cnn'.*Expected linear or mlp"):
+    with pytest.raises(BadConfig, match="net is 'cnn'.*Expected linear, mlp, or a model"):
         Finetune(net="cnn").begin(Task(2, (3,)), rng_for(0))
 
 

@@ -1,0 +1,126 @@
+"""ResNet-18 on images: augmentation of whole batches against PIL, epochs against the loop that a user would write.
+
+    python benchmarks/bench_resnet.py [--side 128] [--images 192]
+
+One thread, same images, same run; CPU seconds. Gates: augmentation of images of 64 pixels at least 12 × torchvision's
+transforms on PIL images, an epoch on images of `side` pixels in bfloat16 at least 1.9 × faster than the loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from peers import product_rate
+from PIL import Image
+from torchvision import models, transforms
+
+from curate.ground.rng import rng_for
+from eval.engine.augment import KINDS
+from eval.engine.deep import MEAN, STD, Deep
+from eval.engine.linear import LinearSettings, fit
+
+GATES = {"augmentation_64": 12.0, "epoch_bfloat16": 1.9}
+CLASSES, BATCH = 11, 64
+
+
+class Pictures(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """What a user has: PIL images and torchvision's transforms."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, change: Callable[[Image.Image], torch.Tensor]) -> None:
+        self.images, self.y, self.change = [Image.fromarray(one) for one in x], y, change
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        return self.change(self.images[i]), int(self.y[i])
+
+
+def seconds(work: Callable[[], object], times: int = 3) -> float:
+    """The median of CPU seconds."""
+    taken = []
+    for _ in range(times):
+        begun = time.process_time()
+        work()
+        taken.append(time.process_time() - begun)
+    return float(np.median(taken))
+
+
+def pictures(n: int, side: int, rng: np.random.Generator) -> tuple[Pictures, np.ndarray, np.ndarray]:
+    """The user's data, and the same as arrays."""
+    x, y = rng.integers(0, 256, (n, side, side, 3)).astype(np.uint8), rng.integers(0, CLASSES, n)
+    change = transforms.Compose(
+        [
+            transforms.RandomCrop(side, padding=side // 8),
+            transforms.RandomRotation(10),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
+    return Pictures(x, y, change), x, y
+
+
+def augmentation(theirs: Pictures, resident: torch.Tensor, rng: np.random.Generator) -> tuple[float, float]:
+    """Seconds for all images: one by one through PIL, and in batches."""
+    net = Deep.new("resnet18", CLASSES, KINDS, rng, "cpu", False)
+
+    def one_by_one() -> None:
+        for i in range(len(theirs)):
+            theirs[i]
+
+    def in_batches() -> None:
+        for part in resident.split(BATCH):
+            net.view(part)
+
+    in_batches()
+    return seconds(one_by_one), seconds(in_batches)
+
+
+def main() -> int:
+    """Print the ratios; 1 where a gate is missed."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--side", type=int, default=128)
+    parser.add_argument("--images", type=int, default=192)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rng = rng_for(0, "resnet")
+    found: dict[str, float] = {}
+    for side in sorted({64, given.side}):
+        theirs, x, y = pictures(given.images, side, rng)
+        by_pil, by_batch = augmentation(theirs, torch.from_numpy(x), rng)
+        found[f"pil_us_{side}"], found[f"batch_us_{side}"] = (1e6 * s / given.images for s in (by_pil, by_batch))
+        found[f"augmentation_{side}"] = by_pil / by_batch
+
+    user = models.resnet18(num_classes=CLASSES)
+
+    def users_epoch() -> None:
+        optimiser = torch.optim.SGD(user.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-5)
+        for bx, by in torch.utils.data.DataLoader(theirs, BATCH, shuffle=True):
+            loss = torch.nn.functional.cross_entropy(user(bx), by)
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+
+    users_epoch()
+    users = seconds(users_epoch)
+    settings = LinearSettings(lr=0.01, weight_decay=1e-5, batch=BATCH, epochs=1, decay_after=30)
+    for name, mixed in (("float32", False), ("bfloat16", True)):
+        net = Deep.new("resnet18", CLASSES, KINDS, rng, "cpu", mixed)
+        fit(net, x, y, settings, rng)
+        found[f"epoch_{name}"] = users / seconds(lambda net=net: fit(net, x, y, settings, rng))  # type: ignore[misc]
+    found["loop_ms_an_image"] = 1e3 * users / given.images
+    found["sgemm_gflops"] = product_rate(torch.float32) / 1e9
+    missed = {name: gate for name, gate in GATES.items() if found[name] < gate}
+    print(json.dumps({k: round(v, 3) for k, v in found.items()} | {"missed": missed}, indent=1))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""A convolutional network or transformer of timm, trained on images by the same loop and rules as the heads."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curate.ground.errors import BadConfig
+from eval.engine import fused
+from eval.engine.augment import augmented, draw
+from eval.engine.linear import Params, zeros
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as CLEAR's recipe has them
+SCALE = tuple(1 / (255 * std) for std in STD)  # of bytes
+SHIFT = tuple(-mean / std for mean, std in zip(MEAN, STD, strict=True))
+CHUNK = 256  # images predicted at once
+SINGLE = 16  # images whose own gradients are held at once
+
+
+@dataclass
+class Deep:
+    """params: the module's own, weights (C, F) and bias (C,) of its classifier last; velocity: their momentum. mixed:
+    training multiplies in bfloat16 (autocast). kinds: augmentations of training batches. frozen: only the classifier
+    learns, and statistics of batch normalisation stay. x is (B, H, W, 3) uint8 or what `view` made of it."""
+
+    module: Any
+    velocity: Params
+    kinds: tuple[str, ...]
+    rng: np.random.Generator
+    mixed: bool = False
+    frozen: bool = False
+    half = False  # what is resident stays uint8
+
+    @classmethod
+    def new(
+        cls, name: str, n_classes: int, kinds: tuple[str, ...], rng: np.random.Generator, device: str, mixed: bool
+    ) -> Deep:
+        """A timm model with random weights from `rng`. Raises BadConfig for an unknown name."""
+        import timm
+        import torch
+
+        known(name)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**31)))
+            module = timm.create_model(name, num_classes=n_classes).to(device)
+        if mixed or device.startswith("cuda"):  # a third faster in bfloat16 at 128 pixels, slower in float32
+            module = module.to(memory_format=torch.channels_last)
+        last = [tuple(p.shape) for p in module.parameters()][-2:]
+        if len(last[0]) != 2 or last[0][0] != n_classes or last[1] != (n_classes,):
+            raise BadConfig(f"net is {name!r}.", "Expected a model that ends in one linear layer with a bias.")
+        return cls(module, zeros(list(module.parameters())), kinds, rng, mixed)
+
+    @property
+    def params(self) -> Params:
+        """In the module's order; its own memory, apart from autograd."""
+        return [p.detach() for p in self.module.parameters()]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between training runs: weights and statistics of batch normalisation."""
+        return sum(int(t.nbytes) for t in self.module.state_dict().values())
+
+    def copy(self) -> Deep:
+        """A copy that further training does not touch."""
+        module, velocity = copy.deepcopy(self.module), [v.clone() for v in self.velocity]
+        return Deep(module, velocity, self.kinds, copy.deepcopy(self.rng), self.mixed, self.frozen)
+
+    def view(self, x: Any) -> Any:
+        """A training batch as the network is shown it: augmented and normalised, (B, 3, H, W) float32."""
+        import torch
+
+        draws = draw(tuple(x.shape), self.kinds, self.rng)
+        if fused.ready(x):
+            shown = fused.show(x, draws, SCALE, SHIFT)
+        else:
+            shown = planes(augmented(x, draws) if self.kinds else x)
+        return shown.contiguous(memory_format=torch.channels_last) if self.mixed else shown
+
+    def scores(self, x: Any) -> Any:
+        """→ (B, C) float32; batch normalisation by its statistics. Halves its chunks where memory is short."""
+        import torch
+
+        self.module.eval()
+
+        def of(some: slice) -> Any:
+            with self._casting(x):
+                return self.module(planes(x[some])).float()
+
+        parts = (slice(low, min(len(x), low + CHUNK)) for low in range(0, len(x), CHUNK))
+        return torch.cat([halving(of, some, lambda a, b: torch.cat([a, b])) for some in parts])
+
+    def data_gradient(self, x: Any, y: Any) -> Params:
+        """Gradient of the mean cross-entropy, batch normalisation by the batch."""
+        from torch.nn.functional import cross_entropy
+
+        return self._gradient(x, lambda scores, of: cross_entropy(scores, y[of], reduction="sum") / len(y))
+
+    def pulled(self, x: Any, g: Any) -> Params:
+        """Gradient of a loss whose gradient in the scores is g (B, C)."""
+        return self._gradient(x, lambda scores, of: (scores * g[of]).sum())
+
+    def fisher(self, x: Any, y: Any) -> Params:
+        """Mean over samples of the squared gradient of one sample's loss; batch normalisation by its statistics."""
+        import torch
+        from torch.func import functional_call, grad, vmap
+
+        self.module.eval()
+        weights = {name: p.detach() for name, p in self.module.named_parameters()}
+
+        def loss(named: Any, one: Any, label: Any) -> Any:
+            scores = functional_call(self.module, named, (one[None],))
+            return torch.nn.functional.cross_entropy(scores, label[None])
+
+        single = vmap(grad(loss), in_dims=(None, 0, 0))
+        found = zeros(self.params)
+        for low in range(0, len(y), SINGLE):
+            squares = single(weights, planes(x[low : low + SINGLE]), y[low : low + SINGLE])
+            found = [f + (squares[name] ** 2).sum(0) / len(y) for f, name in zip(found, weights, strict=True)]
+        return found
+
+    def _gradient(self, x: Any, loss_of: Callable[[Any, slice], Any]) -> Params:
+        """loss_of: (scores of some samples, which) → their part of the loss, a sum over samples."""
+        import torch
+
+        self.module.train(not self.frozen)
+        params = list(self.module.parameters())[-2 if self.frozen else 0 :]
+
+        def of(some: slice) -> Params:
+            with torch.enable_grad():
+                with self._casting(x):
+                    scores = self._classified(planes(x[some])).float()
+                return list(torch.autograd.grad(loss_of(scores, some), params))
+
+        found = halving(of, slice(0, len(x)), added)
+        return zeros(self.params[:-2]) + found if self.frozen else found
+
+    def _classified(self, shown: Any) -> Any:
+        import torch
+
+        if not self.frozen:
+            return self.module(shown)
+        with torch.no_grad():
+            below = self.module.forward_head(self.module.forward_features(shown), pre_logits=True)
+        return self.module.get_classifier()(below)
+
+    def _casting(self, x: Any) -> Any:
+        import torch
+
+        return torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed)
+
+
+def known(name: str) -> None:
+    """Raise BadConfig for a model that timm does not have."""
+    import timm
+
+    if not timm.is_model(name):
+        raise BadConfig(f"net is {name!r}.", "Expected linear, mlp, or a model that timm knows, as resnet18.")
+
+
+def planes(x: Any) -> Any:
+    """(B, H, W, 3) uint8 → (B, 3, H, W) float32, normalised; what is that already stays."""
+    import torch
+
+    if x.dtype != torch.uint8:
+        return x
+    scale, shift = (torch.tensor(v, device=x.device).view(1, 3, 1, 1) for v in (SCALE, SHIFT))
+    return x.permute(0, 3, 1, 2).float().mul_(scale).add_(shift)
+
+
+def added(a: Params, b: Params) -> Params:
+    """Sums of gradients."""
+    return [g + h for g, h in zip(a, b, strict=True)]
+
+
+def halving(of: Callable[[slice], Any], some: slice, join: Callable[[Any, Any], Any]) -> Any:
+    """of(some), or of both halves, joined, where the device has not enough memory; says so."""
+    import torch
+
+    try:
+        return of(some)
+    except torch.cuda.OutOfMemoryError:
+        if some.stop - some.start < 2:
+            raise
+    middle = (some.start + some.stop) // 2
+    warnings.warn(f"{some.stop - some.start} images at once are too many for the device: halved.", stacklevel=2)
+    return join(halving(of, slice(some.start, middle), join), halving(of, slice(middle, some.stop), join))

@@ -1,0 +1,139 @@
+"""What trained learners share: a network, the inputs it takes, one way to train it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from curate.ground.errors import BadConfig, Unfit
+from eval.engine.augment import KINDS
+from eval.engine.deep import Deep, known
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, predict
+from eval.engine.mlp import Mlp
+from eval.learner import Array, Labels, Learner, Task
+
+HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
+OF_IMAGES = 0.01  # and of networks on images [CLEAR, supplement 5]
+
+
+@dataclass
+class NetLearner(Learner):
+    """A network trained by SGD: a softmax head on features (CLEAR's linear probe) by default.
+
+    net: "linear"; "mlp" with one layer of `hidden` units (CLEAR: 2,048); or a model of timm, as "resnet18", for streams
+    of images, with random weights. lr: None is the net's own, 1 for linear, 0.1 for mlp and 0.01 for the others, as in
+    the paper. decay_after: epochs after which lr falls to `decay` of what it is, again and again. precision: "bfloat16"
+    rounds the numbers that training multiplies. scale: "rms" divides features by one constant, the root mean squared
+    length of the first training data, so that lr = 1 is stable whatever their unit; "none" leaves them as they are.
+    augment: what happens to training images, of flip, crop and rotate, joined by "+" (CLEAR: flip+crop), or "none".
+    device: "cpu", "cuda", or "auto".
+    """
+
+    lr: float | None = None
+    momentum: float = LinearSettings.momentum
+    weight_decay: float = LinearSettings.weight_decay
+    batch: int = LinearSettings.batch
+    epochs: int = LinearSettings.epochs
+    decay_after: int = LinearSettings.decay_after
+    decay: float = LinearSettings.decay
+    scale: str = "rms"
+    net: str = "linear"
+    hidden: int = 2048
+    precision: str = "float32"
+    augment: str = "flip+crop"
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.lr is None:
+            self.lr = HEADS.get(self.net, OF_IMAGES)
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new head; nothing is remembered."""
+        if self.precision not in ("float32", "bfloat16") or self.decay_after < 1:
+            raise BadConfig(
+                f"precision is {self.precision!r}, decay_after is {self.decay_after}.",
+                "Expected float32 or bfloat16, and at least 1.",
+            )
+        self.kinds = tuple(kind for kind in self.augment.split("+") if kind != "none")
+        if unknown := [kind for kind in self.kinds if kind not in KINDS]:
+            raise BadConfig(f"augment names {unknown[0]!r}.", f"Expected {', '.join(KINDS)}, joined by +, or none.")
+        if self.net not in HEADS:
+            known(self.net)
+            if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
+                raise Unfit(
+                    f"net is {self.net!r}, which sees images; samples here have shape {task.x_shape}.",
+                    "Expected uint8 images (H, W, 3).",
+                    "Use net=linear or net=mlp on features.",
+                )
+        self.task, self.rng, self.gradient_steps = task, rng, 0
+        self.place = place(self.device)
+        self.length: float | None = None
+        self.reset()
+
+    def reset(self) -> None:
+        """New random weights."""
+        width, classes = int(np.prod(self.task.x_shape)), self.task.n_classes
+        self.head: Net
+        half = self.precision == "bfloat16"
+        if self.net == "mlp":
+            self.head = Mlp.new(classes, width, self.hidden, self.rng, self.place, half)
+        elif self.net == "linear":
+            self.head = Head.new(classes, width, self.rng, self.place, half)
+        else:
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half)
+
+    def inputs(self, x: Array) -> Array:
+        """What the network trains on: (N, D) float32, scaled, uint8 images first become 0 … 1; a network on images
+        takes them as they are."""
+        plain, by = self._plain(x)
+        if self.net not in HEADS:
+            return plain
+        return np.asarray(plain, np.float32) if by == 1 else np.multiply(plain, np.float32(1 / by), dtype=np.float32)
+
+    def _plain(self, x: Array) -> tuple[Array, float]:
+        """(N, ...) → (N, D) as they are, and what they are to be divided by; images as they are."""
+        if self.net not in HEADS:
+            if (images := np.asarray(x)).dtype != np.uint8:
+                raise Unfit(f"net is {self.net!r}; samples have dtype {images.dtype}.", "Expected uint8 images.")
+            return images, 1.0
+        flat = np.asarray(x).reshape(len(x), -1)
+        length = self.length if self.scale == "rms" and self.length else 1.0
+        return flat, length * (255 if flat.dtype == np.uint8 else 1)
+
+    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> None:
+        """One training run over (x, y) with a new optimiser. rule: what the method adds to plain SGD."""
+        if self.length is None and self.net in HEADS:
+            plain = np.asarray(self.inputs(x), np.float64)
+            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
+        settings = LinearSettings(
+            self.lr or HEADS.get(self.net, OF_IMAGES),
+            self.momentum,
+            self.weight_decay,
+            self.batch,
+            self.epochs,
+            self.decay_after,
+            self.decay,
+        )
+        replay = None if memory is None else (self.inputs(memory[0]), memory[1])
+        self.gradient_steps += fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score."""
+        flat, by = self._plain(x)
+        return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), by)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train on this data, from the weights at hand."""
+        self.train(x, y)
+
+
+def place(device: str) -> str:
+    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadConfig(f"device is {device!r}.", "No CUDA device is visible.", "Use cpu or auto.")
+    return device

@@ -1,0 +1,246 @@
+"""Networks on images: augmentation of batches against pixel by pixel, gradients against autograd, every method."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from curate.ground.errors import BadConfig, Unfit
+from curate.ground.rng import rng_for
+from eval.engine import fused
+from eval.engine.augment import augmented, draw
+from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
+from eval.engine.linear import Rule, step
+from eval.learner import Task
+from eval.learners import LEARNERS
+from eval.learners.cwr import Cwr
+from eval.learners.finetune import Finetune
+from eval.presets import PRESETS
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+TINY, C, SIDE = "test_resnet", 3, 32  # timm's own model for tests
+
+
+def images(n: int, seed: int = 0, shift: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Noise whose red, green or blue says the class."""
+    rng = rng_for(seed, "images")
+    y = np.arange(n, dtype=np.int64) % C
+    x = rng.integers(0, 120 + shift, (n, SIDE, SIDE, 3)).astype(np.uint8)
+    x[np.arange(n), :, :, y] += 90
+    return x, y
+
+
+def painted(steps: int = 2) -> Stream:
+    made = []
+    for t in range(steps):
+        splits = {}
+        for name, n in (("train", 48), ("test", 24)):
+            x, y = images(n, seed=t * 2 + (name == "test"), shift=t * 10)
+            splits[name] = Split(x, y, np.array([f"{t}{name}{i}" for i in range(n)]))
+        made.append(Step(t, str(t), splits))
+    return Stream("painted", made, [f"class {c}" for c in range(C)], sha256="painted")
+
+
+def deep(seed: int = 0, kinds: tuple[str, ...] = (), mixed: bool = False) -> Deep:
+    return Deep.new(TINY, C, kinds, rng_for(seed), "cpu", mixed)
+
+
+def batch(n: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    x, y = images(n)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def one_by_one(x: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """The literal twin: pixel by pixel."""
+    n, height, width, _ = x.shape
+    out = np.zeros_like(x)
+    for i in range(n):
+        cos, sin, down, right, flip = draws[i].astype(np.float64)
+        source = x[i, :, ::-1] if flip else x[i]
+        for r in range(height):
+            for c in range(width):
+                v, u = r - (height - 1) / 2, c - (width - 1) / 2
+                row = round(sin * u + cos * v + (height - 1) / 2 + down)
+                column = round(cos * u - sin * v + (width - 1) / 2 + right)
+                if 0 <= row < height and 0 <= column < width:
+                    out[i, r, c] = source[row, column]
+    return out
+
+
+class TestAugmentation:
+    @pytest.mark.parametrize("kinds", [(), ("flip",), ("crop",), ("flip", "crop", "rotate")])
+    def test_a_batch_equals_pixel_by_pixel(self, kinds: tuple[str, ...]) -> None:
+        x, _ = images(6)
+        x = x[:, :, :24]  # not square
+        draws = draw(x.shape, kinds, rng_for(3))
+        literal = one_by_one(x, draws)
+        few = 0.002 if "rotate" in kinds else 0  # float32 may round a pixel on the border otherwise
+        found = augmented(torch.from_numpy(x), draws)
+        assert (found.numpy() != literal).any(-1).mean() <= few
+        if fused.ready():
+            shown = fused.show(torch.from_numpy(np.ascontiguousarray(x)), draws, SCALE, SHIFT)
+            same = (shown - planes(torch.from_numpy(literal))).abs().amax(1) < 1e-5
+            assert float((~same).float().mean()) <= few
+
+    def test_the_input_stays(self) -> None:
+        x, _ = batch()
+        before = x.clone()
+        draws = draw(tuple(x.shape), ("flip", "crop", "rotate"), rng_for(0))
+        augmented(x, draws)
+        deep(kinds=("flip", "crop", "rotate")).view(x)
+        assert torch.equal(x, before)
+
+    def test_without_the_kernel_a_network_is_shown_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        x, _ = batch()
+        kernel = deep(kinds=("flip", "crop")).view(x)
+        monkeypatch.setenv("DRIFTLINE_KERNEL", "off")
+        assert torch.allclose(kernel, deep(kinds=("flip", "crop")).view(x), atol=1e-5)
+
+
+class TestGradients:
+    def test_of_the_data(self) -> None:
+        (x, y), net = batch(), deep()
+        module = copy.deepcopy(net.module).train()
+        cross_entropy(module(planes(x)), y).backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            found = net.data_gradient(x, y)
+        for ours, p in zip(found, module.parameters(), strict=True):
+            assert p.grad is not None
+            assert torch.allclose(ours, p.grad, atol=1e-6)
+
+    def test_of_a_pull(self) -> None:
+        (x, _), net = batch(), deep()
+        pull = torch.from_numpy(rng_for(0).normal(size=(8, C)).astype(np.float32))
+        module = copy.deepcopy(net.module).train()
+        (module(planes(x)) * pull).sum().backward()
+        for ours, p in zip(net.pulled(x, pull), module.parameters(), strict=True):
+            assert p.grad is not None
+            assert torch.allclose(ours, p.grad, atol=1e-5)
+
+    def test_fisher_is_the_mean_of_squared_single_sample_gradients(self) -> None:
+        (x, y), net = batch(20), deep()
+        module = copy.deepcopy(net.module).eval()
+        slow = [torch.zeros_like(p) for p in module.parameters()]
+        for i in range(20):
+            loss = cross_entropy(module(planes(x[i : i + 1])), y[i : i + 1])
+            grads = torch.autograd.grad(loss, list(module.parameters()))
+            slow = [s + g**2 / 20 for s, g in zip(slow, grads, strict=True)]
+        with torch.no_grad():
+            found = net.fisher(x, y)
+        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, slow, strict=True))
+
+    def test_frozen_below_moves_the_classifier_alone(self) -> None:
+        (x, y), net = batch(), deep()
+        net.frozen = True
+        before = copy.deepcopy(net.module.state_dict())
+        with torch.no_grad():
+            step(net, x, y, 0.1, _settings(), None)
+        moved = [name for name, value in net.module.state_dict().items() if not torch.equal(value, before[name])]
+        assert len(moved) == 2, moved
+
+    def test_mixed_precision_stays_near(self) -> None:
+        x, y = batch(24)
+        whole, half = (deep(mixed=mixed).data_gradient(x, y)[-2] for mixed in (False, True))
+        assert 0 < float((whole - half).norm() / whole.norm()) < 0.1
+
+
+def _settings():  # type: ignore[no-untyped-def]
+    from eval.engine.linear import LinearSettings
+
+    return LinearSettings(weight_decay=0.0)
+
+
+def test_a_device_that_is_full_gets_halves() -> None:
+    sizes = []
+
+    def of(some: slice) -> list[torch.Tensor]:
+        sizes.append(some.stop - some.start)
+        if sizes[-1] > 3:
+            raise torch.cuda.OutOfMemoryError("full")
+        return [torch.tensor(float(some.stop - some.start))]
+
+    with pytest.warns(UserWarning, match="10 images at once are too many"):
+        assert halving(of, slice(0, 10), added)[0] == 10
+    assert sizes == [10, 5, 2, 3, 5, 2, 3]
+
+
+def test_a_gradient_in_halves_is_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = batch(8)
+    net = deep()
+    net.frozen = True  # batch normalisation sees other batches in halves
+    whole = net.data_gradient(x, y)
+    literal = Deep._classified
+
+    def small(self: Deep, shown: torch.Tensor) -> torch.Tensor:
+        if len(shown) > 4:
+            raise torch.cuda.OutOfMemoryError("full")
+        return literal(self, shown)
+
+    monkeypatch.setattr(Deep, "_classified", small)
+    with pytest.warns(UserWarning, match="halved"):
+        halves = net.data_gradient(x, y)
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(whole, halves, strict=True))
+
+
+SHORT = {"net": TINY, "epochs": 2, "batch": 16, "lr": 0.05}
+TRAINED = [n for n in LEARNERS if n not in ("majority", "random", "nearest-mean")]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_method_trains_a_network_on_images(name: str) -> None:
+    found = evaluate(painted(), "clear-iid", [name], settings=SHORT)
+    assert not found["skipped"]
+    assert found["results"][0]["gradient_steps"] > 0
+
+
+def test_a_network_learns_and_the_seed_decides_all() -> None:
+    runs = [evaluate(painted(), "clear-iid", ["finetune"], settings=SHORT | {"epochs": 12}) for _ in range(2)]
+    assert runs[0]["results"][0]["matrix"] == runs[1]["results"][0]["matrix"]
+    assert runs[0]["results"][0]["scores"]["in_domain"]["mean"] > 0.9
+
+
+def test_cwr_keeps_what_lies_below_after_the_first_step() -> None:
+    learner, stream = Cwr(net=TINY, epochs=1, batch=16), painted()
+    learner.begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
+    learner.learn_step(stream.steps[0].visible())
+    before = [p.clone() for p in learner.head.params[:-2]]
+    learner.learn_step(stream.steps[1].visible())
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.head.params[:-2], strict=True))
+
+
+def test_features_are_no_images() -> None:
+    with pytest.raises(Unfit, match="sees images"):
+        Finetune(net=TINY).begin(Task(C, (16,)), rng_for(0))
+
+
+def test_names_that_nobody_knows() -> None:
+    for wrong in ({"net": "resnet-eighteen"}, {"net": TINY, "augment": "flip+twirl"}, {"precision": "float8"}):
+        with pytest.raises(BadConfig):
+            Finetune(**wrong).begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_settings_that_learners_have(name: str) -> None:
+    learner = Finetune(**PRESETS[name])
+    assert learner.net in name.replace("clear-", "")
+
+
+def test_a_rule_is_told_the_view_that_was_trained_on() -> None:
+    seen = []
+
+    class Spy(Rule):
+        def gradient(self, net, grads, x, y):  # type: ignore[no-untyped-def]
+            seen.append(x)
+            return grads
+
+    from eval.engine.linear import LinearSettings, fit
+
+    x, y = images(16)
+    fit(deep(kinds=("flip",)), x, y, LinearSettings(epochs=1, batch=16, lr=0.01), rng_for(0), rule=Spy())
+    assert seen[0].dtype == torch.float32
+    assert seen[0].shape == (16, 3, SIDE, SIDE)
