@@ -13,7 +13,12 @@ TABLE_4 = (  # [CLEAR, supplement, tables 4 and 5], in their order
     *(f"reservoir(alpha={a})" for a in ALPHAS),
 )
 TABLE_1 = ("ewc", "si", "lwf", "cwr", "gdumb", "er", "agem", "reservoir", "reservoir(alpha=dynamic:1.0)")
-GRIDS: dict[str, tuple[str, ...]] = {"clear-table-1": TABLE_1, "clear-table-4": TABLE_4}
+SAMPLERS = tuple(f"fc-only(sampler={s})" for s in ("fifo", "uniform", "mixed", "balanced"))
+GRIDS: dict[str, tuple[str, ...]] = {
+    "clear-table-1": TABLE_1,
+    "clear-table-4": TABLE_4,
+    "near-future-samplers": (*SAMPLERS, "fc-only(memory=1000,alpha=5.0)"),
+}
 
 
 def split(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import BadConfig
+from eval.past import Past
 from stream_builder.stream import Step
 
 Labels = npt.NDArray[np.int64]
@@ -19,11 +20,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Task:
-    """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it."""
+    """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
+    samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
+    a batch) each batch of the stream pays for; None where time is no matter."""
 
     n_classes: int
     x_shape: tuple[int, ...]
     steps: int | None = None
+    batch: int | None = None
+    updates: float | None = None
 
 
 class Learner(ABC):
@@ -34,6 +39,8 @@ class Learner(ABC):
     """
 
     gradient_steps: int = 0  # updates of the weights so far, reported beside every score
+    cost: float = 1.0  # passes over a batch that an update takes, in those of plain SGD: one forward, one backward
+    whole: str = ""  # why it cannot learn batch by batch, where it cannot
 
     @abstractmethod
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -46,6 +53,11 @@ class Learner(ABC):
     @abstractmethod
     def learn(self, x: Array, y: Labels) -> None:
         """A batch arrives, in stream order."""
+
+    def learn_from(self, past: Past) -> None:
+        """The newest batch of a time-ordered stream has come; all of `past` may be learned from. Default: learn the
+        newest batch."""
+        self.learn(*past.newest())
 
     def learn_step(self, step: Step) -> None:
         """A whole time step arrives; default: one batch."""
@@ -64,6 +76,10 @@ class Learner(ABC):
     def stored_bytes(self) -> int:
         """Bytes kept between batches: weights, buffers, indices."""
         return bytes_of([value for name, value in vars(self).items() if name != "rng"])
+
+    def facts(self) -> dict[str, Any]:
+        """What else the run's record should say, as plain data."""
+        return {}
 
     def settings(self) -> dict[str, Any]:
         """The dataclass fields, as plain data."""

@@ -5,6 +5,10 @@ A new preset is one dictionary here and one line in `PRESETS`; it reaches every 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 from curate.ground.catalogue import Catalogue
 
 CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
@@ -19,11 +23,37 @@ CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
     "augment": "flip+crop",
 }
 
+CGLM = {  # [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning rate]
+    "batch": 64,
+    "shift": 256,
+    "updates": 10,
+    "lr": 0.005,
+    "weight_decay": 1e-4,
+    "scale": "none",
+}
+CLOC = CGLM | {"batch": 128, "shift": 16_384, "updates": 5}
+CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
+
 PRESETS = Catalogue(
     "preset",
     {
         "clear-linear": "eval.presets:CLEAR_LINEAR",
         "clear-mlp": "eval.presets:CLEAR_MLP",
         "clear-resnet18": "eval.presets:CLEAR_RESNET18",
+        "cglm": "eval.presets:CGLM",
+        "cglm-fast": "eval.presets:CGLM_FAST",
+        "cloc": "eval.presets:CLOC",
+        "cloc-fast": "eval.presets:CLOC_FAST",
     },
 )
+
+
+def settings_of(name: str) -> str:
+    """For lists: `lr=0.005, batch=64`."""
+    return ", ".join(f"{key}={value}" for key, value in PRESETS[name].items())
+
+
+def fitting(name: str, kinds: Iterable[Any]) -> dict[str, Any]:
+    """The preset's settings that some of the protocols and learners have: a blind classifier has no learning rate."""
+    known = {f.name for kind in kinds if is_dataclass(kind) for f in fields(kind)}
+    return {key: value for key, value in PRESETS[name].items() if key in known}

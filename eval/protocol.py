@@ -20,7 +20,8 @@ from stream_builder.stream import Split, Step, Stream
 
 
 class Walk(TypingProtocol):
-    """A frozen dataclass of settings with these verbs."""
+    """A frozen dataclass of settings with these verbs. One that also has `together` walks a stream once with many
+    learners; see `eval.protocols.near_future`."""
 
     def fit(self, stream: Stream) -> None:
         """Raise Unfit, before any work, where the stream lacks what the protocol needs."""
@@ -38,6 +39,18 @@ class Walk(TypingProtocol):
         """Let the learner see and predict in the protocol's order; yield counts."""
         ...
 
+    def settled(self, stream: Stream) -> Walk:
+        """The same with numbers in place of settings that the stream decides; called after `fit`."""
+        return self
+
+    def told(self, stream: Stream) -> dict[str, Any]:
+        """What every run's record says of the stream under this protocol."""
+        return {}
+
+    def spent(self, learner: Learner, samples: int) -> dict[str, Any]:
+        """What every run's record says of its budget. samples: of training, in the stream."""
+        return {}
+
     def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
         """Rows of one run → {"scores": {name: float | None}, "matrix": …, "curve": …}."""
         ...
@@ -50,6 +63,7 @@ PROTOCOLS = Catalogue(
     {
         "clear-iid": "eval.protocols.clear.presets:Iid",
         "clear-streaming": "eval.protocols.clear.presets:Streaming",
+        "near-future": "eval.protocols.near_future.presets:NearFuture",
     },
 )
 

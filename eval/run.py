@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from curate.ground.text import value_of
 from curate.ground.workers import Engine
 from eval import published
 from eval import rows as row_files
+from eval.checkpoint import Checkpoint
 from eval.compare import half_width, paired
 from eval.learner import Learner
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS, Walk
-from eval.rows import Run
+from eval.rows import Row, Run
 from eval.tune import Grid, choose
 from stream_builder.stream import Stream
 
@@ -59,32 +60,53 @@ def evaluate(
     chosen = [_named(one) for one in learners]
     walk, per_learner = _settle(protocol, chosen, settings or {})
     walk.fit(stream)
+    walk = walk.settled(stream)
     tuned = {name: {k: list(v) for k, v in (tune or {}).items() if k in _fields(make)} for name, make in chosen}
     if tune and (lost := sorted(set(tune) - {k for of in tuned.values() for k in of})):
         raise BadConfig(f"--tune names {lost[0]!r}.", "Expected a setting that a learner of this run has.")
-    runs: list[Run] = []
-    skipped: list[dict[str, str]] = []
+    jobs = [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
     failed: dict[str, str] = {}
-    shared: list[str] = []  # learners whose runs other processes do first
+    shared: set[str] = set()  # learners whose runs other processes do first
     if engine is not None and where is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
-        shared = [one for one in learners if isinstance(one, str)]
-        tasks = [_Task(where, protocol, walk, n, per_learner[n], s, out, tuned[n]) for s in seeds for n in shared]
-        for _, (name, because) in engine.spread(_shared_run, tasks):
-            if because:
-                failed.setdefault(name, because)
-            tell(1)
-    for name, make in chosen:
-        if name in failed:
-            skipped.append({"learner": name, "because": failed[name]})
-            continue
-        try:
-            for seed in seeds:
-                runs.append(_one(stream, protocol, walk, name, make, per_learner[name], seed, out, tuned[name]))
-                tell(0 if name in shared else 1)
-        except (Unfit, Diverged) as error:
-            skipped.append({"learner": name, "because": str(error)})
-            runs = [run for run in runs if run.about["learner"] != name]
+        given = [job for job in jobs if job.name in [one for one in learners if isinstance(one, str)]]
+        shared = {job.name for job in given}
+        parts = _parts(walk, sorted(given, key=lambda job: job.seed), engine.workers)
+        tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
+        for number, because in engine.spread(_shared_runs, tasks):
+            failed |= {name: why for name, why in because.items() if name not in failed}
+            tell(len(parts[number]))
+    runs: list[Run] = []
+    left = [job for job in jobs if job.name not in failed]
+    for part in _parts(walk, left, 1):
+        for job, run in _runs(stream, protocol, walk, part, out):
+            tell(0 if job.name in shared else 1)
+            if isinstance(run, Run):
+                runs.append(run)
+            else:
+                failed.setdefault(job.name, str(run))
+    runs = [run for run in runs if run.about["learner"] not in failed]
+    skipped = [{"learner": name, "because": failed[name]} for name, _ in chosen if name in failed]
     return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """One run to come. changed: the learner's settings. tune: candidates to choose among first."""
+
+    name: str
+    make: Callable[..., Learner] | None
+    changed: dict[str, Any]
+    seed: int
+    tune: dict[str, list[Any]]
+
+    def plain(self) -> _Job:
+        """For another process, where the name makes the learner."""
+        return dataclasses.replace(self, make=None)
+
+    def learner(self, **more: Any) -> Learner:
+        """A new one."""
+        make = self.make or _named(self.name)[1]
+        return make(**{**self.changed, **more})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,23 +114,52 @@ class _Task:
     where: Path
     protocol: str
     walk: Any
-    name: str
-    changed: dict[str, Any]
-    seed: int
+    jobs: list[_Job]
     out: Path
-    tune: dict[str, list[Any]]
 
 
-def _shared_run(task: _Task) -> tuple[str, str]:
-    """One run in a process of its own; its row folder is written whole or not at all. Returns the learner and why it
-    failed, if it did."""
-    try:
-        stream = Stream.load(task.where)
-        _, make = _named(task.name)
-        _one(stream, task.protocol, task.walk, task.name, make, task.changed, task.seed, task.out, task.tune)
-    except (Unfit, Diverged) as error:
-        return task.name, str(error)
-    return task.name, ""
+def _parts(walk: Walk, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
+    """Jobs that are done by one call: one, or as many as share a pass over the stream, spread evenly."""
+    abreast = getattr(walk, "abreast", 1)
+    share = max(1, min(abreast, -(-len(jobs) // workers)))
+    return [list(jobs[low : low + share]) for low in range(0, len(jobs), share)]
+
+
+def _shared_runs(task: _Task) -> dict[str, str]:
+    """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
+    stream = Stream.load(task.where)
+    failed: dict[str, str] = {}
+    for job, run in _runs(stream, task.protocol, task.walk, task.jobs, task.out):
+        if not isinstance(run, Run):
+            failed.setdefault(job.name, str(run))
+    return failed
+
+
+def _runs(
+    stream: Stream, protocol: str, walk: Walk, jobs: Sequence[_Job], out: Path | None
+) -> Iterator[tuple[_Job, Run | Exception]]:
+    """Each job's run, or why there is none. Finished ones are read; the others walk the stream, together where the
+    protocol can."""
+    begun: list[tuple[_Job, _Begun]] = []
+    for job in jobs:
+        try:
+            one = _begin(stream, protocol, walk, job, out)
+            if isinstance(one, Run):
+                yield job, one
+            elif hasattr(walk, "together"):
+                if one.learner.whole:
+                    raise Unfit(f"It cannot learn batch by batch: {one.learner.whole}.")
+                begun.append((job, one))
+            else:
+                rows = list(walk.walk(stream, one.learner, rng_for(job.seed, protocol, "walk")))
+                yield job, _finish(stream, walk, one, rows)
+        except (Unfit, Diverged) as error:
+            yield job, error
+    if begun:
+        saves = [None if one.folder is None else Checkpoint(one.folder / "state.pickle") for _, one in begun]
+        for i, rows in walk.together(stream, [one.learner for _, one in begun], saves):  # type: ignore[attr-defined]
+            job, one = begun[i]
+            yield job, rows if isinstance(rows, Exception) else _finish(stream, walk, one, rows)
 
 
 def _named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learner]]:
@@ -177,50 +228,70 @@ def _settle(
     return kind(**for_walk), per_learner
 
 
-def _one(
-    stream: Stream,
-    protocol: str,
-    walk: Walk,
-    name: str,
-    make: Callable[..., Learner],
-    changed: dict[str, Any],
-    seed: int,
-    out: Path | None,
-    tune: Grid,
-) -> Run:
-    learner = make(**changed)
+@dataclasses.dataclass
+class _Begun:
+    """A run that has begun: who it is, where its rows go, what was tuned."""
+
+    identity: dict[str, Any]
+    folder: Path | None
+    learner: Learner
+    picked: dict[str, Any]
+    clock: float
+
+
+def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | None) -> Run | _Begun:
+    """The stored run, or a learner that is ready to begin."""
+    learner = job.learner()
     identity = {
         "protocol": protocol,
         "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
-        "learner": name,
-        "settings": learner.settings() | ({"tune": dict(tune)} if tune else {}),
-        "seed": seed,
+        "learner": job.name,
+        "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
+        "seed": job.seed,
         "stream": {"name": stream.name, "sha256": stream.sha256},
         "steps": len(stream.steps),
     }
     folder = None
     if out is not None:
-        folder = out / protocol / f"{_slug(name)}-seed{seed}-{fingerprint(identity)[:12]}"
+        folder = out / protocol / f"{_slug(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
         if (folder / "run.json").is_file():
             return row_files.load(folder)
-    begun = time.process_time()
+    clock = time.process_time()
     picked: dict[str, Any] = {}
-    if tune:
-        first = walk.first_step(stream, rng_for(seed, protocol, "walk"))
-        picked = choose(lambda **one: make(**{**changed, **one}), tune, walk.task(stream), first, seed)
-        learner = make(**{**changed, **picked})
-    learner.begin(walk.task(stream), rng_for(seed, protocol, name))
-    rows = list(walk.walk(stream, learner, rng_for(seed, protocol, "walk")))
+    if job.tune:
+        first = walk.first_step(stream, rng_for(job.seed, protocol, "walk"))
+        picked = choose(lambda **one: job.learner(**one), job.tune, walk.task(stream), first, job.seed)
+        learner = job.learner(**picked)
+    learner.begin(walk.task(stream), rng_for(job.seed, protocol, job.name))
+    return _Begun(identity, folder, learner, picked, clock)
+
+
+def _finish(stream: Stream, walk: Walk, one: _Begun, rows: Sequence[Row]) -> Run:
+    """The run's record, stored where there is a folder."""
+    learner = one.learner
+    together = hasattr(walk, "together")  # then the clock also ran for others
     cost = {
         "stored_bytes": learner.stored_bytes(),
         "gradient_steps": learner.gradient_steps,
-        "seconds": round(time.process_time() - begun, 3),
+        "seconds": round(max((row.seconds for row in rows), default=0.0) if together else _since(one.clock), 3),
     }
     same_as = {"published": stream.facts["published"]} if "published" in stream.facts else {}
-    about = {**identity, **cost, **same_as, **({"chosen": picked} if tune else {})}
-    if folder is not None:
-        row_files.save(folder, about, rows)
-    return Run(about, rows)
+    of_walk = {"told": told} if (told := walk.told(stream)) else {}
+    budget = (
+        {"budget": spent}
+        if (spent := walk.spent(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)))
+        else {}
+    )
+    facts = {"learner_facts": learner.facts()} if learner.facts() else {}
+    chosen = {"chosen": one.picked} if "tune" in one.identity["settings"] else {}
+    about = {**one.identity, **cost, **same_as, **of_walk, **budget, **facts, **chosen}
+    if one.folder is not None:
+        row_files.save(one.folder, about, rows)
+    return Run(about, list(rows))
+
+
+def _since(clock: float) -> float:
+    return time.process_time() - clock
 
 
 def _slug(name: str) -> str:
@@ -250,7 +321,10 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "per_class": _mean_by_class([s["by_class"] for s in scored]),
                 "ci95": {name: half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "matrix": _mean_matrix([s["matrix"] for s in scored]),
-                "curve": None,
+                "curve": _mean_curve([s.get("curve") for s in scored]),
+                **({"told": about["told"]} if "told" in about else {}),
+                **({"budget": about["budget"]} if "budget" in about else {}),
+                **({"learner_facts": about["learner_facts"]} if "learner_facts" in about else {}),
                 "stored_bytes": max(run.about["stored_bytes"] for run in group),
                 "gradient_steps": max(run.about["gradient_steps"] for run in group),
                 "seconds": round(sum(run.about["seconds"] for run in group), 3),
@@ -294,6 +368,13 @@ def _mean_by_class(found: Sequence[list[float | None] | None]) -> list[float | N
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": float(np.mean(values)), "sd": float(np.std(values)), "values": list(values)}
+
+
+def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
+    """Means over seeds; they were all taken at the same places."""
+    if not curves or curves[0] is None:
+        return None
+    return {key: np.mean([curve[key] for curve in curves], axis=0).tolist() for key in curves[0]}
 
 
 def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]]:

@@ -354,9 +354,11 @@ def list_(what: Annotated[str, typer.Argument(metavar="|".join(KINDS))], as_json
 
 def _entries(what: str) -> dict[str, str]:
     if what == "presets":
+        from eval.presets import PRESETS, settings_of
         from pipelines import presets
 
-        return {name: presets.summary(name) for name in presets.names()}
+        found = {name: presets.summary(name) for name in presets.names()}
+        return found | {name: f"eval --preset: {settings_of(name)}" for name in PRESETS}
     if what == "sources":
         from curate.sources import SOURCES as CATALOGUE
     elif what == "shifts":

@@ -24,7 +24,10 @@ def evaluate(
     path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")],
     protocol: Annotated[str, typer.Option("--protocol", help="Names with commas: driftline list protocols.")],
     learners: Annotated[
-        str, typer.Option("--learners", help="Names with commas, er(memory=500), all, clear-table-1 or -4.")
+        str,
+        typer.Option(
+            "--learners", help="Names with commas, er(memory=500), all, clear-table-1 or -4, near-future-samplers."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
@@ -32,6 +35,7 @@ def evaluate(
         str | None, typer.Option("--preset", help="A paper's hyper-parameters; --set goes before them.")
     ] = None,
     sets: Sets = None,
+    sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
     tune: Annotated[
         list[str] | None,
@@ -47,7 +51,7 @@ def evaluate(
     from curate.ground.text import value_of
     from eval.grids import expand, split
     from eval.learners import LEARNERS
-    from eval.presets import PRESETS
+    from eval.presets import fitting
     from eval.protocol import PROTOCOLS
     from eval.run import evaluate as run_grid
     from eval.run import seeds_of
@@ -70,7 +74,10 @@ def evaluate(
     spread = Engine("ray" if engine == "ray" else "local", workers or (1 if few or place != "cpu" else cores))
     kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
-    settings |= (PRESETS[preset] if preset else {}) | dict(given(change) for change in sets or ())
+    settings |= {"sort": True} if sort else {}
+    settings |= (
+        fitting(preset, [*(PROTOCOLS[p] for p in protocols), *(LEARNERS[k] for k in kinds)]) if preset else {}
+    ) | dict(given(change) for change in sets or ())
     grid = {}
     for candidates in tune or ():
         key, equals, values = candidates.partition("=")

@@ -7,6 +7,7 @@ smallest shift at which it is at chance: its own accuracy on the stream in rando
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +114,17 @@ def blind_curve(
         chance,
         at_chance[0] if at_chance else None,
     )
+
+
+_known: dict[str, Curve] = {}
+
+
+def curve_of(y: Labels) -> Curve:
+    """`blind_curve` with the published shifts and windows, computed once for the same labels."""
+    key = hashlib.sha256(np.ascontiguousarray(y, np.int64).tobytes()).hexdigest()
+    if key not in _known:
+        _known[key] = blind_curve(y)
+    return _known[key]
 
 
 def autocorrelation(y: Labels, lags: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)) -> dict[int, float]:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from curate.ground.errors import BadArray, MissingFile, Tampered, Unfit
 from curate.ground.files import fingerprint, read_json, write_array, write_bytes, write_json
 from stream_builder.lazy import Encoded
 from stream_builder.lazy import join as join_encoded
+
+if TYPE_CHECKING:
+    from stream_builder.blind import Curve
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
@@ -133,6 +136,15 @@ class Stream:
     def flat(self, split: str = "train") -> Split:
         """All steps' samples of one split, in time order."""
         return join([step[split] for step in self.steps])
+
+    def blind(self) -> Curve:
+        """What labels alone give away of later ones, over shifts, in order of time: see `stream_builder.blind`."""
+        from stream_builder.blind import curve_of
+
+        splits = [step["train"] for step in self.steps]
+        y = np.concatenate([np.asarray(s.y, np.int64) for s in splits])
+        times = [s.time for s in splits if s.time is not None]
+        return curve_of(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
 
     @property
     def x_shape(self) -> tuple[int, ...]:

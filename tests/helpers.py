@@ -124,3 +124,27 @@ retrieve:
 validation: {{method: catalogue}}
 release: {{per_class: 4, splits: 1, short: {short}}}
 """
+
+
+def correlated(
+    n: int = 1200, classes: int = 12, width: int = 8, stay: float = 0.9, steps: int = 3, timed: bool = True
+) -> Stream:
+    """Gaussian classes in runs: each sample has the class of the one before with probability `stay`; a tenth of every
+    step is held out."""
+    rng = rng_for(0, "correlated")
+    means = rng.normal(0, 1.5, (classes, width))
+    fresh = rng.integers(0, classes, n)
+    runs = rng.random(n) < stay
+    runs[0] = False
+    y = fresh[np.maximum.accumulate(np.where(runs, 0, np.arange(n)))]
+    x = (means[y] + rng.normal(0, 1, (n, width))).astype(np.float32)
+    made = []
+    for t, rows in enumerate(np.array_split(np.arange(n), steps)):
+        held = np.zeros(len(rows), bool)
+        held[rng.permutation(len(rows))[: len(rows) // 10]] = True
+        splits = {
+            name: Split(x[r], y[r], r.astype(np.str_), r.astype(np.int64) * 60 if timed else None)
+            for name, r in (("train", rows[~held]), ("test", rows[held]))
+        }
+        made.append(Step(t, str(t), splits))
+    return Stream("correlated", made, [f"class {c}" for c in range(classes)], sha256=f"correlated{n}{stay}")

@@ -13,7 +13,7 @@ import numpy as np
 from curate.ground.errors import BadConfig
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
-from eval.engine.linear import Params, zeros
+from eval.engine.linear import Params, Pull, zeros
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as CLEAR's recipe has them
 SCALE = tuple(1 / (255 * std) for std in STD)  # of bytes
@@ -98,11 +98,21 @@ class Deep:
         """Gradient of the mean cross-entropy, batch normalisation by the batch."""
         from torch.nn.functional import cross_entropy
 
-        return self._gradient(x, lambda scores, of: cross_entropy(scores, y[of], reduction="sum") / len(y))
+        return self.gradient(x, lambda scores, of: cross_entropy(scores, y[of], reduction="sum") / len(y))
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
-        return self._gradient(x, lambda scores, of: (scores * g[of]).sum())
+        return self.gradient(x, lambda scores, of: (scores * g[of]).sum())
+
+    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
+        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
+        from torch.nn.functional import cross_entropy
+
+        def loss(scores: Any, of: slice) -> Any:
+            part = cross_entropy(scores, y[of], reduction="sum") / len(y)
+            return part + (scores * pull(scores.detach(), of)).sum()
+
+        return self.gradient(x, loss)
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss; batch normalisation by its statistics."""
@@ -123,8 +133,8 @@ class Deep:
             found = [f + (squares[name] ** 2).sum(0) / len(y) for f, name in zip(found, weights, strict=True)]
         return found
 
-    def _gradient(self, x: Any, loss_of: Callable[[Any, slice], Any]) -> Params:
-        """loss_of: (scores of some samples, which) → their part of the loss, a sum over samples."""
+    def gradient(self, x: Any, loss_of: Callable[[Any, slice], Any]) -> Params:
+        """Gradient of a loss that is a sum over samples; loss_of: (scores of some, which) → their part of it."""
         import torch
 
         self.module.train(not self.frozen)

@@ -36,6 +36,8 @@ def _library() -> Any:
             function.argtypes = [place] * 2 + [long] * 4 + [place] * places + numbers
     library.driftline_descend.restype = library.driftline_show.restype = None
     library.driftline_descend.argtypes = [place] * 3 + [long] + [real] * 3
+    library.driftline_descend_rounded.restype = None
+    library.driftline_descend_rounded.argtypes = [place] * 4 + [long] + [real] * 3
     library.driftline_show.argtypes = [place] * 2 + [long] * 3 + [place] * 4
     return library
 
@@ -55,6 +57,18 @@ def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: flo
     if any(t.dtype is not torch.float32 for t in three) or not ready(*three):
         return False
     _library().driftline_descend(*(t.data_ptr() for t in three), weights.numel(), lr, momentum, decay)
+    return True
+
+
+def descend_rounded(
+    weights: Any, velocity: Any | None, gradient: Any, rounded: Any, lr: float, momentum: float, decay: float
+) -> bool:
+    """As `descend`, for a gradient in bfloat16; `rounded` becomes the new weights in bfloat16. velocity: None without
+    momentum."""
+    if not ready(weights, gradient, rounded, *([] if velocity is None else [velocity])):
+        return False
+    places = (0 if velocity is None else velocity.data_ptr(), gradient.data_ptr(), rounded.data_ptr())
+    _library().driftline_descend_rounded(weights.data_ptr(), *places, weights.numel(), lr, momentum, decay)
     return True
 
 

@@ -110,6 +110,23 @@ void driftline_descend(float *w, float *velocity, const float *dw, long n, float
     descend(w, velocity, dw, n, lr, momentum, decay);
 }
 
+/* The same for a gradient in bfloat16, and the weights rounded to bfloat16 beside them; velocity may be missing. */
+CLONES
+void driftline_descend_rounded(float *restrict w, float *restrict velocity, const uint16_t *restrict dw,
+                               uint16_t *restrict rounded, long n, float lr, float momentum, float decay) {
+    for (long i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)dw[i] << 16;
+        float g;
+        memcpy(&g, &bits, 4);
+        g += decay * w[i];
+        if (velocity) g = velocity[i] = momentum * velocity[i] + g;
+        float now = w[i] - lr * g;
+        w[i] = now;
+        memcpy(&bits, &now, 4);
+        rounded[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    }
+}
+
 /* Images, turned about their middle, moved and flipped (nearest pixel, black from outside), as normalised planes.
    x: n images of height x width x 3 bytes. draws: cosine, sine, rows down, columns right, flip of each. scale, shift: of
    the three channels, what a byte is multiplied by and what is added. out: n x 3 x height x width. room: 3 x width. */

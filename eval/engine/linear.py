@@ -7,7 +7,7 @@ spec of performance).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -39,6 +39,9 @@ class LinearSettings:
 Params = list[Any]  # float32 tensors in a net's own order, or gradients of their shapes
 
 
+Pull = Callable[..., Any]  # scores (B, C), and which samples they are of → gradient in them (B, C)
+
+
 class Net(Protocol):
     """What the training loop and the rules need of a network. params, velocity: same shapes, same order; the last two
     are weights (C, …) and bias (C,) of the output layer."""
@@ -65,6 +68,10 @@ class Net(Protocol):
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
+        ...
+
+    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
+        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
         ...
 
     def fisher(self, x: Any, y: Any) -> Params:
@@ -145,22 +152,19 @@ class Head:
         g = g.T.contiguous()
         return [(g.to(x.dtype) @ x).float(), g.sum(1)]
 
+    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
+        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
+        import torch
+
+        scores = self.scores(x)
+        g = torch.softmax(scores.T, 0)  # classes first, as they lie
+        g[y, torch.arange(len(y), device=y.device)] -= 1
+        return self.pulled(x, g.div_(len(y)).add_(pull(scores).T).T)
+
     def fisher(self, x: Any, y: Any) -> Params:
         """For one sample the gradient is (p − onehot) ⊗ x, so its square is the product of squares: no loop."""
         g = errors(self.scores(x), y) ** 2 / len(y)
         return [g.T @ x**2, g.sum(0)]
-
-
-def scores_of_two(a: Net, b: Net, x: Any) -> tuple[Any, Any]:
-    """Both networks' scores, classes first (C, B); two linear heads share one product, which is nearly as fast as that
-    of one of them."""
-    import torch
-
-    if isinstance(a, Head) and isinstance(b, Head):
-        weights, bias = (torch.cat([p, q]) for p, q in zip(a.params, b.params, strict=True))
-        first, second = Head([weights, bias], []).scores(x).T.chunk(2)
-        return first, second
-    return a.scores(x).T, b.scores(x).T
 
 
 def layer(outputs: int, inputs: int, rng: np.random.Generator, device: str) -> Params:
@@ -191,6 +195,10 @@ def errors(scores: Any, y: Any) -> Any:
 
 class Rule:
     """What a method adds to plain SGD; the default adds nothing."""
+
+    def pull(self, net: Net, x: Any) -> Pull | None:
+        """The gradient in the scores that a further loss on the batch x has; None: there is none."""
+        return None
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient on the batch x (B, D), y (B,) → the gradient to descend."""
@@ -303,19 +311,24 @@ def on(array: npt.NDArray[Any], head: Net) -> Any:
 
 def step(net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
     """One SGD step on a batch."""
-    data = net.data_gradient(x, y)
-    grads = data if rule is None else rule.gradient(net, data, x, y)
+    pull = None if rule is None else rule.pull(net, x)
+    data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
+    move(net, data if rule is None else rule.gradient(net, data, x, y), lr, settings)
+    if rule is not None:
+        rule.moved(data, [-lr * velocity for velocity in net.velocity])
+
+
+def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:
+    """Descend along a gradient, with momentum; what is None stays."""
     for i, (p, velocity) in enumerate(zip(net.params, net.velocity, strict=True)):
         if grads[i] is None:  # frozen
             continue
         decay = settings.weight_decay if p.ndim > 1 else 0.0  # for weights, not for biases
         if fused.descend(p, velocity, grads[i], lr, settings.momentum, decay):
             continue
-        g = grads[i].add(p, alpha=decay) if decay else grads[i]  # a new tensor: `data` goes to the rule unchanged
+        g = grads[i].add(p, alpha=decay) if decay else grads[i]  # a new tensor: rules see the gradient unchanged
         velocity.mul_(settings.momentum).add_(g)
         p.add_(velocity, alpha=-lr)
-    if rule is not None:
-        rule.moved(data, [-lr * velocity for velocity in net.velocity])
 
 
 def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import Params, errors, layer, zeros
+from eval.engine.linear import Params, Pull, errors, layer, zeros
 
 
 @dataclass
@@ -56,6 +56,11 @@ class Mlp:
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
         return self._backward(x, self._forward(x)[0], g)
+
+    def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
+        """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
+        hidden, scores = self._forward(x)
+        return self._backward(x, hidden, errors(scores, y).div_(len(y)).add_(pull(scores)))
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Of one sample the gradient of a layer is an outer product, so its square is the product of squares."""

@@ -26,5 +26,12 @@ LEARNERS = Catalogue(
         "si": "eval.learners.si:Si",
         "lwf": "eval.learners.lwf:Lwf",
         "cwr": "eval.learners.cwr:Cwr",
+        "blind": "eval.learners.blind:Blind",
+        "overadapt": "eval.learners.overadapt:Overadapt",
+        "er-online": "eval.learners.er_online:ErOnline",
+        "fc-only": "eval.learners.fc_only:FcOnly",
+        "ace": "eval.learners.ace:Ace",
+        "acm": "eval.learners.acm:Acm",
+        "cosine-fc": "eval.learners.cosine_fc:CosineFc",
     },
 )

@@ -12,6 +12,7 @@ from eval.engine.linear import Net, Params, Rule, on
 from eval.learner import Array, Labels, Task, check_variant
 from eval.learners.net import NetLearner
 from eval.memory import Share, balanced
+from eval.past import Past
 
 
 class Project(Rule):
@@ -51,6 +52,7 @@ class Agem(NetLearner):
     memory: int = 0
     sample: int = 256
     variant: str = "paper"
+    cost = 2.0  # a gradient on the memory beside that on the data
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """An empty memory."""
@@ -58,6 +60,15 @@ class Agem(NetLearner):
         super().begin(task, rng)
         self.limit = self.memory
         self.kept: list[Share] = []
+
+    def learn_from(self, past: Past) -> None:
+        """On a stream the memory is all of the past, of which `batch` samples are looked at."""
+        rule = None
+        if past.start:
+            drawn = self.rng.choice(past.start, min(past.seen - past.start, past.start), replace=False)
+            x, y = past.take(drawn)
+            rule = Project(on(self.inputs(x), self.head), on(y, self.head), len(y), self.rng)
+        self.train(*past.newest(), rule=rule)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""

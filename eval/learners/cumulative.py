@@ -14,6 +14,8 @@ from eval.learners.net import NetLearner
 class Cumulative(NetLearner):
     """Trains on everything seen so far. start: "finetune" continues from the weights at hand, "scratch" begins anew."""
 
+    whole = "it trains on all data after every step; er-online draws from them"
+
     start: str = "finetune"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:

@@ -19,6 +19,8 @@ class Er(NetLearner):
     a random subset of what it held before.
     """
 
+    whole = "it keeps equal shares of whole steps; er-online replays on streams"
+
     memory: int = 0
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:

@@ -58,6 +58,7 @@ class Ewc(NetLearner):
     mode: str = "online"
     keep: float = 0.1
     variant: str = "paper"
+    cost = 2.0  # Fisher information takes another pass over a batch
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """No anchors."""
@@ -72,7 +73,8 @@ class Ewc(NetLearner):
         import torch
 
         strength = self.strength * (2 if self.variant == "reference" else 1)
-        self.train(x, y, rule=Penalty(self.anchors, strength) if self.anchors else None)
+        if not self.train(x, y, rule=Penalty(self.anchors, strength) if self.anchors else None):
+            return
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(y, self.head)
             if self.variant == "paper":

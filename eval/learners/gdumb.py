@@ -20,6 +20,8 @@ class Gdumb(NetLearner):
     class, as Avalanche and so CLEAR.
     """
 
+    whole = "it trains anew on its memory after every step"
+
     memory: int = 0
     variant: str = "paper"
 

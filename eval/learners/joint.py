@@ -17,6 +17,8 @@ class Joint(NetLearner):
     competitor: it sees every step before it is tested on any. Where steps come one by one it trains anew on all so far.
     """
 
+    whole = "it learns from all steps at once"
+
     sees_all = True
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:

@@ -14,6 +14,8 @@ from eval.learners.net import NetLearner
 class Nap(NetLearner):
     """Trains on the first data it meets and sleeps from then on: what not learning costs."""
 
+    whole = "it learns the first step as a whole"
+
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Awake again."""
         super().begin(task, rng)

@@ -66,7 +66,7 @@ class NetLearner(Learner):
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
                 )
-        self.task, self.rng, self.gradient_steps = task, rng, 0
+        self.task, self.rng, self.gradient_steps, self.credit = task, rng, 0, 0.0
         self.place = place(self.device)
         self.length: float | None = None
         self.reset()
@@ -101,8 +101,20 @@ class NetLearner(Learner):
         length = self.length if self.scale == "rms" and self.length else 1.0
         return flat, length * (255 if flat.dtype == np.uint8 else 1)
 
-    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> None:
-        """One training run over (x, y) with a new optimiser. rule: what the method adds to plain SGD."""
+    def allowed(self) -> int:
+        """Updates that the batch at hand pays for; what is left over counts for the next."""
+        self.credit += (self.task.updates or 0.0) / self.cost
+        whole = int(self.credit + 1e-9)
+        self.credit -= whole
+        return whole
+
+    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> int:
+        """One training run over (x, y) with a new optimiser; on a stream with a budget, as many updates on all of it as
+        that allows. rule: what the method adds to plain SGD. Returns the number of updates."""
+        online = self.task.updates is not None
+        updates = self.allowed() if online else 0
+        if online and not updates:
+            return 0
         if self.length is None and self.net in HEADS:
             plain = np.asarray(self.inputs(x), np.float64)
             self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
@@ -110,13 +122,15 @@ class NetLearner(Learner):
             self.lr or HEADS.get(self.net, OF_IMAGES),
             self.momentum,
             self.weight_decay,
-            self.batch,
-            self.epochs,
-            self.decay_after,
+            len(y) if online else self.batch,
+            updates if online else self.epochs,
+            updates if online else self.decay_after,
             self.decay,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        self.gradient_steps += fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        done = fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        self.gradient_steps += done
+        return done
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score."""

@@ -22,6 +22,8 @@ class Reservoir(NetLearner):
     replaces the newest samples of the buffer, as CLEAR's code, which lacks the algorithm's shuffle.
     """
 
+    whole = "it trains on its buffer after every step; er-online has memory and alpha"
+
     alpha: float | str = 1.0
     start: str = "finetune"
     memory: int = 0

@@ -12,6 +12,8 @@ from eval.learners.net import NetLearner
 class Scratch(NetLearner):
     """Trains new weights on each step's data alone."""
 
+    whole = "it begins anew with every step"
+
     def learn(self, x: Array, y: Labels) -> None:
         """New weights, then training."""
         self.reset()

@@ -52,10 +52,10 @@ class Si(NetLearner):
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then add this step's importance (equation 5)."""
         if self.variant == "reference":
-            return self.train(x, y)
+            self.train(x, y)
+            return
         start = [p.clone() for p in self.head.params]
         rule = Path(start, self.omega, self.strength)
         self.train(x, y, rule=rule)
         parts = zip(self.omega, rule.path, self.head.params, start, strict=True)
         self.omega = [o + (path / ((p - old) ** 2 + self.damping)).clamp(min=0) for o, path, p, old in parts]
-        return None

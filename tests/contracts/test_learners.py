@@ -12,7 +12,7 @@ from eval.learners import LEARNERS
 
 STREAM = drifting(drift=0.1)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
-BLIND = {"majority", "random"}  # they never look at x, so they cannot beat the majority
+BLIND = {"majority", "random", "blind"}  # they never look at x, so they cannot beat the majority
 SHORT = {"epochs": 5}
 
 

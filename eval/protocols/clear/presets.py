@@ -10,6 +10,7 @@ import numpy as np
 
 from curate.ground.errors import BadConfig
 from eval.learner import Learner, Task
+from eval.protocol import Walk
 from eval.protocols.clear import score as scores
 from eval.protocols.clear import walk as walks
 from eval.protocols.clear.measures import MEASURES
@@ -18,7 +19,7 @@ from stream_builder.stream import Step, Stream
 
 
 @dataclass(frozen=True)
-class Iid:
+class Iid(Walk):
     """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix.
 
     splits: "stream" uses the stream's own test sets; "seeded" draws a fresh stratified split for every seed, as
@@ -63,7 +64,7 @@ class Iid:
 
 
 @dataclass(frozen=True)
-class Streaming:
+class Streaming(Walk):
     """CLEAR's streaming protocol: all of a step is training data, tests are all of the later steps."""
 
     def fit(self, stream: Stream) -> None:

@@ -1,0 +1,136 @@
+"""Softmax regression for many classes, one batch at a time: forward, gradient and update without a graph.
+
+With ten thousand classes the weights are 88 MB, so that each pass over them counts: without momentum the product of the
+gradient is added to the weights where they lie, and weight decay is a factor of the same pass; in bfloat16 one pass in
+C updates the weights and the rounded copy that the products read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curate.ground.errors import Diverged
+from eval.engine import fused
+from eval.engine.linear import errors, layer
+
+
+@dataclass
+class Wide:
+    """weights (C, D), bias (C,) float32 tensors; velocity: their momentum, or None without. rounded: the weights in
+    bfloat16, or None where products are float32."""
+
+    weights: Any
+    bias: Any
+    velocity: list[Any] | None = None
+    rounded: Any = None
+
+    @classmethod
+    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str, momentum: bool, half: bool) -> Wide:
+        """torch.nn.Linear's initialisation."""
+        import torch
+
+        weights, bias = layer(n_classes, width, rng, device)
+        velocity = [torch.zeros_like(weights), torch.zeros_like(bias)] if momentum else None
+        return cls(weights, bias, velocity, weights.bfloat16() if half else None)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept: weights and bias, and their momentum, which goes on from batch to batch."""
+        return sum(int(t.nbytes) for t in (self.weights, self.bias, *(self.velocity or [])))
+
+    def scores(self, x: Any) -> Any:
+        """x (B, D) float32 → (B, C) float32."""
+        import torch
+
+        if self.rounded is not None:
+            return torch.mm(x.bfloat16(), self.rounded.T).float().add_(self.bias)
+        return torch.addmm(self.bias, x, self.weights.T)
+
+    def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
+        """One step of torch.optim.SGD on the mean cross-entropy of x (B, D), y (B,). masked: (B, C) bool, classes that
+        a sample's loss leaves out. Raises Diverged where the loss is not finite."""
+        import torch
+
+        scores = self.scores(x)
+        if masked is not None:
+            scores.masked_fill_(masked, -1e9)
+        g = errors(scores, y).div_(len(y))
+        of_bias = g.sum(0)
+        if not bool(torch.isfinite(of_bias).all()):
+            raise Diverged("The head's gradient is not finite.", "", f"Lower lr (it is {lr}).")
+        if self.velocity is None and self.rounded is None:
+            self.weights.addmm_(g.T, x, beta=1 - lr * decay, alpha=-lr)
+        else:
+            self._descend(g, x, lr, momentum, decay)
+        self._move(self.bias, of_bias, 1, lr, momentum, decay)
+
+    def _descend(self, g: Any, x: Any, lr: float, momentum: float, decay: float) -> None:
+        import torch
+
+        if self.rounded is None:
+            self._move(self.weights, torch.mm(g.T, x), 0, lr, momentum, decay)
+            return
+        of_weights = torch.mm(g.bfloat16().T, x.bfloat16())
+        velocity = None if self.velocity is None else self.velocity[0]
+        if fused.descend_rounded(self.weights, velocity, of_weights, self.rounded, lr, momentum, decay):
+            return
+        self._move(self.weights, of_weights.float(), 0, lr, momentum, decay)
+        self.rounded.copy_(self.weights)
+
+    def _move(self, of: Any, gradient: Any, which: int, lr: float, momentum: float, decay: float) -> None:
+        if self.velocity is None:
+            of.mul_(1 - lr * decay).add_(gradient, alpha=-lr)
+        elif not fused.descend(of, self.velocity[which], gradient, lr, momentum, decay):
+            self.velocity[which].mul_(momentum).add_(gradient).add_(of, alpha=decay)
+            of.add_(self.velocity[which], alpha=-lr)
+
+
+@dataclass
+class Cosine:
+    """Scores σ · cos(x, w): weights (C, D) U(±1/√D), no bias, σ learned from 1 on [near-future accuracy, sec. 5]."""
+
+    weights: Any
+    sigma: Any
+
+    @classmethod
+    def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str) -> Cosine:
+        """σ = 1."""
+        import torch
+
+        return cls(layer(n_classes, width, rng, device)[0], torch.ones((), device=device))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept."""
+        return int(self.weights.nbytes) + int(self.sigma.nbytes)
+
+    def scores(self, x: Any) -> Any:
+        """x (B, D) → (B, C)."""
+        return self.sigma * (unit(x) @ unit(self.weights).T)
+
+    def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
+        """One step of SGD on the mean cross-entropy; without momentum."""
+        import torch
+
+        x, directions = unit(x), unit(self.weights)
+        cosines = x @ directions.T
+        scores = self.sigma * cosines
+        if masked is not None:
+            scores.masked_fill_(masked, -1e9)
+        g = errors(scores, y).div_(len(y))
+        of_sigma = (g * cosines).sum()
+        if not bool(torch.isfinite(of_sigma)):
+            raise Diverged("The gradient of σ is not finite.", "", f"Lower lr (it is {lr}).")
+        along = self.sigma * (g.T @ x)  # the gradient in the directions, then in the weights
+        lengths = self.weights.norm(dim=1, keepdim=True).clamp_(min=1e-12)
+        of_weights = (along - (along * directions).sum(1, keepdim=True) * directions) / lengths
+        self.weights.mul_(1 - lr * decay).add_(of_weights, alpha=-lr)
+        self.sigma.mul_(1 - lr * decay).add_(of_sigma, alpha=-lr)
+
+
+def unit(x: Any) -> Any:
+    """Rows divided by their length."""
+    return x / x.norm(dim=1, keepdim=True).clamp(min=1e-12)

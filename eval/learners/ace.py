@@ -1,0 +1,24 @@
+"""ER-ACE: asymmetric cross-entropy, so that new classes do not push old ones away [Caccia et al. 2022]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eval.learner import Labels
+from eval.learners.online import OnlineLearner
+
+
+@dataclass
+class Ace(OnlineLearner):
+    """The loss of incoming samples knows only the classes of the newest batch; that of older ones knows all."""
+
+    sampler: str = "mixed"
+
+    def masked(self, incoming: Any, new: Labels) -> Any:
+        """For incoming samples every class that is not in the newest batch."""
+        outside = np.ones(self.task.n_classes, bool)
+        outside[new] = False
+        return incoming[:, None] & outside[None]

@@ -1,0 +1,16 @@
+"""CosineFC: a classifier of angles, whose classes cannot outgrow each other [Hou et al. 2019]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval.learners.online import OnlineLearner
+
+
+@dataclass
+class CosineFc(OnlineLearner):
+    """Scores σ · cos(x, w), σ learned [near-future accuracy, sec. 5, CosineFC]; on features, without momentum."""
+
+    sampler: str = "mixed"
+    head_only = True
+    cosine = True

@@ -1,0 +1,64 @@
+"""Scores from rows: online and near-future accuracy, retention [near-future accuracy, sec. 3 and 4]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.rows import Row
+
+
+def accuracy(rows: Sequence[Row], where: str) -> float:
+    """Share of all samples tested there that were right; NaN where there were none."""
+    n = sum(row.n for row in rows if row.tested_on == where)
+    return sum(row.n_correct for row in rows if row.tested_on == where) / n if n else float("nan")
+
+
+def running(rows: Sequence[Row], where: str) -> tuple[list[int], list[float]]:
+    """Samples seen, and the accuracy on all tested until then."""
+    mine = [row for row in rows if row.tested_on == where and row.n]
+    right, n = np.cumsum([row.n_correct for row in mine]), np.cumsum([row.n for row in mine])
+    return [row.seen for row in mine], (right / n).tolist()
+
+
+def shifts(rows: Sequence[Row]) -> dict[int, float]:
+    """Accuracy at every further shift that was scored."""
+    found = sorted({int(row.tested_on[6:]) for row in rows if row.tested_on.startswith("shift/")})
+    return {s: accuracy(rows, f"shift/{s}") for s in found}
+
+
+def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
+    """(T, T): accuracy on the held-out samples of period j after period i; NaN for j > i."""
+    cells = np.full((steps, steps), np.nan)
+    for row in rows:
+        if row.tested_on.startswith("retention/"):
+            cells[row.learned_to, int(row.tested_on[10:])] = row.n_correct / row.n
+    return cells
+
+
+def final_retention(rows: Sequence[Row]) -> float:
+    """Accuracy on the held-out samples of all periods after the last: the paper's backward transfer @ T."""
+    tests = [row for row in rows if row.tested_on.startswith("retention/")]
+    last = max(row.learned_to for row in tests)
+    n = [(row.n_correct, row.n) for row in tests if row.learned_to == last]
+    return sum(right for right, _ in n) / sum(of for _, of in n)
+
+
+def scored(rows: Sequence[Row], steps: int) -> dict[str, Any]:
+    """What `walk.score` returns."""
+    at, value = running(rows, "near_future")
+    at_online, online = running(rows, "online")
+    return {
+        "scores": {
+            "online": accuracy(rows, "online"),
+            "near_future": accuracy(rows, "near_future"),
+            "retention": final_retention(rows),
+        },
+        "matrix": retention(rows, steps),
+        "measures": {f"shift_{s}": value for s, value in shifts(rows).items()},
+        "by_class": None,
+        "curve": {"at": at, "value": value, "online_at": at_online, "online": online},
+    }

@@ -1,0 +1,387 @@
+"""The near-future protocol against a literal loop; budgets, delays, resuming, and every bad stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import correlated
+
+from curate.ground.errors import BadArray, BadConfig, Diverged, Unfit
+from curate.ground.rng import rng_for
+from eval import checkpoint
+from eval.learner import Array, Labels, Learner, Task
+from eval.learners import LEARNERS
+from eval.learners.fc_only import FcOnly
+from eval.past import Past
+from eval.protocols.near_future.presets import NearFuture
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+STREAM = correlated()
+ONLINE = [name for name in LEARNERS if not LEARNERS[name].whole]
+QUICK = {"shift": 50, "batch": 20, "points": 5}
+
+
+def rows_of(learner: Learner, stream: Stream = STREAM, **settings: object) -> list[tuple[str, int, int, int]]:
+    walk = NearFuture(**{**QUICK, **settings})  # type: ignore[arg-type]
+    walk.fit(stream)
+    learner.begin(walk.task(stream), rng_for(0))
+    return [(r.tested_on, r.n, r.n_correct, r.seen) for r in walk.walk(stream, learner, rng_for(0))]
+
+
+@dataclass
+class Diary(Learner):
+    """Writes down what it was asked and what it was given; answers the last label it learned."""
+
+    log: list[tuple[str, list[float]]] = field(default_factory=list)
+    last: int = 0
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.log.clear()
+        self.last = 0
+
+    def predict(self, x: Array) -> Labels:
+        self.log.append(("asked", x[:, 0].tolist()))
+        return np.full(len(x), self.last, np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        self.log.append(("learned", x[:, 0].tolist()))
+        self.last = int(y[-1])
+
+
+class TestTheWalk:
+    @pytest.mark.parametrize("delay", [0, 2])
+    @pytest.mark.parametrize("shift", [0, 7, 50])
+    def test_counts_equal_a_literal_loop(self, shift: int, delay: int) -> None:
+        train = STREAM.flat("train")
+        batch, n = 20, len(train)
+        right = {"online": 0, "near_future": 0}
+        total = {"online": 0, "near_future": 0}
+        last = 0
+        for t in range(-(-n // batch)):
+            for name, s in (("online", 0), ("near_future", shift)):
+                labels = train.y[s + t * batch : s + (t + 1) * batch]
+                right[name] += int((labels == last).sum())
+                total[name] += len(labels)
+            if t >= delay:
+                last = int(train.y[(t - delay) * batch : (t - delay + 1) * batch][-1])
+        rows = rows_of(Diary(), shift=shift, delay=delay)
+        for name in right:
+            mine = [(n, k) for where, n, k, _ in rows if where == name]
+            assert sum(k for _, k in mine) == right[name]
+            assert sum(n for n, _ in mine) == total[name] == n - (shift if name == "near_future" else 0)
+
+    def test_a_batch_is_predicted_before_it_is_learned_and_each_is_learned_once(self) -> None:
+        diary = Diary()
+        rows_of(diary, shift=0)
+        train = STREAM.flat("train").x[:, 0].tolist()
+        assert [v for what, xs in diary.log if what == "learned" for v in xs] == train
+        seen: set[float] = set()
+        asked = 0
+        for what, xs in diary.log:
+            if what == "learned":
+                seen |= set(xs)
+            elif asked < len(train):
+                assert not seen & set(xs)
+                asked += len(xs)
+
+    def test_retention_is_tested_on_every_period_so_far(self) -> None:
+        rows = [r for r in NearFuture(**QUICK).walk(STREAM, _begun("majority"), rng_for(0)) if "/" in r.tested_on]  # type: ignore[arg-type]
+        assert [(r.learned_to, r.tested_on) for r in rows] == [
+            (i, f"retention/{j}") for i in range(3) for j in range(i + 1)
+        ]
+        assert [r.n for r in rows if r.learned_to == 2] == [len(s["test"]) for s in STREAM.steps]
+
+    def test_further_shifts_are_scored_in_the_same_pass(self) -> None:
+        both = evaluate(STREAM, "near-future", ["nearest-mean"], settings={**QUICK, "also": "0+200"})["results"][0]
+        alone = evaluate(STREAM, "near-future", ["nearest-mean"], settings={**QUICK, "shift": 200})["results"][0]
+        assert both["measures"]["shift_0"]["mean"] == both["scores"]["online"]["mean"]
+        assert both["measures"]["shift_200"]["mean"] == alone["scores"]["near_future"]["mean"]
+
+    def test_the_curve_ends_at_the_score(self) -> None:
+        result = evaluate(STREAM, "near-future", ["nearest-mean"], settings=QUICK)["results"][0]
+        assert result["curve"]["value"][-1] == pytest.approx(result["scores"]["near_future"]["mean"])
+        assert result["curve"]["online"][-1] == pytest.approx(result["scores"]["online"]["mean"])
+        assert result["curve"]["at"] == sorted(result["curve"]["at"])
+
+    def test_learners_that_walk_together_have_the_rows_of_each_alone(self) -> None:
+        together = evaluate(STREAM, "near-future", ["fc-only", "ace", "acm"], seeds=[0, 1], settings=QUICK)
+        for i, name in enumerate(["fc-only", "ace", "acm"]):
+            alone = evaluate(STREAM, "near-future", [name], seeds=[0, 1], settings={**QUICK, "abreast": 1})
+            assert alone["results"][0]["scores"] == together["results"][i]["scores"]
+            assert alone["results"][0]["matrix"] == together["results"][i]["matrix"]
+
+    def test_one_batch_of_one_is_rivers_delayed_progressive_validation(self) -> None:
+        """Delay 8 there is S = 7 here; a delay of 1 is S = 0 [spec: near-future, section 1]."""
+        from river.dummy import NoChangeClassifier
+        from river.evaluate import progressive_val_score
+        from river.metrics import Accuracy
+
+        train = STREAM.flat("train")
+        for shift in (0, 7):
+            samples = (({"i": i}, int(label)) for i, label in enumerate(train.y))
+            stored = progressive_val_score(
+                samples, NoChangeClassifier(), Accuracy(), moment=None, delay=shift + 1 if shift else None
+            ).get()
+            mine = [
+                (n, k)
+                for where, n, k, _ in rows_of(_last_label(), shift=shift, batch=1, points=1000)
+                if where == "near_future"
+            ]
+            n, right = sum(n for n, _ in mine), sum(k for _, k in mine)
+            # river also asks the first S + 1 samples, of which it knows nothing and scores none or one.
+            assert right / n == pytest.approx(stored, abs=1.5 * (shift + 1) / n)
+
+
+def _begun(name: str) -> Learner:
+    learner: Learner = LEARNERS[name]()
+    learner.begin(NearFuture(**QUICK).task(STREAM), rng_for(0))  # type: ignore[arg-type]
+    return learner
+
+
+def _last_label() -> Learner:
+    return LEARNERS["blind"](k=1)  # type: ignore[no-any-return]
+
+
+class TestTheShift:
+    def test_auto_is_the_smallest_at_which_the_blind_classifier_is_at_chance(self) -> None:
+        found = evaluate(STREAM, "near-future", ["majority"])["results"][0]
+        curve = STREAM.blind()
+        assert found["settings"]["shift"] == curve.suggested
+        before = curve.shifts.index(curve.suggested) - 1 if curve.suggested is not None else 0
+        assert curve.best[before] > curve.chance + 0.005
+        assert found["told"]["blind"]["suggested_shift"] == curve.suggested
+
+    def test_a_shift_at_which_labels_still_tell_is_warned_of(self) -> None:
+        found = evaluate(STREAM, "near-future", ["majority"], settings={"shift": 2})["results"][0]
+        assert "At S = 2 labels alone still give" in found["told"]["warning"]
+
+    def test_a_stream_shorter_than_its_correlation_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        nowhere = dataclasses.replace(STREAM.blind(), suggested=None)
+        monkeypatch.setattr(Stream, "blind", lambda self: nowhere)
+        with pytest.raises(Unfit, match="above chance .* at every shift up to .*Set shift"):
+            evaluate(STREAM, "near-future", ["majority"])
+
+
+class TestBudgets:
+    @pytest.mark.parametrize("name", ["ewc", "si", "lwf", "agem", "fc-only", "ace", "finetune"])
+    @pytest.mark.parametrize("updates", [0.5, 1, 6])
+    def test_no_learner_takes_more_than_was_paid_for(self, name: str, updates: float) -> None:
+        budget = evaluate(STREAM, "near-future", [name], settings={**QUICK, "updates": updates})["results"][0]["budget"]
+        assert "overspent" not in budget
+        cost = LEARNERS[name]().cost
+        assert budget["updates_paid"] - cost < budget["updates_taken"] <= budget["updates_paid"]
+
+    def test_one_that_overspends_is_reported(self) -> None:
+        class Greedy(FcOnly):
+            def allowed(self) -> int:
+                return 3
+
+        budget = evaluate(STREAM, "near-future", [Greedy], settings=QUICK)["results"][0]["budget"]
+        assert budget["overspent"] == pytest.approx(3)
+
+    @pytest.mark.parametrize(("name", "cost"), [("finetune", 1.0), ("lwf", 4 / 3), ("agem", 2.0), ("ewc", 2.0)])
+    def test_what_an_update_costs_is_what_it_computes(self, name: str, cost: float) -> None:
+        """In products of a two-layer network: forward 2, backward 3 (the first layer's inputs need no gradient)."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        from eval.engine.linear import LinearSettings, fit
+        from eval.learners.agem import Project
+        from eval.learners.lwf import Distil
+
+        assert LEARNERS[name]().cost == cost
+        train = STREAM.steps[0]["train"].part(0, 64)
+        learner = LEARNERS[name](net="mlp", hidden=32)
+        learner.begin(Task(12, (8,), None, 64, cost), rng_for(0))
+        plain = LinearSettings(batch=64, epochs=1)
+        with FlopCounterMode(display=False) as base:
+            fit(learner.head, train.x, train.y, plain, rng_for(0))
+        rules = {
+            "lwf": lambda: Distil(learner.head.copy(), 1.0, 1.0),
+            "agem": lambda: Project(*_tensors(train), 64, rng_for(0)),
+        }
+        with FlopCounterMode(display=False) as counted:
+            if name == "ewc":
+                learner.learn(train.x, train.y)
+            else:
+                fit(learner.head, train.x, train.y, plain, rng_for(0), rule=rules[name]() if name in rules else None)
+        assert counted.get_total_flops() / base.get_total_flops() == pytest.approx(cost, rel=0.05)
+
+
+def _tensors(split: Split) -> tuple[object, object]:
+    import torch
+
+    return torch.from_numpy(split.x), torch.from_numpy(split.y)
+
+
+@pytest.mark.parametrize("name", ONLINE)
+class TestEveryOnlineLearner:
+    def test_its_seed_decides_all(self, name: str) -> None:
+        first, again = (evaluate(STREAM, "near-future", [name], seeds=[2], settings=QUICK) for _ in range(2))
+        assert not first["skipped"]
+        assert first["results"][0]["scores"] == again["results"][0]["scores"]
+
+    def test_killed_at_any_batch_it_ends_with_the_same_rows(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings = {**QUICK, "shift": 20}
+        evaluate(STREAM, "near-future", [name], settings=settings, out=tmp_path / "whole")
+        monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+        kind, asked = LEARNERS[name], 0
+        literal = kind.learn_from
+
+        def killed(self: Learner, past: Past) -> None:
+            nonlocal asked
+            asked += 1
+            if asked in (17, 30):
+                raise KeyboardInterrupt
+            literal(self, past)
+
+        monkeypatch.setattr(kind, "learn_from", killed)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                evaluate(STREAM, "near-future", [name], settings=settings, out=tmp_path / "killed")
+        evaluate(STREAM, "near-future", [name], settings=settings, out=tmp_path / "killed")
+        assert asked == 54 + 2, "54 batches, and the two that were interrupted once more: none was repeated"
+        assert _rows(tmp_path / "whole") == _rows(tmp_path / "killed")
+        assert not list(tmp_path.rglob("state.pickle"))
+
+
+def _rows(folder: Path) -> list[object]:
+    from eval.rows import find
+
+    (run,) = find([folder])
+    return [dataclasses.replace(row, seconds=0.0) for row in run.rows] + [run.about["gradient_steps"]]
+
+
+def test_a_state_of_other_settings_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(checkpoint.Checkpoint, "keep", _keeps_always(checkpoint.Checkpoint.keep))
+    evaluate(STREAM, "near-future", ["fc-only"], settings=QUICK, out=tmp_path)
+    other = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "lr": 0.1}, out=tmp_path)
+    fresh = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "lr": 0.1})
+    assert other["results"][0]["scores"] == fresh["results"][0]["scores"]
+
+
+def _keeps_always(keep):  # type: ignore[no-untyped-def]
+    return lambda self, *state, final=False: keep(self, *state)
+
+
+def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
+    from curate.ground.workers import Engine
+
+    STREAM.save(tmp_path / "s")
+    stream = Stream.load(tmp_path / "s")
+    names = ["fc-only", "blind", "nap"]
+    alone = evaluate(stream, "near-future", names, seeds=[0, 1, 2], settings=QUICK)
+    spread = evaluate(
+        stream,
+        "near-future",
+        names,
+        [0, 1, 2],
+        QUICK,
+        tmp_path / "runs",
+        where=tmp_path / "s",
+        engine=Engine(workers=2),
+    )
+    assert [r["scores"] for r in spread["results"]] == [r["scores"] for r in alone["results"]]
+    assert [s["learner"] for s in spread["skipped"]] == ["nap"]
+
+
+class TestBadInput:
+    def test_samples_out_of_order_are_refused_and_sorted_on_request(self) -> None:
+        mixed = _changed(lambda s: s.take(rng_for(0).permutation(len(s))))
+        with pytest.raises(Unfit, match="is older than the one before it.*--sort"):
+            evaluate(mixed, "near-future", ["majority"], settings=QUICK)
+        sorted_, plain = (
+            evaluate(s, "near-future", ["nearest-mean"], settings={**QUICK, "sort": True})["results"][0]["scores"]
+            for s in (mixed, STREAM)
+        )
+        assert sorted_["near_future"] == plain["near_future"]
+        assert sorted_["online"] == plain["online"]
+
+    def test_a_stream_without_time_stamps_is_walked_as_it_lies(self) -> None:
+        bare, timed = (
+            evaluate(s, "near-future", ["nearest-mean"], settings=QUICK)["results"][0]["scores"]
+            for s in (correlated(timed=False), STREAM)
+        )
+        assert bare == timed
+
+    def test_too_short(self) -> None:
+        with pytest.raises(Unfit, match="1080 training samples; shift and batch are 1070 and 20"):
+            evaluate(STREAM, "near-future", ["majority"], settings={**QUICK, "shift": 1070})
+
+    def test_one_class(self) -> None:
+        with pytest.raises(Unfit, match="one class only"):
+            evaluate(_changed(lambda s: Split(s.x, np.zeros_like(s.y), s.ids, s.time)), "near-future", ["majority"])
+
+    def test_no_held_out_samples(self) -> None:
+        steps = [Step(s.index, s.name, {"train": s["train"]}) for s in STREAM.steps]
+        with pytest.raises(Unfit, match="Step '0'.*no test split.*--held-out"):
+            evaluate(Stream("bare", steps, STREAM.classes), "near-future", ["majority"], settings=QUICK)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"shift": -1}, {"shift": "soon"}, {"batch": 0}, {"updates": 0}, {"delay": -1}, {"also": "64,128"}]
+    )
+    def test_settings(self, wrong: dict[str, object]) -> None:
+        with pytest.raises(BadConfig):
+            evaluate(STREAM, "near-future", ["majority"], settings=wrong)
+
+    def test_a_class_that_first_comes_late_is_no_trouble(self) -> None:
+        last = STREAM.steps[-1]["train"].y.copy()
+        last[last == 3] = 11
+        late = _changed(lambda s: Split(s.x, np.where(s.y == 11, 3, s.y), s.ids, s.time), steps=2)
+        assert not evaluate(late, "near-future", ONLINE, settings=QUICK)["skipped"]
+
+    def test_answers_of_a_wrong_shape_or_label(self) -> None:
+        class Wrong(Diary):
+            answer = np.zeros(3, np.int64)
+
+            def predict(self, x: Array) -> Labels:
+                return self.answer
+
+        class Strange(Wrong):
+            def predict(self, x: Array) -> Labels:
+                return np.full(len(x), 99)
+
+        with pytest.raises(BadArray, match=r"predict gave shape \(3,\)"):
+            evaluate(STREAM, "near-future", [Wrong()], settings=QUICK)
+        with pytest.raises(BadArray, match="named label 99"):
+            evaluate(STREAM, "near-future", [Strange()], settings=QUICK)
+
+    def test_one_that_diverges_stops_and_the_others_go_on(self) -> None:
+        class Bursts(FcOnly):
+            def learn_from(self, past: Past) -> None:
+                if past.seen > 300:
+                    raise Diverged("The loss is not finite.")
+                super().learn_from(past)
+
+        found = evaluate(STREAM, "near-future", [Bursts, "fc-only"], settings=QUICK)
+        assert found["skipped"] == [{"learner": "Bursts", "because": "The loss is not finite."}]
+        assert [r["learner"] for r in found["results"]] == ["fc-only"]
+
+    def test_nothing_later_can_be_reached(self) -> None:
+        past = Past.of([STREAM.flat("train")]).at(20, 40)
+        assert len(past.take(np.arange(40))[1]) == 40
+        with pytest.raises(BadArray, match="Position 40"):
+            past.x([39, 40])
+
+
+def _changed(change, steps: int = 3) -> Stream:  # type: ignore[no-untyped-def]
+    made = [
+        Step(s.index, s.name, {k: change(v) for k, v in s.splits.items()} if s.index < steps else s.splits)
+        for s in STREAM.steps
+    ]
+    return Stream("changed", made, STREAM.classes, sha256="changed")
+
+
+def test_rows_say_what_the_page_draws(tmp_path: Path) -> None:
+    evaluate(STREAM, "near-future", ["fc-only", "blind"], seeds=[0, 1], settings=QUICK, out=tmp_path)
+    about = json.loads(next(tmp_path.rglob("run.json")).read_text())
+    assert {"told", "budget", "stored_bytes", "gradient_steps"} <= set(about)
+    assert about["told"]["blind"]["shifts"][0] == 0
