@@ -89,13 +89,12 @@ class Balanced(Sampler):
     members: dict[int, list[int]] = field(default_factory=dict)
 
     def grow(self, past: Past) -> None:
-        """Of every class an equal share of the memory stays."""
+        """All come in; where there is a limit the largest class gives up one of its samples for each too many."""
         for position in range(past.start, past.seen):
-            mine = self.members.setdefault(int(past.labels[position]), [])
-            if self.memory and len(mine) >= max(1, self.memory // len(self.members)):
-                mine[int(self.rng.integers(len(mine)))] = position
-            else:
-                mine.append(position)
+            self.members.setdefault(int(past.labels[position]), []).append(position)
+        for _ in range(self.kept(past) - self.memory if self.memory else 0):
+            largest = max(self.members.values(), key=len)
+            largest.pop(int(self.rng.integers(len(largest))))
 
     def kept(self, past: Past) -> int:
         """Samples in storage."""
@@ -103,7 +102,7 @@ class Balanced(Sampler):
 
     def draw(self, past: Past, n: int) -> Positions:
         """See the class."""
-        classes = list(self.members)
+        classes = [label for label, mine in self.members.items() if mine]
         chosen = [self.members[classes[i]] for i in self.rng.integers(len(classes), size=n)]
         return np.array([mine[int(self.rng.integers(len(mine)))] for mine in chosen], np.int64)
 

@@ -147,7 +147,7 @@ class Deep:
                 return list(torch.autograd.grad(loss_of(scores, some), params))
 
         found = halving(of, slice(0, len(x)), added)
-        return zeros(self.params[:-2]) + found if self.frozen else found
+        return [None] * (len(self.params) - 2) + found if self.frozen else found
 
     def _classified(self, shown: Any) -> Any:
         import torch

@@ -1,0 +1,107 @@
+"""The memory of vectors: exact answers against brute force and faiss, whatever the blocks; recall of the index."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from curate.ground.rng import rng_for
+from eval import knn
+from eval.knn import Memory, unit
+
+
+def vectors(n: int, width: int = 16, seed: int = 0) -> np.ndarray:
+    return rng_for(seed, "vectors").normal(size=(n, width)).astype(np.float32)
+
+
+def brute(x: np.ndarray, q: np.ndarray, k: int) -> np.ndarray:
+    """Older first among equals."""
+    return np.argsort(-(unit(q) @ unit(x).T), axis=1, kind="stable")[:, :k]
+
+
+@pytest.mark.parametrize("rows", [7, 64, 16_384])
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_a_search_is_brute_force_whatever_the_blocks(k: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knn, "ROWS", rows)
+    x, memory = vectors(300), Memory(16)
+    for low in range(0, 300, 43):
+        memory.add(x[low : low + 43])
+    cosines, positions = memory.search(vectors(20, seed=1), k)
+    assert positions.tolist() == brute(x, vectors(20, seed=1), k).tolist()
+    assert (np.diff(cosines, axis=1) <= 0).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 6))
+def test_among_equals_the_older_comes_first(kinds: list[int], k: int) -> None:
+    x = np.eye(4, dtype=np.float32)[kinds]
+    memory = Memory(4)
+    memory.add(x)
+    assert memory.search(np.eye(4, dtype=np.float32), k)[1].tolist() == brute(x, np.eye(4), min(k, len(x))).tolist()
+
+
+@pytest.mark.parametrize("block", [1, 8, 256])
+def test_a_stream_of_searches_equals_one_after_the_other(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knn, "ONE_BY_ONE", block)
+    x = vectors(200)
+    memory, one = Memory(16), Memory(16)
+    found = memory.stream(x, 3)[1]
+    for i in range(200):
+        expected = one.search(x[i : i + 1], 3)[1][0] if i else np.zeros(0, int)
+        assert found[i, : len(expected)].tolist() == expected.tolist()
+        assert (found[i, len(expected) :] == -1).all()
+        one.add(x[i : i + 1])
+    assert memory.n == one.n == 200
+
+
+def test_faiss_names_the_same_neighbours() -> None:
+    import faiss
+
+    x, q = vectors(2000), vectors(100, seed=1)
+    index = faiss.IndexFlatIP(16)
+    index.add(unit(x))
+    memory = Memory(16)
+    memory.add(x)
+    assert (index.search(unit(q), 5)[1] == memory.search(q, 5)[1]).mean() > 0.999
+
+
+def test_what_main_memory_does_not_hold_lies_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(knn, "ROWS", 4096)
+    x, memory = vectors(20_000), Memory(16, limit_mb=1)
+    memory.add(x)
+    assert sum(isinstance(block, np.memmap) for block in memory.blocks) == 1
+    assert memory.search(x[:50], 1)[1][:, 0].tolist() == list(range(50))
+
+
+def test_above_a_size_an_index_answers_and_its_recall_is_known() -> None:
+    x = vectors(3000)
+    memory = Memory(16, exact_below=1000)
+    for low in range(0, 3000, 250):
+        memory.add(x[low : low + 250])
+        memory.measure(vectors(100, seed=2), 5)
+    assert memory.index is not None
+    assert [n for n, _ in memory.recalls] == [1250, 2500]
+    assert all(recall > 0.9 for _, recall in memory.recalls)
+    assert (memory.search(x[:100], 1)[1][:, 0] == np.arange(100)).mean() > 0.95
+
+
+@pytest.mark.parametrize("exact_below", [100, 10_000])
+def test_a_state_that_was_stored_goes_on_alike(exact_below: int) -> None:
+    x, memory = vectors(500), Memory(16, exact_below=exact_below)
+    memory.add(x[:300])
+    again: Memory = pickle.loads(pickle.dumps(memory))
+    for one in (memory, again):
+        one.add(x[300:])
+    q = vectors(30, seed=1)
+    assert memory.search(q, 4)[1].tolist() == again.search(q, 4)[1].tolist()
+
+
+def test_images_are_vectors_too() -> None:
+    x = rng_for(0).integers(0, 256, (5, 4, 4, 3)).astype(np.uint8)
+    memory = Memory(48)
+    memory.add(x)
+    assert memory.search(x, 1)[1][:, 0].tolist() == [0, 1, 2, 3, 4]

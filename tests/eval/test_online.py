@@ -1,0 +1,244 @@
+"""Online learners: updates against torch's own, losses against autograd, samplers against their definitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import correlated
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.ground.errors import BadConfig, Diverged
+from curate.ground.rng import rng_for
+from eval.engine.wide import Cosine, Wide
+from eval.learner import Task
+from eval.learners import LEARNERS
+from eval.learners.ace import Ace
+from eval.learners.acm import Acm, voted
+from eval.learners.blind import GRID, Blind
+from eval.learners.fc_only import FcOnly
+from eval.past import Past
+from eval.run import evaluate
+from eval.samplers import SAMPLERS
+
+N, D, C = 32, 10, 7
+STREAM = correlated()
+TRAIN = STREAM.flat("train")
+
+
+def batch(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = rng_for(seed, "batch")
+    return torch.from_numpy(rng.normal(size=(N, D)).astype(np.float32)), torch.from_numpy(rng.integers(C, size=N))
+
+
+def plain(head: Wide, momentum: float, decay: float) -> tuple[torch.nn.Linear, torch.optim.SGD]:
+    """The loop that a user would write."""
+    linear = torch.nn.Linear(D, C)
+    with torch.no_grad():
+        linear.weight.copy_(head.weights)
+        linear.bias.copy_(head.bias)
+    return linear, torch.optim.SGD(linear.parameters(), lr=0.3, momentum=momentum, weight_decay=decay)
+
+
+class TestWide:
+    @pytest.mark.parametrize("kernel", ["on", "off"])
+    @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.0, 0.01), (0.9, 0.01)])
+    def test_float32_equals_linear_and_sgd(
+        self, momentum: float, decay: float, kernel: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
+        head = Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half=False)
+        linear, optimiser = plain(head, momentum, decay)
+        for t in range(30):
+            x, y = batch(t)
+            assert torch.equal(head.scores(x).argmax(1), linear(x).argmax(1))
+            torch.nn.functional.cross_entropy(linear(x), y).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            optimiser.zero_grad()
+            with torch.no_grad():
+                head.update(x, y, 0.3, momentum, decay)
+        assert torch.allclose(head.weights, linear.weight, atol=2e-6)
+        assert torch.allclose(head.bias, linear.bias, atol=2e-6)
+
+    @pytest.mark.parametrize("kernel", ["on", "off"])
+    @pytest.mark.parametrize("momentum", [0.0, 0.9])
+    def test_bfloat16_stays_near_and_its_copy_is_the_weights_rounded(
+        self, momentum: float, kernel: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
+        whole, half = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, h) for h in (False, True))
+        with torch.no_grad():
+            for t in range(20):
+                for head in (whole, half):
+                    head.update(*batch(t), 0.1, momentum, 0.01)
+        assert 0 < float((whole.weights - half.weights).norm() / whole.weights.norm()) < 0.02
+        assert torch.equal(half.rounded, half.weights.bfloat16())
+
+    def test_a_masked_class_is_not_pushed(self) -> None:
+        x, y = batch()
+        y = y % 3
+        masked = torch.zeros(N, C, dtype=torch.bool)
+        masked[:, 3:] = True
+        head = Wide.new(C, D, rng_for(0), "cpu", False, False)
+        before = head.weights.clone()
+        params = [head.weights.clone().requires_grad_(), head.bias.clone().requires_grad_()]
+        scores = (x @ params[0].T + params[1]).masked_fill(masked, -1e9)
+        torch.nn.functional.cross_entropy(scores, y).backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            head.update(x, y, 1.0, 0.0, 0.0, masked)
+        assert torch.equal(head.weights[3:], before[3:])
+        assert params[0].grad is not None
+        assert torch.allclose(head.weights, before - params[0].grad, atol=1e-6)
+
+    def test_what_is_not_finite_is_named(self) -> None:
+        x, y = batch()
+        x[0, 0] = torch.inf
+        with pytest.raises(Diverged, match="Lower lr"):
+            Wide.new(C, D, rng_for(0), "cpu", False, False).update(x, y, 0.1, 0.0, 0.0)
+
+
+def test_the_gradient_of_angles_is_autograds() -> None:
+    x, y = batch()
+    head = Cosine.new(C, D, rng_for(0), "cpu")
+    weights, sigma = head.weights.clone().requires_grad_(), head.sigma.clone().requires_grad_()
+    cosines = torch.nn.functional.normalize(x) @ torch.nn.functional.normalize(weights).T
+    torch.nn.functional.cross_entropy(sigma * cosines, y).backward()  # type: ignore[no-untyped-call]
+    before = head.weights.clone(), head.sigma.clone()
+    with torch.no_grad():
+        head.update(x, y, 1.0, 0.0, 0.0)
+    assert weights.grad is not None
+    assert sigma.grad is not None
+    assert torch.allclose(before[0] - head.weights, weights.grad, atol=1e-6)
+    assert torch.allclose(before[1] - head.sigma, sigma.grad, atol=1e-6)
+
+
+def test_ace_hides_from_incoming_samples_what_their_batch_lacks() -> None:
+    learner = Ace()
+    learner.begin(Task(5, (D,), None, 4, 1), rng_for(0))
+    masked = learner.masked(np.array([True, False, True]), np.array([1, 3]))
+    assert masked.tolist() == [[True, False, True, False, True], [False] * 5, [True, False, True, False, True]]
+
+
+class TestBlind:
+    @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 12))
+    def test_it_is_the_mode_of_the_last_k(self, y: list[int], k: int) -> None:
+        from stream_builder.blind import modes
+
+        learner = Blind(k=k)
+        learner.begin(Task(5, (D,)), rng_for(0))
+        found = []
+        for label in y:
+            learner.learn(np.zeros((1, D)), np.array([label]))
+            found.append(int(learner.predict(np.zeros((1, D)))[0]))
+        assert found == modes(np.array(y), k).tolist()
+
+    def test_its_k_is_the_best_of_the_grid_so_far(self) -> None:
+        learner = Blind()
+        learner.begin(Task(2, (D,)), rng_for(0))
+        y = np.array([0, 0, 1] * 200)  # the last label is right a third of the time, the mode two thirds
+        learner.learn(np.zeros((600, D)), y)
+        from stream_builder.blind import blind_curve
+
+        curve = blind_curve(y, (0,), GRID)
+        assert learner.right.argmax() == curve.accuracy[0].argmax()
+
+    def test_a_window_of_no_labels_is_refused(self) -> None:
+        with pytest.raises(BadConfig, match="k is -1"):
+            Blind(k=-1).begin(Task(2, (D,)), rng_for(0))
+
+
+class TestAcm:
+    def test_two_neighbours_answer_as_one(self) -> None:
+        scores = evaluate(STREAM, "near-future", ["acm(k=1)", "acm(k=2)"], settings={"shift": 50})["results"]
+        assert scores[0]["scores"] == scores[1]["scores"]
+
+    def test_it_is_scikit_learns(self) -> None:
+        from sklearn.neighbors import KNeighborsClassifier
+
+        learner = Acm(k=1)
+        learner.begin(Task(12, (8,)), rng_for(0))
+        for low in range(0, 600, 64):
+            learner.learn(TRAIN.x[low : min(600, low + 64)], TRAIN.y[low : min(600, low + 64)])
+        theirs = KNeighborsClassifier(1, metric="cosine", algorithm="brute").fit(TRAIN.x[:600], TRAIN.y[:600])
+        assert (learner.predict(TRAIN.x[600:]) == theirs.predict(TRAIN.x[600:])).all()
+
+    def test_the_most_frequent_wins_and_ties_go_to_the_nearest(self) -> None:
+        assert voted(np.array([[1, 2, 2], [3, 1, 2], [4, 5, 5], [7, 6, 7]])).tolist() == [2, 3, 5, 7]
+
+
+class TestSamplers:
+    def past(self, seen: int) -> Past:
+        return Past.of([TRAIN]).at(seen - 64, seen)
+
+    def grown(self, name: str, batches: int, **more: Any) -> tuple[Any, Past]:
+        sampler = SAMPLERS[name](rng_for(0), **more)
+        for t in range(batches):
+            sampler.grow(self.past(64 * (t + 1)))
+        return sampler, self.past(64 * batches)
+
+    def test_fifo_walks_the_last_batches_oldest_first(self) -> None:
+        sampler, past = self.grown("fifo", 10)
+        assert sampler.draw(past, 128).tolist() == list(range(512, 640))
+
+    def test_uniform_takes_each_at_most_once_and_all_alike(self) -> None:
+        sampler, past = self.grown("uniform", 10)
+        drawn = [sampler.draw(past, 64) for _ in range(500)]
+        assert all(len(set(d.tolist())) == 64 for d in drawn)
+        from scipy.stats import chisquare
+
+        assert chisquare(np.bincount(np.concatenate(drawn), minlength=640)).pvalue > 1e-3
+
+    def test_mixed_is_half_and_half(self) -> None:
+        sampler, past = self.grown("mixed", 10)
+        drawn = sampler.draw(past, 64)
+        assert drawn[:32].tolist() == list(range(608, 640))
+        assert drawn[32:].min() < 300
+
+    def test_balanced_draws_classes_alike(self) -> None:
+        sampler, past = self.grown("balanced", 10)
+        labels = TRAIN.y[np.concatenate([sampler.draw(past, 64) for _ in range(200)])]
+        counts = Counter(labels.tolist())
+        assert set(counts) == set(TRAIN.y[:640].tolist())
+        assert max(counts.values()) / min(counts.values()) < 1.3
+
+    @pytest.mark.parametrize("name", ["uniform", "mixed", "balanced"])
+    def test_a_memory_has_a_limit(self, name: str) -> None:
+        sampler, past = self.grown(name, 10, memory=48)
+        assert sampler.kept(past) == 48
+        assert sampler.draw(past, 64).max() < past.seen
+
+    def test_a_large_alpha_keeps_the_recent_past(self) -> None:
+        means = [self.grown("uniform", 16, memory=64, alpha=alpha)[0].held.mean() for alpha in (0.5, 1.0, 8.0)]
+        assert means[0] < means[1] < means[2]
+
+
+def test_a_limited_memory_is_reported_as_what_it_holds() -> None:
+    sizes = {}
+    for memory in (0, 100):
+        learner = FcOnly(memory=memory)
+        evaluate(STREAM, "near-future", [learner], settings={"shift": 50})
+        sizes[memory] = learner.stored_bytes()
+    head = 4 * (8 + 1) * 12
+    assert sizes == {0: head + 1080 * (8 * 4 + 8), 100: head + 100 * (8 * 4 + 8)}
+
+
+@pytest.mark.parametrize("name", ["overadapt", "er-online", "fc-only", "ace"])
+def test_on_images_the_head_only_learners_leave_the_network_alone(name: str) -> None:
+    learner = LEARNERS[name](net="test_resnet", lr=0.05)
+    learner.begin(Task(3, (32, 32, 3), None, 16, 1), rng_for(0))
+    before = [p.clone() for p in learner.head.params]
+    rng = rng_for(1)
+    from stream_builder.stream import Split
+
+    x, y = rng.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8), rng.integers(0, 3, 32)
+    past = Past.of([Split(x, y)])
+    learner.learn_from(past.at(0, 16))
+    learner.learn_from(past.at(16, 32))
+    moved = [not torch.equal(a, b) for a, b in zip(before, learner.head.params, strict=True)]
+    assert all(moved[-2:])
+    assert any(moved[:-2]) == (not learner.head_only)
+    assert learner.predict(x).shape == (32,)

@@ -1,0 +1,93 @@
+"""The findings of the near-future paper, on real sentence vectors in an order whose labels are correlated.
+
+Banking77's vectors (77 intents), cut to 16 dimensions so that no classifier is perfect, in runs of one intent as a
+user's uploads come; batches of 16, five updates each.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from curate.ground.rng import rng_for
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+VECTORS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "intent" / "banking77_minilm.npz"
+pytestmark = [pytest.mark.shared, pytest.mark.skipif(not VECTORS.is_file(), reason="needs ../shared/data/intent")]
+SETTINGS = {"lr": 10.0, "batch": 16, "updates": 5}
+WIDTH, STAY, STEPS = 16, 0.98, 5
+
+
+def in_runs(y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Every sample once; the next one has the same label with probability STAY, while there is one."""
+    left = {int(c): rng.permutation(np.flatnonzero(y == c)).tolist() for c in np.unique(y)}
+    order: list[int] = []
+    label = -1
+    while any(left.values()):
+        if label < 0 or not left[label] or rng.random() > STAY:
+            alive = [c for c in left if left[c]]
+            share = np.array([len(left[c]) for c in alive], float)
+            label = alive[int(rng.choice(len(alive), p=share / share.sum()))]
+        order.append(left[label].pop())
+    return np.array(order)
+
+
+@cache
+def stream() -> Stream:
+    with np.load(VECTORS, allow_pickle=False) as found:
+        x, y = found["train_x"][:, :WIDTH].astype(np.float32), found["train_y"].astype(np.int64)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    rng = rng_for(0, "runs")
+    steps = []
+    for t, rows in enumerate(np.array_split(in_runs(y, rng), STEPS)):
+        held = np.zeros(len(rows), bool)
+        held[rng.permutation(len(rows))[: len(rows) // 10]] = True
+        splits = {n: Split(x[r], y[r], r.astype(np.str_)) for n, r in (("train", rows[~held]), ("test", rows[held]))}
+        steps.append(Step(t, str(t), splits))
+    return Stream("banking77-in-runs", steps, [str(c) for c in range(77)], sha256="banking77-in-runs")
+
+
+SEEING = ("overadapt", "er-online", "fc-only", "ace", "acm", "cosine-fc")
+
+
+@cache
+def results() -> dict[str, dict[str, float]]:
+    """Means over three seeds."""
+    learners = ["blind", *SEEING, "fc-only(sampler=fifo)", "fc-only(sampler=mixed)"]
+    found = evaluate(stream(), "near-future", learners, seeds=[0, 1, 2], settings=SETTINGS)
+    chance: dict[str, Any] = found["results"][0]["told"]["blind"]
+    means = {r["learner"]: {k: v["mean"] for k, v in r["scores"].items()} for r in found["results"]}
+    return means | {"chance": {"near_future": chance["chance"]}}
+
+
+def test_the_blind_classifier_is_far_above_chance_online_and_at_chance_ahead() -> None:
+    """Section 4: 50 % of CGLM online without a look at an image."""
+    blind, chance = results()["blind"], results()["chance"]["near_future"]
+    assert blind["online"] > 20 * chance
+    assert blind["near_future"] < 2 * chance
+
+
+def test_online_accuracy_ranks_the_one_that_learns_nothing_first() -> None:
+    """Figure 1: OverAdapt is first online and last ahead and in retention."""
+    found = {name: results()[name] for name in SEEING}
+    assert max(found, key=lambda name: found[name]["online"]) == "overadapt"
+    assert min(found, key=lambda name: found[name]["near_future"]) == "overadapt"
+    assert min(found, key=lambda name: found[name]["retention"]) == "overadapt"
+
+
+def test_uniform_samples_serve_the_near_future_better_than_the_newest() -> None:
+    assert results()["fc-only"]["near_future"] > 2 * results()["fc-only(sampler=fifo)"]["near_future"]
+    assert results()["fc-only(sampler=fifo)"]["online"] > results()["fc-only"]["online"]
+
+
+def test_mixed_samples_are_near_uniform_ahead_and_below_them_in_retention() -> None:
+    """Section 5: mixed sampling gives online accuracy back, at the price of what is retained."""
+    mixed, uniform = results()["fc-only(sampler=mixed)"], results()["fc-only"]
+    assert mixed["near_future"] == pytest.approx(uniform["near_future"], abs=0.05)
+    assert mixed["retention"] < uniform["retention"] - 0.01
+    assert mixed["online"] > uniform["online"] + 0.2
