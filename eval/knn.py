@@ -1,13 +1,16 @@
 """A growing memory of vectors, searched by cosine: exact in blocks, or through a faiss index whose recall is measured.
 
 Vectors lie in blocks, so that the memory grows without being copied; blocks beyond a limit of main memory are mapped
-files. Exact answers do not depend on blocks or batches: among equal cosines the older vector comes first.
+files. A block's cosines with a batch are one product, in bfloat16 where the processor multiplies that: each vector that
+could be among the nearest within the bound of its error is then computed again, one by one in float32, so that answers
+are exact and do not depend on blocks, batches or machines. Among equal cosines the older vector comes first.
 """
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,12 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors of a block
 ONE_BY_ONE = 256  # samples of a block of `stream`
+# How far a product may be off. bfloat16: both factors are rounded by at most 2⁻⁹ of themselves, and Σ |xᵢqᵢ| ≤ 1 for
+# unit vectors; the sum is rounded once more, and so is what it is compared with; float32 inside.
+OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5}
+SOME = 2048  # vectors of the first block that say how near the nearest are at least
+FEW = 0.02  # of a block's cosines: where more are candidates, the product is repeated in float32
+Found = tuple[Vectors, npt.NDArray[np.int64]]
 
 
 @dataclass
@@ -30,6 +39,7 @@ class Memory:
     n: int = 0
     recalls: list[tuple[int, float]] = field(default_factory=list)
     blocks: list[Vectors] = field(default_factory=list)
+    rounded: list[Any] = field(default_factory=list)  # the same in bfloat16, where that is fast
     index: Any = None
     folder: Any = None
 
@@ -40,9 +50,11 @@ class Memory:
         while done < len(x):
             filled = self.n % ROWS
             if filled == 0:
-                self.blocks.append(self._block())
+                self._open()
             part = x[done : done + ROWS - filled]
             self.blocks[-1][filled : filled + len(part)] = part
+            if self.rounded:
+                self.rounded[-1][filled : filled + len(part)] = _tensor(part)
             self.n += len(part)
             done += len(part)
         if self.index is not None:
@@ -50,7 +62,7 @@ class Memory:
         elif self.n > self.exact_below:
             self._build()
 
-    def search(self, q: npt.NDArray[Any], k: int) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def search(self, q: npt.NDArray[Any], k: int) -> Found:
         """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k at most what there is."""
         k = min(k, self.n)
         if self.index is not None:
@@ -58,34 +70,29 @@ class Memory:
             return cosines, positions
         return self.exact(unit(q), k)
 
-    def exact(self, q: Vectors, k: int) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def exact(self, q: Vectors, k: int) -> Found:
         """The same, always exact; q of unit length."""
-        best = np.full((len(q), 0), -np.inf, np.float32), np.zeros((len(q), 0), np.int64)
+        if len(q) > ONE_BY_ONE:
+            parts = [self.exact(q[low : low + ONE_BY_ONE], k) for low in range(0, len(q), ONE_BY_ONE)]
+            return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        best = np.full((len(q), k), -np.inf, np.float32), np.full((len(q), k), -1, np.int64)
         for number, block in enumerate(self.blocks):
             size = min(ROWS, self.n - number * ROWS)
-            best = merged(best, top(q @ block[:size].T, k, number * ROWS), k)
+            rounded = self.rounded[number][:size] if self.rounded else None
+            best = nearest(q, block[:size], k, best, number * ROWS, rounded)
         return best
 
-    def stream(self, x: npt.NDArray[Any], k: int) -> tuple[Vectors, npt.NDArray[np.int64]]:
+    def stream(self, x: npt.NDArray[Any], k: int) -> Found:
         """Search for each row of x (n, D) among the memory and the rows before it, then append them all.
 
         Equal to searching and adding one row after the other, exactly; a block of rows shares one product with the
         memory and one with itself. Where there are fewer than k: cosine −inf, position −1.
         """
-        found: list[tuple[Vectors, npt.NDArray[np.int64]]] = []
+        found: list[Found] = []
         for low in range(0, len(x), ONE_BY_ONE):
             q = unit(x[low : low + ONE_BY_ONE])
-            own = q @ q.T
-            own[np.triu_indices(len(q))] = -np.inf
-            best = merged(self.exact(q, min(k, self.n)), top(own, min(k, len(q)), self.n), k)
-            positions = np.where(np.isneginf(best[0]), -1, best[1])
-            lacking = ((0, 0), (0, k - best[0].shape[1]))
-            found.append(
-                (
-                    np.pad(best[0], lacking, constant_values=-np.inf),
-                    np.pad(positions, lacking, constant_values=-1),
-                )
-            )
+            best = self.exact(q, k)
+            found.append(nearest(q, q, k, best, self.n, earlier=True))
             self.add(q)
         return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
@@ -96,7 +103,7 @@ class Memory:
         state = dict(vars(self))
         state["blocks"] = [np.array(b[: min(ROWS, self.n - i * ROWS)]) for i, b in enumerate(self.blocks)]
         state["index"] = None if self.index is None else faiss.serialize_index(self.index)
-        state["folder"] = None
+        state["folder"], state["rounded"] = None, []
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -105,14 +112,24 @@ class Memory:
         blocks, index = state.pop("blocks"), state.pop("index")
         vars(self).update(state, blocks=[], index=None)
         for vectors in blocks:
-            self.blocks.append(self._block())
+            self._open()
             self.blocks[-1][: len(vectors)] = vectors
+            if self.rounded:
+                self.rounded[-1][: len(vectors)] = _tensor(vectors)
         self.index = None if index is None else faiss.deserialize_index(index)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the vectors."""
         return self.n * self.width * 4
+
+    def _open(self) -> None:
+        """Another block, and its rounded twin."""
+        import torch
+
+        self.blocks.append(self._block())
+        if halves():
+            self.rounded.append(torch.empty((ROWS, self.width), dtype=torch.bfloat16))
 
     def _block(self) -> Vectors:
         """Room for a block: in main memory, or in a file."""
@@ -156,29 +173,56 @@ def unit(x: npt.NDArray[Any]) -> Vectors:
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-def top(cosines: Vectors, k: int, first: int) -> tuple[Vectors, npt.NDArray[np.int64]]:
-    """The k largest of each row, best first, equal ones by column; columns are positions from `first`."""
+@cache
+def halves() -> bool:
+    """Whether this processor multiplies bfloat16 faster than float32."""
+    from eval.engine.fused import has_half
+
+    return has_half()
+
+
+def _tensor(x: Vectors) -> Any:
     import torch
 
-    k = min(k, cosines.shape[1])
-    if not k:
-        return cosines[:, :0], np.zeros((len(cosines), 0), np.int64)
-    values, columns = torch.from_numpy(cosines).topk(k, sorted=True)
-    found, where = values.numpy(), columns.numpy()
-    # topk names any of equal ones: rows in which the k-th occurs beyond those taken, or twice among them, are sorted.
-    tied = (cosines >= found[:, -1:]).sum(1) > k
-    if k > 1:
-        tied |= (found[:, 1:] == found[:, :-1]).any(1)
-    for row in np.flatnonzero(tied).tolist():
-        order = np.argsort(-cosines[row], kind="stable")[:k]
-        found[row], where[row] = cosines[row, order], order
-    return found, where + first
+    return torch.from_numpy(np.ascontiguousarray(x))
 
 
-def merged(
-    a: tuple[Vectors, npt.NDArray[np.int64]], b: tuple[Vectors, npt.NDArray[np.int64]], k: int
-) -> tuple[Vectors, npt.NDArray[np.int64]]:
-    """The k best of two lists, best first; equal ones: the first list's."""
-    cosines, positions = np.concatenate([a[0], b[0]], 1), np.concatenate([a[1], b[1]], 1)
-    order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(cosines, order, 1), np.take_along_axis(positions, order, 1)
+def nearest(
+    q: Vectors, x: Vectors, k: int, best: Found, first: int, rounded: Any = None, earlier: bool = False
+) -> Found:
+    """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions begin at `first`.
+
+    Where there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find
+    rows before it.
+    """
+    import torch
+
+    sure = torch.from_numpy(best[0][:, -1:])  # what the k-th has; whatever could be more is a candidate
+    off = OFF["float32" if rounded is None else "bfloat16"]
+    about = _tensor(q) @ _tensor(x).T if rounded is None else (_tensor(q).bfloat16() @ rounded.T)
+    if not earlier and len(x) >= k and bool(torch.isinf(sure).any()):
+        # Nothing to compare with yet: the k-th of all is at least the k-th of some.
+        sure = torch.maximum(sure, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
+    picked = about >= (sure - off).to(about.dtype)
+    if earlier:
+        picked &= torch.ones_like(picked).tril_(-1)
+    places = picked.flatten().nonzero().squeeze(1).numpy()
+    if rounded is not None and len(places) > FEW * picked.numel() + 8 * k * len(q):
+        return nearest(q, x, k, best, first, None, earlier)
+    rows, columns = np.divmod(places, len(x))
+    cosines = np.concatenate([best[0].ravel(), _cosines(q, x, rows, columns)])
+    positions = np.concatenate([best[1].ravel(), columns + first])
+    of = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
+    order = np.lexsort((positions, -cosines, of))
+    begins = np.searchsorted(of[order], np.arange(len(q)))
+    taken = order[begins[:, None] + np.arange(k)]
+    return cosines[taken], positions[taken]
+
+
+def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:
+    """Of single pairs, each summed alike wherever it stands."""
+    out = np.empty(len(rows), np.float32)
+    for low in range(0, len(rows), 8192):
+        part = slice(low, low + 8192)
+        out[part] = (q[rows[part]] * x[columns[part]]).sum(1)
+    return out

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
 from eval.run import summary
@@ -34,10 +35,30 @@ LABELS = {
     "positive_backward": "positive backward",
     "forgetting": "forgetting",
     "incremental_accuracy": "incremental accuracy",
+    "near_future": "near-future",
 }
 
 
-BLIND = ("majority", "random")  # learners that never look at an image
+FIGURES = Catalogue("page", {"near-future": "eval.protocols.near_future.figures:figures"})
+NOTES = Catalogue("note", {"near-future": "eval.protocols.near_future.figures:note"})
+TEXTS = {
+    "clear": {
+        "measures": "The same matrix by other papers' measures, and how sure the differences are",
+        "measures_note": "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
+        "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017.",
+        "matrix": "Accuracy matrices",
+        "matrix_note": "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). "
+        "Right of the frame lies the future.",
+    },
+    "near-future": {
+        "measures": "Accuracy at further shifts, and how sure the differences are",
+        "measures_note": "",
+        "matrix": "Retention by period",
+        "matrix_note": "Row: after this period. Column: tested on this period's held-out samples.",
+    },
+}
+
+BLIND = ("majority", "random", "blind")  # learners that never look at an image
 
 
 def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
@@ -97,6 +118,9 @@ def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict
         **document,
         "columns": columns,
         "measures": list(results[0].get("measures", {})) if results else [],
+        "texts": TEXTS.get(document["protocol"], TEXTS["clear"]),
+        "figures": FIGURES[document["protocol"]](document) if results and document["protocol"] in FIGURES else [],
+        "note": NOTES[document["protocol"]](document) if results and document["protocol"] in NOTES else "",
         "best": best,
         "names": list(names or map(str, range(steps))),
         "span": span,

@@ -49,6 +49,11 @@ def ready(*tensors: Any) -> bool:
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
+def has_half() -> bool:
+    """Whether the processor multiplies bfloat16; as far as the kernel can tell."""
+    return ready() and bool(_library().driftline_has_half())
+
+
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
     """One step of SGD with momentum, in place and in one pass; False where the tensors are not for it."""
     import torch
@@ -95,7 +100,7 @@ def fits(sources: Sequence[Any], half: bool) -> bool:
         return False  # torch says what is wrong with them; C would read beyond them
     if width % LANES or not ready():
         return False
-    return not half or bool(_library().driftline_has_half())
+    return not half or has_half()
 
 
 def gradient(params: Any, x: Any, y: Any) -> Any:

@@ -35,6 +35,23 @@ def test_a_search_is_brute_force_whatever_the_blocks(k: int, rows: int, monkeypa
     assert (np.diff(cosines, axis=1) <= 0).all()
 
 
+@pytest.mark.parametrize("spread", [1.0, 0.02])
+def test_bfloat16_gives_the_answers_of_float32(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where all cosines are nearly 1, so that rounding cannot tell them apart."""
+    if not knn.halves():
+        pytest.skip("this processor does not multiply bfloat16")
+    x, q = (1 + spread * vectors(n, seed=n) for n in (5000, 300))
+    found = []
+    for halves in (True, False):
+        monkeypatch.setattr(knn, "halves", lambda halves=halves: halves)
+        memory = Memory(16)
+        memory.add(x)
+        found.append(memory.search(q, 5))
+        assert bool(memory.rounded) == halves
+    assert (found[0][1] == found[1][1]).all()
+    assert (found[0][0] == found[1][0]).all()
+
+
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 6))
 def test_among_equals_the_older_comes_first(kinds: list[int], k: int) -> None:

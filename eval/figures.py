@@ -1,0 +1,170 @@
+"""Charts as SVG text: lines and slopes, readable in print, in the dark and by a screen reader; no script, no files."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+WIDTH, HEIGHT = 860, 340
+LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # room for the axis, the names, the top, and the ticks
+GAP = 14  # pixels between two names
+COLOURS = ("#0b6e99", "#c2410c", "#2f7d32", "#8e44ad", "#b8860b", "#ad1457", "#00838f", "#5d4037", "#546e7a", "#6a8d00")
+DASHES = ("", "6 3", "2 3", "8 3 2 3")
+
+Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
+At = Callable[[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with what stands above and below it. svg: trusted markup; title and caption are not."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def lines(
+    series: Series, x_name: str, log: bool = False, levels: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None, band: Band | None = None,
+) -> str:  # fmt: skip
+    """series: name → (x, y in 0 … 1). log: x on a scale of log2(x + 1). levels, marks: name → y or x of a dashed line.
+    band: x, low, high of a shaded strip."""
+    xs = [_scaled(v, log) for x, _ in series.values() for v in x] or [0.0]
+    low_x, high_x = min(xs), max(xs)
+    height = _height(len(series))
+    top = _nice(max([v for _, y in series.values() for v in y] + list((levels or {}).values()) + [0.01]))
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        share = (_scaled(x, log) - low_x) / (high_x - low_x) if high_x > low_x else 0.0
+        return LEFT + share * (WIDTH - LEFT - RIGHT), height - FOOT - y / top * (height - TOP - FOOT)
+
+    parts = [_grid(top, height), *_ticks(sorted({v for x, _ in series.values() for v in x}), at, x_name, height)]
+    if band is not None:
+        across, low, high = band
+        corners = [at(a, b) for a, b in zip(across, high, strict=True)] + [
+            at(a, max(b, 0.0)) for a, b in reversed(list(zip(across, low, strict=True)))
+        ]
+        parts.append(f"<polygon points='{_points(corners)}' fill='{COLOURS[0]}' opacity='.18'/>")
+    for name, level in (levels or {}).items():
+        _, y = at(0 if log else 0.0, level)
+        parts.append(_dashed(LEFT, y, WIDTH - RIGHT, y) + _text(LEFT + 4, y - 4, name, "start", 11))
+    for name, mark in (marks or {}).items():
+        x, _ = at(mark, 0)
+        parts.append(_dashed(x, TOP, x, height - FOOT) + _text(x + 4, TOP + 10, name, "start", 11))
+    names = []
+    for i, (name, (of_x, of_y)) in enumerate(series.items()):
+        path = [at(a, b) for a, b in zip(of_x, of_y, strict=True)]
+        parts.append(f"<polyline points='{_points(path)}' fill='none' {_stroke(i)}/>")
+        names.append((path[-1][1] if path else 0.0, name, i, f"{100 * of_y[-1]:.1f}" if len(of_y) else ""))
+    parts += _names(names, height)
+    told = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
+    return _svg(parts, f"Accuracy in per cent over {x_name}. {told}", height)
+
+
+def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> str:
+    """pairs: name → two accuracies, which a line connects: where lines cross, the ranking turns."""
+    top, height = _nice(max(v for pair in pairs.values() for v in pair)), _height(len(pairs))
+    begin, end, foot = LEFT + 40, WIDTH - RIGHT, height - FOOT + 20
+
+    def at(y: float) -> float:
+        return height - FOOT - y / top * (height - TOP - FOOT)
+
+    parts = [_grid(top, height), _text(begin, foot, left, "middle", 13), _text(end, foot, right, "end", 13)]
+    ends = []
+    for i, (name, (a, b)) in enumerate(pairs.items()):
+        parts.append(f"<line x1='{begin}' y1='{at(a):.1f}' x2='{end}' y2='{at(b):.1f}' {_stroke(i)}/>")
+        for x, y in ((begin, a), (end, b)):
+            parts.append(f"<circle cx='{x}' cy='{at(y):.1f}' r='3.5' fill='{COLOURS[i % len(COLOURS)]}'/>")
+        ends.append((at(b), name, i, f"{100 * a:.1f} → {100 * b:.1f}"))
+    parts += _names(ends, height)
+    told = "; ".join(f"{name} {100 * a:.1f} to {100 * b:.1f}" for name, (a, b) in pairs.items())
+    return _svg(parts, f"Accuracy in per cent, {left} against {right}: {told}", height)
+
+
+def _height(n: int) -> float:
+    """Room for as many names."""
+    return max(HEIGHT, TOP + GAP * n + FOOT // 2)
+
+
+def _scaled(x: float, log: bool) -> float:
+    return float(np.log2(x + 1)) if log else float(x)
+
+
+def _nice(top: float) -> float:
+    """The next tenth.
+
+    >>> _nice(0.31)
+    0.4
+    """
+    return float(min(1.0, np.ceil(top * 10 + 1e-9) / 10)) or 0.1
+
+
+def _grid(top: float, height: float) -> str:
+    found = []
+    for share in np.linspace(0, 1, 6):
+        y = height - FOOT - share * (height - TOP - FOOT)
+        where = f"x1='{LEFT}' y1='{y:.1f}' x2='{WIDTH - RIGHT}' y2='{y:.1f}'"
+        found.append(f"<line {where} stroke='currentColor' opacity='.15'/>")
+        found.append(_text(LEFT - 8, y + 4, f"{100 * share * top:.0f}", "end", 11))
+    return "".join(found)
+
+
+def _ticks(values: Sequence[float], at: At, name: str, height: float) -> list[str]:
+    """Some of the values, as far as there is room for them."""
+    found, last = [], -1e9
+    for value in values:
+        x, _ = at(value, 0)
+        if x - last > 48:
+            found.append(_text(x, height - FOOT + 16, f"{value:,.0f}", "middle", 11))
+            last = x
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    return [*found, _text(middle, height - 6, name, "middle", 12)]
+
+
+def _names(ends: Sequence[tuple[float, str, int, str]], height: float) -> list[str]:
+    """Names at the right, in the order of their lines, apart from each other and inside."""
+    ordered = sorted(ends)
+    spots = [float(y) for y, *_ in ordered]
+    for k in range(1, len(spots)):
+        spots[k] = max(spots[k], spots[k - 1] + GAP)
+    floor = height - 8
+    for k in reversed(range(len(spots))):
+        spots[k] = min(spots[k], floor)
+        floor = spots[k] - GAP
+    found, x = [], WIDTH - RIGHT + 8
+    for spot, (_, name, i, value) in zip(spots, ordered, strict=True):
+        where = f"x1='{x}' y1='{spot:.1f}' x2='{x + 16}' y2='{spot:.1f}'"
+        found.append(f"<line {where} {_stroke(i)}/>" + _text(x + 21, spot + 4, f"{name}  {value}", "start", 11))
+    return found
+
+
+def _stroke(i: int) -> str:
+    dash = DASHES[i // len(COLOURS) % len(DASHES)]
+    return f"stroke='{COLOURS[i % len(COLOURS)]}' stroke-width='2' stroke-dasharray='{dash}'"
+
+
+def _dashed(x1: float, y1: float, x2: float, y2: float) -> str:
+    where = f"x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}'"
+    return f"<line {where} stroke='currentColor' stroke-dasharray='4 4' opacity='.6'/>"
+
+
+def _text(x: float, y: float, text: str, anchor: str, size: int) -> str:
+    where = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-size='{size}' fill='currentColor'"
+    return f"<text {where}>{html.escape(text)}</text>"
+
+
+def _points(path: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
+
+
+def _svg(parts: Sequence[str], told: str, height: float) -> str:
+    label = html.escape(told, quote=True)
+    return (
+        f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' style='width:100%;max-width:56rem;height:auto' "
+        f"aria-label='{label}'>{''.join(parts)}</svg>"
+    )

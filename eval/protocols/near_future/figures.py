@@ -1,0 +1,119 @@
+"""The paper's figures from results: the reversal, the blind curve, running accuracy, retention, samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eval.figures import Figure, lines, slopes
+
+Document = Mapping[str, Any]
+SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
+
+
+def note(document: Document) -> str:
+    """What S is, and whether it is where labels no longer help."""
+    first = document["results"][0]
+    shift, told = first["settings"]["shift"], first.get("told", {})
+    chance = told["blind"]["chance"] if "blind" in told else None
+    text = f"S = {shift} samples, batches of {first['settings']['batch']}."
+    if chance is not None:
+        text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
+    over = [
+        f"{r['learner']} ({r['budget']['overspent']} ×)"
+        for r in document["results"]
+        if "overspent" in r.get("budget", {})
+    ]
+    return " ".join([text, told.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
+
+
+def figures(document: Document) -> list[Figure]:
+    """Those that the results have the rows for."""
+    results = document["results"]
+    found = [
+        Figure(
+            "Online against near-future accuracy",
+            "Where lines cross, the ranking turns: what is best on the next sample need not have learned anything that "
+            "lasts [near-future accuracy, figure 1].",
+            slopes({r["learner"]: _pair(r) for r in results}, "online", "near future"),
+        ),
+        Figure(
+            "Near-future accuracy along the stream",
+            "Mean over all samples tested so far.",
+            lines({r["learner"]: (r["curve"]["at"], r["curve"]["value"]) for r in results}, "samples seen"),
+        ),
+        Figure(
+            "Online accuracy along the stream",
+            "The same without a gap: label correlation included.",
+            lines({r["learner"]: (r["curve"]["online_at"], r["curve"]["online"]) for r in results}, "samples seen"),
+        ),
+        Figure(
+            "Retention",
+            "After each period, accuracy on the held-out samples of all periods so far.",
+            lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period"),
+        ),
+    ]
+    if blind := results[0].get("told", {}).get("blind"):
+        found.insert(1, _blind(blind, int(results[0]["settings"]["shift"])))
+    return found + _samplers(results) + _over_shifts(results)
+
+
+def _pair(result: Mapping[str, Any]) -> tuple[float, float]:
+    return result["scores"]["online"]["mean"], result["scores"]["near_future"]["mean"]
+
+
+def _retained(matrix: Any) -> tuple[list[float], list[float]]:
+    rows = [[cell for cell in row if cell is not None] for row in matrix]
+    kept = [(float(i), float(np.mean(row))) for i, row in enumerate(rows) if row]
+    return [i for i, _ in kept], [v for _, v in kept]
+
+
+def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
+    shifts, accuracy = blind["shifts"], np.array(blind["accuracy"])
+    series = {"best k": (shifts, blind["best"])}
+    series |= {f"k = {k}": (shifts, accuracy[:, j].tolist()) for j, k in enumerate(blind["ks"]) if k in SHOWN_KS}
+    low, high = (np.array(blind["best"]) + sign * np.array(blind["half_width"]) for sign in (-1, 1))
+    return Figure(
+        "The blind classifier",
+        f"Accuracy of the most frequent of the last k labels, S samples later, no sample looked at; shaded: 95 % "
+        f"interval of the best k. Ties: the newest label. Best k from S = {shifts[0]} on: "
+        f"{', '.join(map(str, blind['best_k']))} [near-future accuracy, figure 2].",
+        lines(
+            series, "S, samples", log=True, levels={"chance": blind["chance"]}, marks={f"S = {shift}": shift},
+            band=(shifts, low.tolist(), high.tolist()),
+        ),
+    )  # fmt: skip
+
+
+def _samplers(results: Any) -> list[Figure]:
+    """What else a sampler gives and takes, for every learner that ran with several."""
+    of = [(r["learner"].partition("(")[0], r["settings"]["sampler"]) for r in results if "sampler" in r["settings"]]
+    several = {name for name, _ in of if len({sampler for other, sampler in of if other == name}) > 1}
+    pairs = {
+        f"{r['learner'].partition('(')[0]}: {r['settings']['sampler']}"
+        + (f", {r['settings']['memory']} kept" if r["settings"]["memory"] else ""): (
+            r["scores"]["near_future"]["mean"],
+            r["scores"]["retention"]["mean"],
+        )
+        for r in results
+        if r["learner"].partition("(")[0] in several
+    }
+    if not pairs:
+        return []
+    told = "The same learner with other samples of the past [near-future accuracy, section 5]."
+    return [Figure("Samplers", told, slopes(pairs, "near future", "retention"))]
+
+
+def _over_shifts(results: Any) -> list[Figure]:
+    """Accuracy over all shifts that were scored, where there are more than the two."""
+    if not results[0]["measures"]:
+        return []
+    series = {}
+    for r in results:
+        points = {0: r["scores"]["online"]["mean"], int(r["settings"]["shift"]): r["scores"]["near_future"]["mean"]}
+        points |= {int(name.removeprefix("shift_")): v["mean"] for name, v in r["measures"].items()}
+        series[r["learner"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
+    chart = lines(series, "S, samples", log=True)
+    return [Figure("Accuracy over shifts", "How far ahead each learner still serves.", chart)]

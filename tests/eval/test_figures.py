@@ -1,0 +1,77 @@
+"""Charts: well-formed, legible, and told in words too; the near-future page holds the paper's figures."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from helpers import correlated
+
+from eval.figures import GAP, lines, slopes
+from eval.report import results_of, write
+from eval.run import evaluate
+
+MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}
+
+
+def texts(svg: str) -> list[tuple[float, str]]:
+    root = ElementTree.fromstring(svg)
+    return [(float(t.attrib["y"]), t.text or "") for t in root.iter("text")]
+
+
+def test_names_stand_apart_and_inside_however_many_there_are() -> None:
+    svg = lines(MANY, "samples seen")
+    height = float(ElementTree.fromstring(svg).attrib["viewBox"].split()[-1])
+    spots = sorted(y for y, text in texts(svg) if text.startswith("learner"))
+    assert len(spots) == 40
+    assert min(b - a for a, b in pairwise(spots)) >= GAP - 0.11
+    assert spots[0] > 0
+    assert spots[-1] <= height
+
+
+def test_a_chart_says_in_words_what_it_shows() -> None:
+    label = ElementTree.fromstring(slopes({"er": (0.9, 0.5), "blind": (0.7, 0.1)}, "online", "near future")).attrib
+    assert label["role"] == "img"
+    assert "er 90.0 to 50.0; blind 70.0 to 10.0" in label["aria-label"]
+
+
+def test_hostile_names_are_text() -> None:
+    evil = "<script>alert('1')</script>"
+    for svg in (lines({evil: ([0, 1], [0.1, 0.2])}, evil, levels={evil: 0.1}), slopes({evil: (0.1, 0.2)}, evil, evil)):
+        assert "<script" not in svg
+        ElementTree.fromstring(svg)
+
+
+def test_points_lie_where_their_values_are() -> None:
+    svg = lines({"a": ([0, 10], [0.0, 1.0])}, "x")
+    (path,) = re.findall(r"<polyline points='([^']*)'", svg)
+    (x0, y0), (x1, y1) = (tuple(map(float, p.split(","))) for p in path.split())
+    assert x0 < x1
+    assert y0 > y1
+
+
+@pytest.mark.parametrize("series", [{}, {"a": ([], [])}, {"a": ([5], [0.0])}])
+def test_little_to_show_is_no_trouble(series: dict[str, tuple[list[float], list[float]]]) -> None:
+    ElementTree.fromstring(lines(series, "x"))
+
+
+def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:
+    learners = ["blind", "fc-only(sampler=fifo)", "fc-only(sampler=uniform)", "acm"]
+    settings = {"shift": 64, "also": "8+256"}
+    found = evaluate(correlated(), "near-future", learners, seeds=[0, 1], settings=settings, out=tmp_path / "runs")
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    for title in (
+        "Online against near-future accuracy", "The blind classifier", "Near-future accuracy along the stream",
+        "Online accuracy along the stream", "Retention", "Samplers", "Accuracy over shifts", "Retention by period",
+    ):  # fmt: skip
+        assert f"<h3>{title}</h3>" in page, title
+    assert "S = 64 samples, batches of 64." in page
+    for r in found["results"]:
+        online, near = (100 * r["scores"][k]["mean"] for k in ("online", "near_future"))
+        assert f"{online:.1f} → {near:.1f}" in page
+    assert "fc-only: fifo" in page
+    for svg in re.findall(r"<svg.*?</svg>", page, re.S):
+        ElementTree.fromstring(svg)
