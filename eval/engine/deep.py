@@ -6,11 +6,12 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig
+from curate.ground.errors import BadConfig, BadInput, MissingFile
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.linear import Params, Pull, zeros
@@ -38,16 +39,27 @@ class Deep:
 
     @classmethod
     def new(
-        cls, name: str, n_classes: int, kinds: tuple[str, ...], rng: np.random.Generator, device: str, mixed: bool
+        cls,
+        name: str,
+        n_classes: int,
+        kinds: tuple[str, ...],
+        rng: np.random.Generator,
+        device: str,
+        mixed: bool,
+        weights: str = "",
     ) -> Deep:
-        """A timm model with random weights from `rng`. Raises BadConfig for an unknown name."""
+        """A timm model with random weights from `rng`, or those of a file, whose classifier is left aside where it has
+        other classes. Raises BadConfig for an unknown name, MissingFile and BadInput for a file that does not fit."""
         import timm
         import torch
 
         known(name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**31)))
-            module = timm.create_model(name, num_classes=n_classes).to(device)
+            module = timm.create_model(name, num_classes=n_classes)
+        if weights:
+            take(module, Path(weights))
+        module = module.to(device)
         if mixed or device.startswith("cuda"):  # a third faster in bfloat16 at 128 pixels, slower in float32
             module = module.to(memory_format=torch.channels_last)
         last = [tuple(p.shape) for p in module.parameters()][-2:]
@@ -170,6 +182,30 @@ def known(name: str) -> None:
 
     if not timm.is_model(name):
         raise BadConfig(f"net is {name!r}.", "Expected linear, mlp, or a model that timm knows, as resnet18.")
+
+
+def take(module: Any, path: Path) -> None:
+    """Weights of a checkpoint (.pt, .pth, .safetensors) into a module; all that lies below the classifier must fit."""
+    import pickle
+
+    from timm.models import load_state_dict
+
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected a checkpoint, as .pt, .pth or .safetensors.")
+    try:
+        found = load_state_dict(str(path), device="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, OSError) as error:
+        raise BadInput(f"{path} holds no weights ({type(error).__name__}).", "Expected a state dictionary.") from None
+    except Exception as error:  # safetensors has an error of its own
+        if type(error).__name__ != "SafetensorError":
+            raise
+        raise BadInput(f"{path} holds no weights ({error}).", "Expected a state dictionary.") from None
+    own = module.state_dict()
+    head = {name for name, _ in list(module.named_parameters())[-2:]}
+    fitting = {name: value for name, value in found.items() if name in own and value.shape == own[name].shape}
+    if lost := sorted(set(own) - head - set(fitting)):
+        raise BadInput(f"{path} does not fit: {lost[0]} is missing or of another shape.", f"{len(lost)} of {len(own)}.")
+    module.load_state_dict(own | fitting)
 
 
 def planes(x: Any) -> Any:

@@ -27,7 +27,8 @@ class NetLearner(Learner):
     rounds the numbers that training multiplies. scale: "rms" divides features by one constant, the root mean squared
     length of the first training data, so that lr = 1 is stable whatever their unit; "none" leaves them as they are.
     augment: what happens to training images, of flip, crop and rotate, joined by "+" (CLEAR: flip+crop), or "none".
-    device: "cpu", "cuda", or "auto".
+    weights: a checkpoint that a network on images starts from, each time it would start from random weights. device:
+    "cpu", "cuda", or "auto".
     """
 
     lr: float | None = None
@@ -42,6 +43,7 @@ class NetLearner(Learner):
     hidden: int = 2048
     precision: str = "float32"
     augment: str = "flip+crop"
+    weights: str = ""
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class NetLearner(Learner):
         elif self.net == "linear":
             self.head = Head.new(classes, width, self.rng, self.place, half)
         else:
-            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half)
+            self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, self.weights)
 
     def inputs(self, x: Array) -> Array:
         """What the network trains on: (N, D) float32, scaled, uint8 images first become 0 … 1; a network on images

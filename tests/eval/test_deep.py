@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from curate.ground.errors import BadConfig, Unfit
+from curate.ground.errors import BadConfig, BadInput, MissingFile, Unfit
 from curate.ground.rng import rng_for
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
@@ -221,6 +222,34 @@ def test_cwr_keeps_what_lies_below_after_the_first_step() -> None:
     before = [p.clone() for p in learner.head.params[:-2]]
     learner.learn_step(stream.steps[1].visible())
     assert all(torch.equal(a, b) for a, b in zip(before, learner.head.params[:-2], strict=True))
+
+
+class TestWeights:
+    @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+    def test_a_checkpoint_with_other_classes_gives_all_but_the_classifier(self, suffix: str, tmp_path: Path) -> None:
+        source = Deep.new(TINY, 7, (), rng_for(5), "cpu", False).module.state_dict()
+        path = tmp_path / f"w{suffix}"
+        if suffix == ".pt":
+            torch.save(source, path)
+        else:
+            from safetensors.torch import save_file
+
+            save_file(source, path)
+        made = Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(path)).module.state_dict()
+        other = [name for name in made if made[name].shape != source[name].shape]
+        assert len(other) == 2
+        assert all(torch.equal(made[name], source[name]) for name in made if name not in other)
+
+    def test_what_does_not_fit_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match="There is no file"):
+            Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "none.pt"))
+        for suffix in (".pt", ".safetensors"):
+            (tmp_path / f"bad{suffix}").write_bytes(b"no weights at all")
+            with pytest.raises(BadInput, match="holds no weights"):
+                Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / f"bad{suffix}"))
+        torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "other.pt")
+        with pytest.raises(BadInput, match="does not fit"):
+            Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "other.pt"))
 
 
 def test_features_are_no_images() -> None:
