@@ -9,6 +9,7 @@ are exact and do not depend on blocks, batches or machines. Among equal cosines 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -171,6 +172,63 @@ def unit(x: npt.NDArray[Any]) -> Vectors:
     rows = np.asarray(x).reshape(len(x), -1)
     rows = np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+class Slices:
+    """Arrays that are asked for again, in slices: each is known by where it lies in main memory, and need not be
+    compared."""
+
+    def __init__(self, parts: Sequence[npt.NDArray[Any]]) -> None:
+        self.parts = list(parts)
+        self.begins = np.cumsum([0, *(len(p) for p in parts)]).tolist()
+
+    def vectors(self) -> Vectors:
+        """All of them (N, D), of unit length."""
+        return unit(np.concatenate([np.asarray(p).reshape(len(p), -1) for p in self.parts]))
+
+    def where(self, x: npt.NDArray[Any]) -> slice | None:
+        """The rows of `vectors` that x is; None for anything else."""
+        for part, begin in zip(self.parts, self.begins, strict=False):
+            if isinstance(x, np.ndarray) and isinstance(part, np.ndarray) and x.dtype == part.dtype and len(x):
+                offset = x.__array_interface__["data"][0] - part.__array_interface__["data"][0]
+                row, rest = divmod(offset, part.strides[0])
+                if not rest and 0 <= row <= len(part) - len(x) and x.strides[1:] == part.strides[1:]:
+                    return slice(begin + row, begin + row + len(x))
+        return None
+
+
+class Watched:
+    """Queries whose nearest are known at any time: found once, then compared with what the memory gains alone."""
+
+    def __init__(self, memory: Memory, parts: Sequence[npt.NDArray[Any]], k: int) -> None:
+        self.k, self.slices = k, Slices(parts)
+        self.q = self.slices.vectors()
+        self.best = memory.exact(self.q, k)
+        self.n = memory.n
+
+    def grew(self, memory: Memory) -> None:
+        """Merge what was appended since."""
+        if memory.n - self.n > 1:
+            self.best = memory.exact(self.q, self.k)
+        elif memory.n > self.n:
+            new = memory.blocks[self.n // ROWS][self.n % ROWS]
+            # Summed as single pairs are, for those that may come among the nearest.
+            sure = self.best[0][:, -1]
+            rows = np.flatnonzero(self.q @ new >= sure - OFF["float32"])
+            cosines = (self.q[rows] * new).sum(1)
+            better = cosines > sure[rows]
+            rows, cosines = rows[better], cosines[better]
+            scores = np.concatenate([self.best[0][rows], cosines[:, None]], 1)
+            places = np.concatenate([self.best[1][rows], np.full((len(rows), 1), self.n)], 1)
+            order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]  # the older first among equals
+            self.best[0][rows] = np.take_along_axis(scores, order, 1)
+            self.best[1][rows] = np.take_along_axis(places, order, 1)
+        self.n = memory.n
+
+    def found(self, x: npt.NDArray[Any]) -> Found | None:
+        """Cosines and positions for a slice of the queries; None for anything else."""
+        here, k = self.slices.where(x), min(self.k, self.n)
+        return None if here is None else (self.best[0][here, :k], self.best[1][here, :k])
 
 
 @cache

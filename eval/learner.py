@@ -73,6 +73,9 @@ class Learner(ABC):
         """One corrected sample (1, ...), (1,); default: learn it."""
         self.learn(x, y)
 
+    def expect(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
+        """Samples that will be asked for, without labels: a learner may prepare, and must answer as if it had not."""
+
     def stored_bytes(self) -> int:
         """Bytes kept between batches: weights, buffers, indices."""
         return bytes_of([value for name, value in vars(self).items() if name != "rng"])

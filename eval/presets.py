@@ -5,7 +5,7 @@ A new preset is one dictionary here and one line in `PRESETS`; it reaches every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -32,6 +32,21 @@ CGLM = {  # [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning
     "scale": "none",
 }
 CLOC = CGLM | {"batch": 128, "shift": 16_384, "updates": 5}
+OCRR = {
+    "optimiser": "adamw",
+    "lr": 0.01,
+    "weight_decay": 1e-4,
+    "batch": 256,
+    "epochs": 30,
+    "decay_after": 30,
+    "scale": "none",
+    "correct_lr": 0.05,
+    "ewc.strength": 1000.0,
+    "agem.memory": 1000,
+    "agem.sample": 64,
+    "lwf.weight": 1.0,
+    "lwf.temperature": 2.0,
+}
 CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 
 PRESETS = Catalogue(
@@ -40,6 +55,7 @@ PRESETS = Catalogue(
         "clear-linear": "eval.presets:CLEAR_LINEAR",
         "clear-mlp": "eval.presets:CLEAR_MLP",
         "clear-resnet18": "eval.presets:CLEAR_RESNET18",
+        "ocrr": "eval.presets:OCRR",
         "cglm": "eval.presets:CGLM",
         "cglm-fast": "eval.presets:CGLM_FAST",
         "cloc": "eval.presets:CLOC",
@@ -53,7 +69,9 @@ def settings_of(name: str) -> str:
     return ", ".join(f"{key}={value}" for key, value in PRESETS[name].items())
 
 
-def fitting(name: str, kinds: Iterable[Any]) -> dict[str, Any]:
-    """The preset's settings that some of the protocols and learners have: a blind classifier has no learning rate."""
-    known = {f.name for kind in kinds if is_dataclass(kind) for f in fields(kind)}
+def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset's settings that some of the protocols and learners (name → class) have: a blind classifier has no
+    learning rate."""
+    of = {owner: {f.name for f in fields(kind)} for owner, kind in kinds.items() if is_dataclass(kind)}
+    known = set().union(*of.values()) | {f"{owner}.{field}" for owner, names in of.items() for field in names}
     return {key: value for key, value in PRESETS[name].items() if key in known}

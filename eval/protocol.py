@@ -35,8 +35,9 @@ class Walk(TypingProtocol):
         """The first step as `walk` shows it for training, from a generator in the same state."""
         ...
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
-        """Let the learner see and predict in the protocol's order; yield counts."""
+    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Let the learner see and predict in the protocol's order; yield counts. seed: of the run, which `rng` also
+        comes from."""
         ...
 
     def settled(self, stream: Stream) -> Walk:
@@ -63,6 +64,7 @@ PROTOCOLS = Catalogue(
     {
         "clear-iid": "eval.protocols.clear.presets:Iid",
         "clear-streaming": "eval.protocols.clear.presets:Streaming",
+        "ocrr": "eval.protocols.ocrr.presets:Ocrr",
         "near-future": "eval.protocols.near_future.presets:NearFuture",
     },
 )

@@ -23,6 +23,7 @@ ROWS = pa.schema(
         ("seen", pa.int64()),
         ("corrections", pa.int64()),
         ("seconds", pa.float64()),
+        ("stored", pa.int64()),
         ("class_n", pa.list_(pa.int64())),
         ("class_correct", pa.list_(pa.int64())),
     ]
@@ -33,7 +34,8 @@ ROWS = pa.schema(
 class Row:
     """One test: n samples, n_correct of them right. tested_on: which samples. learned_to: index of the last
     step learned (-1: none). seen: training samples seen. corrections: corrections given. seconds: since the run
-    began, of this process. class_n, class_correct: the same counts for each label from 0, where they were kept."""
+    began, of this process. stored: bytes that the learner kept then, where that was asked.
+    class_n, class_correct: the same counts for each label from 0, where they were kept."""
 
     tested_on: str
     n: int
@@ -42,6 +44,7 @@ class Row:
     seen: int = 0
     corrections: int = 0
     seconds: float = 0.0
+    stored: int = 0
     class_n: Sequence[int] = ()
     class_correct: Sequence[int] = ()
 

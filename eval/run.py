@@ -151,7 +151,7 @@ def _runs(
                     raise Unfit(f"It cannot learn batch by batch: {one.learner.whole}.")
                 begun.append((job, one))
             else:
-                rows = list(walk.walk(stream, one.learner, rng_for(job.seed, protocol, "walk")))
+                rows = list(walk.walk(stream, one.learner, rng_for(job.seed, protocol, "walk"), job.seed))
                 yield job, _finish(stream, walk, one, rows)
         except (Unfit, Diverged) as error:
             yield job, error
@@ -319,7 +319,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
                 "per_class": _mean_by_class([s["by_class"] for s in scored]),
-                "ci95": {name: half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
+                "ci95": {name: _half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
                 "matrix": _mean_matrix([s["matrix"] for s in scored]),
                 "curve": _mean_curve([s.get("curve") for s in scored]),
                 **({"told": about["told"]} if "told" in about else {}),
@@ -352,10 +352,10 @@ def _compare(results: Sequence[dict[str, Any]]) -> None:
     for result in results:
         result["p_against_best"] = {}
     for name in results[0]["scores"] if results else []:
-        best = max(results, key=lambda r: r["scores"][name]["mean"])
+        best = max(results, key=lambda r: -np.inf if r["scores"][name]["mean"] is None else r["scores"][name]["mean"])
         for result in results:
-            same = result is not best and result["seeds"] == best["seeds"]
             values = result["scores"][name]["values"], best["scores"][name]["values"]
+            same = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]
             result["p_against_best"][name] = paired(*values) if same else None
 
 
@@ -366,18 +366,31 @@ def _mean_by_class(found: Sequence[list[float | None] | None]) -> list[float | N
     return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
 
 
-def _spread(values: Sequence[float]) -> dict[str, Any]:
-    return {"mean": float(np.mean(values)), "sd": float(np.std(values)), "values": list(values)}
+def _spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """None: a seed that never got there; mean and deviation are of the others, and `reached` says how many."""
+    there = [v for v in values if v is not None]
+    mean, sd = (float(np.mean(there)), float(np.std(there))) if there else (None, None)
+    return {"mean": mean, "sd": sd, "values": list(values)} | (
+        {} if len(there) == len(values) else {"reached": len(there)}
+    )
+
+
+def _half_width(values: Sequence[float | None]) -> float | None:
+    there = [v for v in values if v is not None]
+    return half_width(there) if len(there) == len(values) else None
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
     """Means over seeds; they were all taken at the same places."""
     if not curves or curves[0] is None:
         return None
-    return {key: np.mean([curve[key] for curve in curves], axis=0).tolist() for key in curves[0]}
+    shared = {key: min(len(curve[key]) for curve in curves) for key in curves[0]}  # seeds may differ in length
+    return {key: np.mean([curve[key][:n] for curve in curves], axis=0).tolist() for key, n in shared.items()}
 
 
-def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]]:
+def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]] | None:
+    if matrices[0] is None:
+        return None
     mean = np.mean(np.stack(matrices), axis=0)
     return [[None if np.isnan(cell) else float(cell) for cell in row] for row in mean]
 

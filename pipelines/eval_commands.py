@@ -76,7 +76,7 @@ def evaluate(
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
     settings |= {"sort": True} if sort else {}
     settings |= (
-        fitting(preset, [*(PROTOCOLS[p] for p in protocols), *(LEARNERS[k] for k in kinds)]) if preset else {}
+        fitting(preset, {p: PROTOCOLS[p] for p in protocols} | {k: LEARNERS[k] for k in kinds}) if preset else {}
     ) | dict(given(change) for change in sets or ())
     grid = {}
     for candidates in tune or ():

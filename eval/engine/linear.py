@@ -34,6 +34,7 @@ class LinearSettings:
     epochs: int = 100
     decay_after: int = 60  # epochs
     decay: float = 0.1
+    optimiser: str = "sgd"  # or "adamw", which decays all weights
 
 
 Params = list[Any]  # float32 tensors in a net's own order, or gradients of their shapes
@@ -247,7 +248,7 @@ def fit(
         drawn = batches([len(of) for _, of in both], settings, rng)
         for velocity in head.velocity:  # momentum is forgotten, as by a new optimiser
             velocity.zero_()
-        if rule is None and isinstance(head, Head) and fused.fits(data, head.half):
+        if rule is None and settings.optimiser == "sgd" and isinstance(head, Head) and fused.fits(data, head.half):
             of = [np.asarray(of, np.int64) for _, of in both]
             steps = fused.train(head.params, head.velocity, data, of, drawn, settings.momentum, settings.weight_decay)
         else:
@@ -289,6 +290,7 @@ def _train(
     rows = sum(min(settings.batch, len(of)) for of in labels)
     room = torch.empty((rows, *data[0].shape[1:]), device=data[0].device, dtype=data[0].dtype)
     steps = 0
+    adam = adamw(head, settings) if settings.optimiser == "adamw" else None
     for lr, *parts in drawn:
         filled, by = 0, []
         for x, y, here in zip(data, labels, parts, strict=False):
@@ -296,7 +298,7 @@ def _train(
             torch.index_select(x, 0, rows_here, out=room[filled : filled + len(here)])
             filled += len(here)
             by.append(y[rows_here])
-        step(head, head.view(room[:filled]), torch.cat(by), lr, settings, rule)
+        step(head, head.view(room[:filled]), torch.cat(by), lr, settings, rule, adam)
         steps += 1
     return steps
 
@@ -309,11 +311,35 @@ def on(array: npt.NDArray[Any], head: Net) -> Any:
     return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(head.params[0].device)
 
 
-def step(net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None) -> None:
-    """One SGD step on a batch."""
+def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]:
+    """Descends along a gradient as torch.optim.AdamW."""
+    import torch
+
+    params = net.params
+    optimiser = torch.optim.AdamW(params, lr=settings.lr, weight_decay=settings.weight_decay)
+
+    def descend(grads: Params, lr: float) -> None:
+        for group in optimiser.param_groups:
+            group["lr"] = lr
+        for p, g in zip(params, grads, strict=True):
+            p.grad = g
+        optimiser.step()
+
+    return descend
+
+
+def step(
+    net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None,
+    descend: Callable[[Params, float], None] | None = None,
+) -> None:  # fmt: skip
+    """One step on a batch; descend: by another optimiser than SGD."""
     pull = None if rule is None else rule.pull(net, x)
     data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
-    move(net, data if rule is None else rule.gradient(net, data, x, y), lr, settings)
+    grads = data if rule is None else rule.gradient(net, data, x, y)
+    if descend is not None:
+        descend(grads, lr)
+        return
+    move(net, grads, lr, settings)
     if rule is not None:
         rule.moved(data, [-lr * velocity for velocity in net.velocity])
 

@@ -70,6 +70,13 @@ class Agem(NetLearner):
             rule = Project(on(self.inputs(x), self.head), on(y, self.head), len(y), self.rng)
         self.train(*past.newest(), rule=rule)
 
+    def on_correction(self) -> Rule | None:
+        """The same constraint; corrections do not enter the memory."""
+        if not self.kept:
+            return None
+        x, y = (np.concatenate([pair[i] for pair in self.kept]) for i in (0, 1))
+        return Project(on(self.inputs(x), self.head), on(y, self.head), self.sample, self.rng)
+
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""
         self.limit = self.limit or len(y)

@@ -68,6 +68,10 @@ class Ewc(NetLearner):
         super().begin(task, rng)
         self.anchors: list[Anchor] = []
 
+    def on_correction(self) -> Rule | None:
+        """The same penalty."""
+        return Penalty(self.anchors, self.strength) if self.anchors else None
+
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then set the anchor."""
         import torch

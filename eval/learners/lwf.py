@@ -45,10 +45,17 @@ class Lwf(NetLearner):
     def reset(self) -> None:
         """New weights; no teacher yet."""
         super().reset()
-        self.steps_seen = 0
+        self.steps_seen = self.trained = 0
+
+    def on_correction(self) -> Rule | None:
+        """The teacher is the model as it was before the first correction."""
+        if self.gradient_steps == self.trained:
+            self.before = self.head.copy()
+        return Distil(self.before, self.weight, self.temperature)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train with the old model as the teacher."""
         alpha = self.weight * min(self.steps_seen / max(1, self.ramp - 1), 1.0)
         self.train(x, y, rule=Distil(self.head.copy(), alpha, self.temperature) if alpha else None)
         self.steps_seen += 1
+        self.trained = self.gradient_steps

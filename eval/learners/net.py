@@ -9,7 +9,7 @@ import numpy as np
 from curate.ground.errors import BadConfig, Unfit
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, known
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, predict
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, one_thread, predict, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
@@ -27,7 +27,9 @@ class NetLearner(Learner):
     rounds the numbers that training multiplies. scale: "rms" divides features by one constant, the root mean squared
     length of the first training data, so that lr = 1 is stable whatever their unit; "none" leaves them as they are.
     augment: what happens to training images, of flip, crop and rotate, joined by "+" (CLEAR: flip+crop), or "none".
-    weights: a checkpoint that a network on images starts from, each time it would start from random weights. device:
+    weights: a checkpoint that a network on images starts from, each time it would start from random weights.
+    optimiser: "sgd", or "adamw" with decay of all weights. correct_lr: of the one step of SGD that a correction takes
+    [OCRR: 0.05]. device:
     "cpu", "cuda", or "auto".
     """
 
@@ -44,6 +46,8 @@ class NetLearner(Learner):
     precision: str = "float32"
     augment: str = "flip+crop"
     weights: str = ""
+    optimiser: str = "sgd"
+    correct_lr: float = 0.05
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -52,6 +56,8 @@ class NetLearner(Learner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new head; nothing is remembered."""
+        if self.optimiser not in ("sgd", "adamw"):
+            raise BadConfig(f"optimiser is {self.optimiser!r}.", "Expected sgd or adamw.")
         if self.precision not in ("float32", "bfloat16") or self.decay_after < 1:
             raise BadConfig(
                 f"precision is {self.precision!r}, decay_after is {self.decay_after}.",
@@ -128,6 +134,7 @@ class NetLearner(Learner):
             updates if online else self.epochs,
             updates if online else self.decay_after,
             self.decay,
+            self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
         done = fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
@@ -138,6 +145,20 @@ class NetLearner(Learner):
         """Class of the highest score."""
         flat, by = self._plain(x)
         return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), by)
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One step of SGD on the sample, without momentum, under what the method adds."""
+        import torch
+
+        with one_thread(), torch.no_grad():
+            data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
+            grown = LinearSettings(lr=self.correct_lr, momentum=0.0)
+            step(self.head, self.head.view(data), labels, self.correct_lr, grown, self.on_correction())
+        self.gradient_steps += 1
+
+    def on_correction(self) -> Rule | None:
+        """What the method adds to the step of a correction."""
+        return None
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train on this data, from the weights at hand."""

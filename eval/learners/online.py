@@ -82,6 +82,10 @@ class OnlineLearner(NetLearner):
             self.draws.grow(here)
             self._train(here, self.epochs)
 
+    def correct(self, x: Array, y: Labels) -> None:
+        """A batch of one."""
+        self.learn(x, y)
+
     def _train(self, past: Past, updates: int) -> None:
         positions = self.draws.draw(past, self.size * updates)
         batches = np.split(positions, range(self.size, len(positions), self.size))

@@ -48,7 +48,7 @@ class Iid(Walk):
         first = stream.steps[0]
         return (walks.resplit(first, self.test_share, rng) if self.splits == "seeded" else first).visible()
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
+    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "0" … "T-1" after each step."""
         return walks.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
 
@@ -79,7 +79,7 @@ class Streaming(Walk):
         """All of the first step."""
         return stream.steps[0].past()
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
+    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on later steps only."""
         return walks.streaming(stream, learner, rng)
 

@@ -141,7 +141,7 @@ class NearFuture(Walk):
         plan = walks.Plan(self.batch, shifts, self.delay, self.points)
         return walks.advance(stream, self.trains(stream), plan, learners, saves)
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
+    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises Unfit for a learner that needs
         whole steps."""
         walk = self.settled(stream)
