@@ -86,6 +86,38 @@ def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> s
     return _svg(parts, f"Accuracy in per cent, {left} against {right}: {told}", height)
 
 
+def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> str:
+    """places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names that no other beats in both; they are
+    connected, the others are grey. Numbers lead from dots to names."""
+    height = _height(len(places))
+    logs = {name: float(np.log10(max(x, 1.0))) for name, (x, _) in places.items()}
+    low, high = np.floor(min(logs.values())), np.ceil(max(logs.values()) + 1e-9)
+    top = _nice(max(y for _, y in places.values()))
+
+    def at(name: str) -> tuple[float, float]:
+        share = (logs[name] - low) / (high - low)
+        y = height - FOOT - places[name][1] / top * (height - TOP - FOOT)
+        return LEFT + share * (WIDTH - LEFT - RIGHT), y
+
+    parts = [_grid(top, height), _text((LEFT + WIDTH - RIGHT) / 2, height - 6, x_name, "middle", 12)]
+    for power in range(int(low), int(high) + 1):
+        x = LEFT + (power - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+        parts.append(_text(x, height - FOOT + 16, f"{10.0**power:,.0f}", "middle", 11))
+    line = sorted((at(name) for name in front), key=lambda p: p[0])
+    parts.append(f"<polyline points='{_points(line)}' fill='none' {_stroke(0)}/>")
+    ends = []
+    ordered = sorted(places, key=lambda name: at(name)[1])
+    for i, name in enumerate(ordered, 1):
+        x, y = at(name)
+        colour = COLOURS[0] if name in front else "#8a949a"
+        parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4' fill='{colour}'/>")
+        parts.append(_text(x + 6, y + (4 if i % 2 else -4), str(i), "start", 10))
+        told = f"{i}  {name}  {100 * places[name][1]:.1f}" + ("  ●" if name in front else "")
+        parts.append(_text(WIDTH - RIGHT + 20, TOP + GAP * i, told, "start", 11))
+        ends.append(f"{name} {places[name][0]:,.0f} and {100 * places[name][1]:.1f}" + (", front" * (name in front)))
+    return _svg(parts, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", height)
+
+
 def _height(n: int) -> float:
     """Room for as many names."""
     return max(HEIGHT, TOP + GAP * n + FOOT // 2)

@@ -36,11 +36,16 @@ LABELS = {
     "forgetting": "forgetting",
     "incremental_accuracy": "incremental accuracy",
     "near_future": "near-future",
+    **{f"corrections_to_{n}": f"corrections to {n} %" for n in (10, 30, 50, 70, 90)},
+    "start_novel": "novel at the start",
+    "start_original": "original at the start",
+    "on_the_stream": "right on the stream",
 }
 
 
-FIGURES = Catalogue("page", {"near-future": "eval.protocols.near_future.figures:figures"})
-NOTES = Catalogue("note", {"near-future": "eval.protocols.near_future.figures:note"})
+FAMILIES = {"near-future": "near_future", "ocrr": "ocrr"}  # that have figures of their own
+FIGURES = Catalogue("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
+NOTES = Catalogue("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
 TEXTS = {
     "clear": {
         "measures": "The same matrix by other papers' measures, and how sure the differences are",
@@ -55,6 +60,12 @@ TEXTS = {
         "measures_note": "",
         "matrix": "Retention by period",
         "matrix_note": "Row: after this period. Column: tested on this period's held-out samples.",
+    },
+    "ocrr": {
+        "measures": "Where it began, and how sure the differences are",
+        "measures_note": "",
+        "matrix": "",
+        "matrix_note": "",
     },
 }
 
@@ -88,7 +99,8 @@ def write(
     template = files("eval").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["label"] = lambda name: LABELS.get(name, name)
-    environment.filters["pct"] = lambda value: "–" if value is None else f"{100 * value:.1f}"
+    environment.filters["pct"] = _per_cent
+    environment.filters["amount"] = _amount
     environment.filters["colour"] = colour
     environment.filters["ink"] = ink
     page = environment.from_string(template).render(
@@ -105,11 +117,28 @@ def write(
     return out / "index.html"
 
 
+def _per_cent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _amount(value: float | None, name: str) -> str:
+    """A score as it is read: corrections are counted, all else is a share."""
+    if value is None or not name.startswith("corrections"):
+        return _per_cent(value)
+    return f"{value:.0f}"
+
+
+def _best(results: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The highest mean, of corrections the lowest; None where nobody got there."""
+    there = [r["scores"][name]["mean"] for r in results if r["scores"][name]["mean"] is not None]
+    return (min if name.startswith("corrections") else max)(there, default=None)
+
+
 def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
     """Add what the page shows but the document does not say: the best of each column, matrix axes and range."""
     results = document["results"]
     columns = list(results[0]["scores"]) if results else []
-    best = {c: max(r["scores"][c]["mean"] for r in results) for c in columns}
+    best = {c: _best(results, c) for c in columns}
     seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     steps = len(results[0]["matrix"]) if results and results[0]["matrix"] else 0
@@ -167,7 +196,7 @@ def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:
         if not d["results"]:
             continue
         columns = list(d["results"][0]["scores"])
-        best = {c: max(r["scores"][c]["mean"] for r in d["results"]) for c in columns}
+        best = {c: _best(d["results"], c) for c in columns}
         lines = [
             f"% {d['protocol']} on {d['stream']['name']}",
             r"\begin{tabular}{l" + "r" * len(columns) + "}",
@@ -178,8 +207,10 @@ def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:
         for r in d["results"]:
             cells = []
             for c in columns:
-                text = f"{100 * r['scores'][c]['mean']:.1f} \\pm {100 * r['scores'][c]['sd']:.1f}"
-                cells.append(f"$\\mathbf{{{text}}}$" if r["scores"][c]["mean"] == best[c] else f"${text}$")
+                mean, sd = (_amount(r["scores"][c][key], c) for key in ("mean", "sd"))
+                text = f"{mean} \\pm {sd}"
+                is_best = best[c] is not None and r["scores"][c]["mean"] == best[c]
+                cells.append(f"$\\mathbf{{{text}}}$" if is_best else f"${text}$")
             lines.append(" & ".join([r["learner"].replace("_", r"\_"), *cells]) + r" \\")
             if told := r.get("published"):
                 theirs = [f"${100 * told[c]['mean']:.1f} \\pm {100 * told[c]['sd']:.1f}$" for c in columns]

@@ -114,10 +114,18 @@ def _scores(document: dict[str, Any]) -> str:
         wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
         lines.append(f"  {'learner':<{wide}}" + "".join(f"{n:>18}" for n in names))
     for r in document["results"]:
-        cells = (f"{100 * s['mean']:.1f} ± {100 * s['sd']:.1f}" for s in r["scores"].values())
+        cells = (_cell(name, score) for name, score in r["scores"].items())
         lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
     lines += [f"  {s['learner']}: skipped, because {s['because']}" for s in document["skipped"]]
     return "\n".join(lines)
+
+
+def _cell(name: str, score: dict[str, Any]) -> str:
+    if score["mean"] is None:
+        return "never"
+    if name.startswith("corrections"):
+        return f"{score['mean']:.0f} ± {score['sd']:.0f}"
+    return f"{100 * score['mean']:.1f} ± {100 * score['sd']:.1f}"
 
 
 @command(eval_app, "report", "driftline report runs --out report")

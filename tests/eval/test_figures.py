@@ -8,9 +8,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers import correlated
+from helpers import correlated, drifting
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eval.figures import GAP, lines, slopes
+from eval.protocols.ocrr.figures import front
 from eval.report import results_of, write
 from eval.run import evaluate
 
@@ -75,3 +78,29 @@ def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:
     assert "fc-only: fifo" in page
     for svg in re.findall(r"<svg.*?</svg>", page, re.S):
         ElementTree.fromstring(svg)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=12))
+def test_the_front_is_what_nobody_beats(pairs: list[tuple[int, int]]) -> None:
+    places = {str(i): (float(x), y / 10) for i, (x, y) in enumerate(pairs)}
+    found = front(places)
+    assert found
+    for name, (x, y) in places.items():
+        beaten = any(p <= x and q >= y and (p, q) != (x, y) for p, q in places.values())
+        assert (name in found) != beaten
+
+
+def test_the_recovery_page_counts_corrections_and_says_never(tmp_path: Path) -> None:
+    stream = drifting(steps=1, classes=8, n=400, noise=0.7)
+    settings = {"held_out": 2, "every": 20}
+    evaluate(stream, "ocrr", ["substrate", "static-knn"], seeds=[0, 1], settings=settings, out=tmp_path / "runs")
+    write(results_of([tmp_path / "runs"]), tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    for title in ("Recovery", "What is kept meanwhile", "What storage buys"):
+        assert f"<h3>{title}</h3>" in page
+    assert "corrections to 50 %" in page
+    assert "<td>–</td>" in page
+    assert "<h3></h3>" not in page
+    for svg in re.findall(r"<svg.*?</svg>", page, re.S):
+        ElementTree.fromstring(svg)
+    assert r"\mathbf{" in (tmp_path / "out" / "scores.tex").read_text()

@@ -1,0 +1,234 @@
+"""Online correction recovery: the walk against a literal one, policies, scenarios, votes, and every bad input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from helpers import drifting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.ground.errors import BadConfig, Unfit
+from curate.ground.rng import rng_for
+from eval.learner import Array, Labels, Learner, Task
+from eval.learners import LEARNERS
+from eval.learners.substrate import votes
+from eval.protocols.ocrr.policies import parse
+from eval.protocols.ocrr.presets import Ocrr
+from eval.protocols.ocrr.scenarios import cut
+from eval.run import evaluate
+from stream_builder.stream import Step, Stream
+
+STREAM = drifting(steps=1, classes=8, n=400, width=8, noise=0.7)
+SYSTEMS = [
+    "substrate", "substrate-k1", "substrate-sumsim", "substrate-count-only", "substrate-no-recency", "static-knn",
+    "bounded-reservoir(capacity=100)", "bounded-fifo(capacity=100)", "static-linear", "online-linear", "knn-lm",
+]  # fmt: skip
+HOLD = {"held_out": 2, "every": 20}
+
+
+@dataclass
+class Diary(Learner):
+    """Knows what it was corrected to; writes all down."""
+
+    log: list[tuple[str, int]] = field(default_factory=list)
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.log.clear()
+        self.known: dict[bytes, int] = {}
+
+    def predict(self, x: Array) -> Labels:
+        if len(x) == 1:
+            self.log.append(("asked", 0))
+        return np.array([self.known.get(row.tobytes(), 0) for row in x], np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        self.log.append(("seed", len(y)))
+
+    def correct(self, x: Array, y: Labels) -> None:
+        self.log.append(("corrected", int(y[0])))
+        self.known[x[0].tobytes()] = int(y[0])
+
+
+def diary(policy: str) -> list[tuple[str, int]]:
+    learner = Diary()
+    evaluate(STREAM, "ocrr", [learner], settings={**HOLD, "policy": policy})
+    return learner.log
+
+
+def corrected(policy: str) -> list[int]:
+    return [label for what, label in diary(policy) if what == "corrected"]
+
+
+class TestPolicies:
+    def test_every_error_is_corrected_by_the_oracle_as_soon_as_it_is_made(self) -> None:
+        log = diary("oracle")
+        assert log[0][0] == "seed"
+        scenario = Ocrr(**HOLD).cut(STREAM, 0)
+        wrong = int((scenario.stream.y != 0).sum())
+        assert len([what for what, _ in log if what == "corrected"]) == wrong
+        assert sorted(corrected("oracle")) == sorted(scenario.stream.y[scenario.stream.y != 0].tolist())
+
+    def test_rates_budgets_and_their_repeats(self) -> None:
+        whole = len(corrected("oracle"))
+        assert 0.3 * whole < len(corrected("random_50")) < 0.7 * whole
+        assert len(corrected("random_10")) < 0.25 * whole
+        assert corrected("bernoulli:0.3") == corrected("bernoulli:0.3")
+        assert corrected("bernoulli:0") == []
+        assert len(corrected("budget:7")) == 7
+
+    def test_a_delayed_correction_comes_as_many_samples_later(self) -> None:
+        log = [what for what, _ in diary("delayed:5") if what != "seed"]
+        asked = 0
+        for what in log:
+            asked += what == "asked"
+            if what == "corrected":
+                assert asked >= 5
+        assert log.index("corrected") == 5
+
+    def test_a_wrong_correction_names_another_class(self) -> None:
+        scenario = Ocrr(**HOLD).cut(STREAM, 0)
+        always = corrected("wrong:1")
+        truths = scenario.stream.y[scenario.stream.y != 0].tolist()
+        assert len(always) == len(truths)
+        assert all(said != truth for said, truth in zip(always, truths, strict=True))
+        assert 0 < sum(s != t for s, t in zip(corrected("wrong:0.2"), truths, strict=True)) < 0.5 * len(truths)
+
+    @pytest.mark.parametrize(
+        "text", ["sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2", ""]
+    )
+    def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
+        with pytest.raises(BadConfig):
+            evaluate(STREAM, "ocrr", ["substrate"], settings={"policy": text})
+
+    def test_parts_join(self) -> None:
+        policy = parse("random_50+budget:9+delayed:3+wrong:0.5")
+        assert (policy.rate, policy.budget, policy.delay, policy.wrong) == (0.5, 9, 3, 0.5)
+
+
+class TestScenarios:
+    def test_held_out_classes_are_nowhere_in_seed_and_original(self) -> None:
+        for seed in range(3):
+            found = cut(STREAM, "categorical", 2, 50, True, 0, seed)
+            novel = set(found.stream.y.tolist())
+            assert len(novel) == 2
+            assert set(found.novel.y.tolist()) <= novel
+            assert not novel & set(found.seed.y.tolist())
+            assert not novel & set(found.original.y.tolist())
+
+    def test_seeds_hold_others_out_and_names_not_numbers_decide(self) -> None:
+        held = [set(cut(STREAM, "categorical", 2, 50, True, 0, s).stream.y.tolist()) for s in range(6)]
+        assert len({tuple(sorted(h)) for h in held}) > 1
+        order = rng_for(0).permutation(8)
+        (step,) = STREAM.steps
+        back = np.argsort(order)
+        renumbered = {k: type(v)(v.x, back[v.y], v.ids, v.time) for k, v in step.splits.items()}
+        other = Stream("renumbered", [Step(0, "0", renumbered)], [STREAM.classes[i] for i in order])
+        names = {other.classes[i] for i in cut(other, "categorical", 2, 50, True, 0, 1).stream.y.tolist()}
+        assert names == {STREAM.classes[i] for i in cut(STREAM, "categorical", 2, 50, True, 0, 1).stream.y.tolist()}
+
+    def test_within_class_drift_has_every_class_on_both_sides(self) -> None:
+        found = cut(STREAM, "within-class", 2, 400, True, 0, 0)
+        assert set(found.seed.y.tolist()) == set(found.stream.y.tolist()) == set(range(8))
+        assert abs(len(found.seed) - len(found.stream)) <= 8
+        for label in range(8):
+            a, b = (split.x[split.y == label] for split in (found.seed, found.stream))
+            assert np.linalg.norm(a.mean(0) - b.mean(0)) > 0.5
+
+    def test_the_last_step_is_novel_where_there_are_several_in_its_own_order(self) -> None:
+        stream = drifting(steps=3)
+        found = cut(stream, "auto", 2, 400, True, 0, 0)
+        assert found.stream.ids.tolist() == stream.steps[-1]["train"].ids.tolist()
+        assert set(found.seed.ids.tolist()) == {i for s in stream.steps[:-1] for i in s["train"].ids.tolist()}
+
+    def test_mixed_streams_bring_the_original_again(self) -> None:
+        plain, mixed = (cut(STREAM, "categorical", 2, 50, True, mix, 0) for mix in (0, 1.0))
+        assert len(mixed.stream) == 2 * len(plain.stream)
+        assert set(plain.stream.ids.tolist()) < set(mixed.stream.ids.tolist())
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"held_out": 8}, "held_out is 8"),
+            ({"held_out": 0}, "held_out is 0"),
+            ({"scenario": "temporal"}, "one step"),
+        ],
+    )
+    def test_what_leaves_a_part_empty_is_refused(self, settings: dict[str, object], words: str) -> None:
+        with pytest.raises(Unfit, match=words):
+            evaluate(STREAM, "ocrr", ["substrate"], settings=settings)
+
+    def test_unknown_scenarios_and_missing_splits(self) -> None:
+        with pytest.raises(BadConfig, match="scenario is 'sudden'"):
+            evaluate(STREAM, "ocrr", ["substrate"], settings={"scenario": "sudden"})
+        bare = Stream("bare", [Step(0, "0", {"train": STREAM.steps[0]["train"]})], STREAM.classes)
+        with pytest.raises(Unfit, match="no test split"):
+            evaluate(bare, "ocrr", ["substrate"])
+
+
+class TestScores:
+    def test_recovery_on_an_easy_stream(self) -> None:
+        found = {r["learner"]: r["scores"] for r in evaluate(STREAM, "ocrr", SYSTEMS, settings=HOLD)["results"]}
+        assert found["substrate"]["novel"]["mean"] > 0.75
+        assert found["substrate"]["original"]["mean"] > 0.9
+        assert found["static-knn"]["novel"]["mean"] == found["static-linear"]["novel"]["mean"] == 0
+        assert found["static-knn"]["corrections_to_50"]["mean"] is None
+        first, second = (found["substrate"][f"corrections_to_{n}"]["mean"] for n in (50, 70))
+        assert 0 < first <= second
+
+    def test_no_errors_no_corrections(self) -> None:
+        """Thresholds that were never crossed by a correction stay null, or 0 where the start is above them."""
+
+        class Knows(Diary):
+            def predict(self, x: Array) -> Labels:
+                return np.array([self.truth[row.tobytes()] for row in x])
+
+        knows = Knows()
+        (step,) = STREAM.steps
+        knows.truth = {row.tobytes(): int(y) for s in step.splits.values() for row, y in zip(s.x, s.y, strict=True)}  # type: ignore[attr-defined]
+        result = evaluate(STREAM, "ocrr", [knows], settings=HOLD)["results"][0]
+        assert result["measures"]["corrections"]["mean"] == 0
+        assert result["scores"]["corrections_to_90"]["mean"] == 0
+
+    def test_the_curve_has_bytes_at_every_test(self) -> None:
+        curve = evaluate(STREAM, "ocrr", ["substrate"], settings=HOLD)["results"][0]["curve"]
+        assert len(curve["at"]) == len(curve["value"]) == len(curve["original"]) == len(curve["stored"])
+        assert curve["stored"] == sorted(curve["stored"])
+        assert curve["stored"][-1] - curve["stored"][0] == curve["at"][-1] * (8 * 4 + 8)
+
+    @pytest.mark.parametrize("name", SYSTEMS)
+    def test_what_is_prepared_for_changes_no_answer(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        prepared = evaluate(STREAM, "ocrr", [name], seeds=[0, 1], settings=HOLD)["results"][0]
+        kind = LEARNERS[name.partition("(")[0]]
+        monkeypatch.setattr(kind, "expect", lambda self, x: None)
+        plain = evaluate(STREAM, "ocrr", [name], seeds=[0, 1], settings=HOLD)["results"][0]
+        assert prepared["scores"] == plain["scores"]
+        assert prepared["curve"] == plain["curve"]
+
+
+def literal(sims: list[float], labels: list[int], margin: float) -> int:
+    """The reference's rule, written as it is told: (count, best similarity, latest) of each class in the band."""
+    inside = [i for i, s in enumerate(sims) if s >= sims[0] - margin]
+    classes = {labels[i] for i in inside}
+    return max(classes, key=lambda c: (
+        sum(labels[i] == c for i in inside), max(sims[i] for i in inside if labels[i] == c),
+    ))  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1000)), min_size=1, max_size=7, unique_by=lambda p: p[1]))
+def test_votes_follow_the_rule(pairs: list[tuple[int, int]]) -> None:
+    ordered = sorted(pairs, key=lambda p: -p[1])
+    labels, sims = [p[0] for p in ordered], [p[1] / 2000 for p in ordered]
+    args = np.array([sims]), np.array([labels]), np.arange(len(sims))[None], 0.05
+    assert votes(*args, "band")[0] == literal(sims, labels, 0.05)
+    assert votes(*args, "nearest")[0] == labels[0] or sims[0] - sims[-1] <= 1
+    totals = {c: sum(s for s, label in zip(sims, labels, strict=True) if label == c) for c in labels}
+    assert votes(*args, "sum")[0] in [c for c in totals if totals[c] >= max(totals.values()) - 1e-12]
+
+
+def test_of_equals_the_latest_wins() -> None:
+    args = np.array([[0.9, 0.9]]), np.array([[1, 2]]), np.array([[3, 7]]), 0.05
+    assert votes(*args, "band")[0] == 2
+    assert votes(*args, "no-recency")[0] == 1
