@@ -255,3 +255,44 @@ def test_a_folders_digest_leaves_its_own_mark_out(tmp_path: Path) -> None:
     one = content_digest(tmp_path)
     (tmp_path / "done.json").write_text("{}")
     assert content_digest(tmp_path) == one
+
+
+class TestOnlineProtocols:
+    def stream(self, folder: Path) -> Path:
+        rng = rng_for(0, "online")
+        y = np.repeat(rng.integers(0, 4, 80), 5)
+        x = (np.eye(4)[y] * 3 + rng.normal(size=(400, 4))).astype(np.float32)
+        split = np.where(np.arange(400) % 5 == 4, "test", "train")
+        when = np.arange(400)[::-1] * 60
+        np.savez(folder / "f.npz", x=x, y=y, split=split, time=when, step=np.arange(400) // 200)
+        assert driftline("stream", "from-arrays", folder / "f.npz", "--out", folder / "s").returncode == 0
+        return folder / "s"
+
+    def test_a_stream_out_of_order_is_refused_and_sorted_on_request(self, tmp_path: Path) -> None:
+        run = ("eval", self.stream(tmp_path), "--protocol", "near-future", "--preset", "cglm", "--set", "shift=64")
+        ask = (*run, "--learners", "blind,fc-only", "--out", tmp_path / "r")
+        assert "--sort" in message(driftline(*ask), 1)
+        document = json.loads(driftline(*ask, "--sort", "--json").stdout)
+        settings = {r["learner"]: r["settings"] for r in document["results"]}
+        assert settings["fc-only"]["lr"] == 0.005
+        assert settings["blind"]["updates"] == 10
+        assert settings["blind"]["shift"] == 64, "--set goes before the preset"
+
+    def test_corrections_are_recorded_checked_and_erased(self, tmp_path: Path) -> None:
+        sets = ("--set", "held_out=1", "--set", "scenario=categorical", "--set", f"ledger={tmp_path / 'l'}")
+        run = ("eval", self.stream(tmp_path), "--protocol", "ocrr", "--learners", "substrate,static-knn", *sets)
+        done = driftline(*run, "--out", tmp_path / "r")
+        assert done.returncode == 0, done.stderr
+        assert "never" in done.stdout
+        book = tmp_path / "l" / "substrate-seed0.ledger"
+        verdict = json.loads(driftline("ledger", "verify", book, "--json").stdout)
+        assert verdict["entries"] > 0
+        assert driftline("ledger", "erase", book, 0).returncode == 0
+        told = [json.loads(line) for line in driftline("ledger", "export", book).stdout.splitlines()]
+        assert [t["kind"] for t in told][:: len(told) - 1] == ["erased", "tombstone"]
+        assert driftline("ledger", "verify", book, "--head", verdict["head"]).returncode == 0
+        data = bytearray(book.read_bytes())
+        data[-3] ^= 1
+        book.write_bytes(data)
+        assert f"Entry {len(told) - 1}" in message(driftline("ledger", "verify", book), 1)
+        assert "There is no ledger" in message(driftline("ledger", "verify", tmp_path / "none"), 1)

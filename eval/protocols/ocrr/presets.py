@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from curate.ground.errors import BadConfig, Unfit
+from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
 from eval.learner import Learner, Task
+from eval.ledger import Ledger
 from eval.protocol import Walk
 from eval.protocols.ocrr import policies, scenarios
 from eval.protocols.ocrr import score as scores
@@ -26,7 +29,8 @@ class Ocrr(Walk):
     policy: who corrects what, as in `random_50+delayed:20` (see `policies`). scenario: "categorical", "within-class",
     "temporal", or "auto". held_out: classes that are novel. order: of seed rows, "shuffled", or "file" as the
     reference. every: samples between tests. tests: samples of each test set at most. mix: samples of the original
-    distribution in the stream, for each novel one.
+    distribution in the stream, for each novel one. ledger: a folder that gets a record of every correction, one file
+    a learner, its settings and seed; begun anew with the run.
     """
 
     policy: str = "oracle"
@@ -36,6 +40,7 @@ class Ocrr(Walk):
     every: int = 50
     tests: int = 400
     mix: float = 0.0
+    ledger: str = ""
 
     def __post_init__(self) -> None:
         policies.parse(self.policy)
@@ -70,7 +75,20 @@ class Ocrr(Walk):
         """Rows tested on "novel", "original" and "stream"."""
         cut = self.cut(stream, seed)
         draws = rng_for(seed, "ocrr", self.policy)
-        return walks.recover(cut, learner, policies.parse(self.policy), self.every, len(stream.classes), draws)
+        policy = policies.parse(self.policy)
+        rows = walks.recover(cut, learner, policy, self.every, list(stream.classes), draws, self._book(learner, seed))
+        yield from rows
+
+    def _book(self, learner: Learner, seed: int) -> Ledger | None:
+        """An empty ledger for this run."""
+        if not self.ledger:
+            return None
+        kind, settings = type(learner).__name__.lower(), learner.settings()
+        usual = settings == type(learner)().settings()
+        digest = "" if usual else f"-{fingerprint(settings)[:8]}"
+        path = Path(self.ledger) / f"{kind}{digest}-seed{seed}.ledger"
+        path.unlink(missing_ok=True)
+        return Ledger(path)
 
     def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
         """novel, original, corrections_to_50, _70, _90 (None: never); the curve over corrections."""

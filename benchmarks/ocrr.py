@@ -1,0 +1,171 @@
+"""The Banking77 × oracle cell, tests of what is known, and the ledger, against the reference and literal loops.
+
+    python benchmarks/ocrr.py --data ../shared [--kills 0]
+
+The cell: every system, three seeds, in the reference's order, CPU seconds, against the seconds that the specification
+records of the unmodified reference (another machine; seed 0, times three). Tests: 2,000 held-out vectors asked again
+after 100 new ones, 10,000 known, against a search for each. The ledger: entries of 384 numbers, not waiting for the
+disk, against JSON and SHA-256 as the reference's. Kills: SIGKILLs of a writer; no acknowledged entry may be lost.
+Gates: cell 10 × without river, which is river itself; tests 100 ×; ledger 50 ×.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from curate.ground.rng import rng_for
+from eval.knn import Memory, Watched, unit
+from eval.learners import LEARNERS
+from eval.ledger import Ledger, verify
+from eval.presets import fitting
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+SYSTEMS = {
+    "substrate": "substrate", "substrate_k1": "substrate-k1", "substrate_sumsim": "substrate-sumsim",
+    "substrate_count_only": "substrate-count-only", "substrate_no_recency": "substrate-no-recency",
+    "static_knn": "static-knn", "static_linear": "static-linear", "online_linear": "online-linear", "knn_lm": "knn-lm",
+    "ewc": "ewc", "a_gem": "agem", "lwf": "lwf",
+} | {
+    f"bounded_substrate_{kind}_{n}": f"bounded-{kind}(capacity={n})"
+    for kind in ("reservoir", "fifo") for n in (100, 500, 1000, 5000)
+}  # fmt: skip
+WRITER = """
+import sys, numpy as np
+from pathlib import Path
+from eval.ledger import Ledger
+with Ledger(Path(sys.argv[1])) as ledger:
+    print("begun", flush=True)
+    while True:
+        print(ledger.append({"id": "p", "label": "x" * (ledger.n % 50)}, np.zeros(64, np.float32)), flush=True)
+"""
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of a call."""
+    clock = time.process_time()
+    work()
+    return time.process_time() - clock
+
+
+def cell(data: Path) -> dict[str, object]:
+    """All systems but river."""
+    with np.load(data / "data" / "intent" / "banking77_minilm.npz", allow_pickle=False) as found:
+        splits = {}
+        for side in ("train", "test"):
+            x = unit(found[f"{side}_x"].astype(np.float32))
+            splits[side] = Split(x, found[f"{side}_y"].astype(np.int64), np.arange(len(x)).astype(np.str_))
+        stream = Stream("banking77", [Step(0, "0", splits)], [str(c) for c in found["labels"]], sha256="banking77")
+    told = json.loads((data / "spec" / "ocrr_reference_banking77.json").read_text())["quiet_wall_seed0"]
+    theirs = 3 * sum(told[name]["init_s"] + told[name]["run_s"] for name in SYSTEMS)
+
+    def run() -> None:
+        for learner in SYSTEMS.values():
+            base = learner.partition("(")[0]
+            settings = fitting("ocrr", {base: LEARNERS[base]}) | {"order": "file"}
+            evaluate(stream, "ocrr", [learner], [0, 1, 2], settings)
+
+    evaluate(stream, "ocrr", ["online-linear"], [0], {"order": "file", "epochs": 1})  # warm
+    mine = seconds(run)
+    return {"cell_s": round(mine, 1), "reference_s": round(theirs, 1), "cell": round(theirs / mine, 1)}
+
+
+def tests() -> dict[str, object]:
+    """Asking 2,000 vectors again, after 100 corrections."""
+    rng = rng_for(0, "tests")
+    known, new, asked = (unit(rng.normal(size=(n, 384))) for n in (10_000, 100, 2_000))
+
+    def literal() -> None:
+        everything = np.concatenate([known, new])
+        for q in asked:
+            np.argsort(-(everything @ q), kind="stable")[:5]
+
+    memory = Memory(384)
+    memory.add(known)
+    watched = Watched(memory, [asked], 5)
+
+    def merged() -> None:
+        for row in new:
+            memory.add(row[None])
+            watched.grew(memory)
+        watched.found(asked)
+
+    slow, fast = seconds(literal), seconds(merged)
+    return {"literal_ms": round(1e3 * slow, 1), "merged_ms": round(1e3 * fast, 1), "tests": round(slow / fast, 1)}
+
+
+def ledger(n: int = 3000) -> dict[str, object]:
+    """Entries of 384 numbers."""
+    x = rng_for(0, "ledger").normal(size=(n, 384)).astype(np.float32)
+
+    def as_the_reference() -> None:
+        before = "0" * 64
+        for i, row in enumerate(x):
+            payload = {"id": str(i), "t_created": 0.0, "embedding": row.tolist(), "text": "t", "tags": {"label": "a"},
+                       "contradicts": [], "prev_hash": before}  # fmt: skip
+            before = hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "l"
+        with Ledger(path, sync=False) as book:
+
+            def ours() -> None:
+                for i, row in enumerate(x):
+                    book.append({"id": str(i), "label": "a"}, row)
+
+            slow, fast = seconds(as_the_reference), seconds(ours)
+        checked = seconds(lambda: verify(path))
+    return {"reference_us": round(1e6 * slow / n, 1), "append_us": round(1e6 * fast / n, 1),
+            "verify_us": round(1e6 * checked / n, 1), "ledger": round(slow / fast, 1)}  # fmt: skip
+
+
+def kills(times: int) -> dict[str, object]:
+    """Acknowledged entries that a SIGKILL lost."""
+    rng, lost = rng_for(0, "kills"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        path, acknowledged = Path(folder) / "l", -1
+        for _ in range(times):
+            process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(float(rng.uniform(0, 0.02)))
+            process.send_signal(signal.SIGKILL)
+            rest = [int(word) for word in process.communicate()[0].split() if word.isdigit()]
+            acknowledged = max([acknowledged, *rest[:-1]])  # the last line may be cut
+            Ledger(path).close()
+            lost += verify(path).entries < acknowledged + 1
+        return {"kills": times, "entries": verify(path).entries if times else 0, "lost": lost}
+
+
+GATES = {"cell": 10.0, "tests": 100.0, "ledger": 50.0}
+
+
+def main() -> int:
+    """One line each; 1 where a gate is missed or an entry lost."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("../shared"))
+    parser.add_argument("--kills", type=int, default=0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    found: dict[str, object] = {}
+    for work in (lambda: cell(given.data), tests, ledger, lambda: kills(given.kills)):
+        found |= work()
+    missed = {k: gate for k, gate in GATES.items() if float(str(found[k])) < gate}
+    print(json.dumps({"benchmark": "ocrr", **found, "missed": missed}))
+    return int(bool(missed) or bool(found["lost"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
