@@ -84,6 +84,10 @@ class Learner(ABC):
         """What else the run's record should say, as plain data."""
         return {}
 
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Samples that training looks at, over steps of these sizes: what an estimate of the time begins with."""
+        return 0.0
+
     def settings(self) -> dict[str, Any]:
         """The dataclass fields, as plain data."""
         if not is_dataclass(self):

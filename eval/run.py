@@ -21,6 +21,7 @@ from eval import published
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
 from eval.compare import half_width, paired
+from eval.estimate import core_seconds
 from eval.learner import Learner
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS, Walk
@@ -228,6 +229,57 @@ def _settle(
     return kind(**for_walk), per_learner
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """runs: in all. finished: of them, found on disk. core_seconds: of those to come, as far as it can be told."""
+
+    runs: int
+    finished: int
+    core_seconds: float | None
+
+
+def plan(
+    stream: Stream,
+    protocol: str,
+    learners: Sequence[str],
+    seeds: Sequence[int],
+    settings: Settings | None = None,
+    out: Path | None = None,
+    tune: Grid | None = None,
+) -> Plan:
+    """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
+    chosen = [_named(one) for one in learners]
+    walk, per_learner = _settle(protocol, chosen, settings or {})
+    walk.fit(stream)
+    walk = walk.settled(stream)
+    tuned = {name: {k: list(v) for k, v in (tune or {}).items() if k in _fields(make)} for name, make in chosen}
+    jobs = [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
+    places = [_place(stream, protocol, walk, job, job.learner(), out)[1] for job in jobs]
+    done = [place is not None and (place / "run.json").is_file() for place in places]
+    left = [job.learner() for job, finished in zip(jobs, done, strict=True) if not finished]
+    known = protocol.startswith("clear-") and not tune
+    seconds = core_seconds(stream, left, protocol == "clear-streaming") if known else None
+    return Plan(len(jobs), sum(done), seconds)
+
+
+def _place(
+    stream: Stream, protocol: str, walk: Walk, job: _Job, learner: Learner, out: Path | None
+) -> tuple[dict[str, Any], Path | None]:
+    """Who a run is, and the folder of its rows, whose name is a digest of that."""
+    identity = {
+        "protocol": protocol,
+        "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
+        "learner": job.name,
+        "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
+        "seed": job.seed,
+        "stream": {"name": stream.name, "sha256": stream.sha256},
+        "steps": len(stream.steps),
+    }
+    if out is None:
+        return identity, None
+    return identity, out / protocol / f"{_slug(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
+
+
 @dataclasses.dataclass
 class _Begun:
     """A run that has begun: who it is, where its rows go, what was tuned."""
@@ -242,20 +294,9 @@ class _Begun:
 def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | None) -> Run | _Begun:
     """The stored run, or a learner that is ready to begin."""
     learner = job.learner()
-    identity = {
-        "protocol": protocol,
-        "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
-        "learner": job.name,
-        "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
-        "seed": job.seed,
-        "stream": {"name": stream.name, "sha256": stream.sha256},
-        "steps": len(stream.steps),
-    }
-    folder = None
-    if out is not None:
-        folder = out / protocol / f"{_slug(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
-        if (folder / "run.json").is_file():
-            return row_files.load(folder)
+    identity, folder = _place(stream, protocol, walk, job, learner, out)
+    if folder is not None and (folder / "run.json").is_file():
+        return row_files.load(folder)
     clock = time.process_time()
     picked: dict[str, Any] = {}
     if job.tune:

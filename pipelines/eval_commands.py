@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from curate.ground.errors import BadConfig, DriftlineError
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
 from pipelines.shell import Json, Sets, command, context_of
+
+if TYPE_CHECKING:
+    from eval.run import Plan
 
 eval_app = typer.Typer()
 
@@ -54,7 +57,7 @@ def evaluate(
     from eval.presets import fitting
     from eval.protocol import PROTOCOLS
     from eval.run import evaluate as run_grid
-    from eval.run import seeds_of
+    from eval.run import plan, seeds_of
     from pipelines.config import given
     from stream_builder.stream import Stream
 
@@ -87,6 +90,8 @@ def evaluate(
     journal = Journal(out / "log.jsonl", as_json)
     documents = []
     for name in protocols:
+        ahead = plan(stream, name, chosen, numbers, settings, out, grid)
+        journal.say(_ahead(name, ahead, spread.workers))
         with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
             documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread, grid))
     if as_json:
@@ -96,6 +101,16 @@ def evaluate(
             print(_scores(document))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _ahead(name: str, ahead: Plan, workers: int) -> str:
+    """What is to be done, and for how long."""
+    text = f"{name}: {ahead.runs - ahead.finished} of {ahead.runs} runs to do"
+    if ahead.core_seconds is None:
+        return text
+    wall = ahead.core_seconds / workers
+    told = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
+    return f"{text}, about {told} of training on {workers} workers"
 
 
 def _device(name: str) -> str:

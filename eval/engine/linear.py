@@ -304,11 +304,16 @@ def _train(
 
 
 def on(array: npt.NDArray[Any], head: Net) -> Any:
-    """An array as a tensor on the head's device; copied where it is read only, as memory-mapped arrays are."""
+    """An array as a tensor on the head's device."""
+    return tensor(array, head.params[0].device)
+
+
+def tensor(array: npt.NDArray[Any], device: Any) -> Any:
+    """An array as a tensor; copied where it is read only, as memory-mapped arrays are."""
     import torch
 
     ready = np.ascontiguousarray(array)
-    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(head.params[0].device)
+    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(device)
 
 
 def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]:

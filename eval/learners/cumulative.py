@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,10 @@ class Cumulative(NetLearner):
         super().begin(task, rng)
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
         self.y: Labels = np.zeros(0, np.int64)
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Each step all data so far."""
+        return self.epochs * float(sum(sum(sizes[: i + 1]) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Store, then train on all that is stored."""

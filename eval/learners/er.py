@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,11 @@ class Er(NetLearner):
         super().begin(task, rng)
         self.limit = self.memory
         self.kept: list[Share] = []
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """After the first step as many from the memory again, batch by batch."""
+        limit = self.memory or sizes[0]
+        return self.epochs * (sizes[0] + sum(n + min(limit, self.batch) * -(-n // self.batch) for n in sizes[1:]))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train with replay, then store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,10 @@ class Gdumb(NetLearner):
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
         self.y: Labels = np.zeros(0, np.int64)
         self.weight = np.zeros(0)
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Each step the memory."""
+        return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Update the memory, then train from scratch on it."""

@@ -21,6 +21,10 @@ class Joint(NetLearner):
 
     sees_all = True
 
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Everything at once."""
+        return self.epochs * max(1, len(sizes) // 3) * float(sum(sizes))
+
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """One training run over everything, as long as a third of the steps one by one."""
         trains = [step["train"] for step in steps]

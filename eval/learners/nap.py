@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,10 @@ class Nap(NetLearner):
         """Awake again."""
         super().begin(task, rng)
         self.asleep = False
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """The first step alone."""
+        return float(self.epochs * sizes[0])
 
     def learn(self, x: Array, y: Labels) -> None:
         """Only the first call counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,6 +160,16 @@ class NetLearner(Learner):
     def on_correction(self) -> Rule | None:
         """What the method adds to the step of a correction."""
         return None
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Every step's data, `epochs` times, as dear as an update is."""
+        return self.epochs * self.cost * sum(sizes)
+
+    def operations(self, width: int, classes: int) -> float:
+        """Multiplications and additions of one visit: a forward and two backward products; NaN for other networks."""
+        if self.net == "linear":
+            return 4.0 * width * classes
+        return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train on this data, from the weights at hand."""

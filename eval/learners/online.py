@@ -9,7 +9,7 @@ import numpy as np
 
 from curate.ground.errors import BadConfig
 from eval.engine.deep import Deep
-from eval.engine.linear import LinearSettings, errors, move, one_thread
+from eval.engine.linear import LinearSettings, errors, move, one_thread, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
 from eval.learner import Array, Labels, Task, bytes_of
@@ -116,7 +116,7 @@ class OnlineLearner(NetLearner):
         with torch.no_grad():
             labels = torch.from_numpy(np.array(y, np.int64)).to(self.place)
             leave = None if masked is None else torch.from_numpy(masked).to(self.place)
-            data = torch.from_numpy(np.array(self.inputs(x))).to(self.place)
+            data = tensor(self.inputs(x), self.place)
             if self.wide is not None:
                 self.wide.update(data, labels, lr, self.momentum, self.weight_decay, leave)
                 return
@@ -148,7 +148,7 @@ class OnlineLearner(NetLearner):
         found = [np.zeros(0, np.int64)]
         with one_thread(), torch.inference_mode():
             for low in range(0, len(x), rows):
-                data = torch.from_numpy(np.ascontiguousarray(self.inputs(x[low : low + rows]))).to(self.place)
+                data = tensor(self.inputs(x[low : low + rows]), self.place)
                 found.append(self.wide.scores(data).argmax(1).cpu().numpy())
         return np.concatenate(found)
 

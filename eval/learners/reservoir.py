@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,10 @@ class Reservoir(NetLearner):
         if value < 0 or kind not in ("", "dynamic"):
             raise BadConfig(f"alpha is {text!r}.", "Expected a number from 0, or dynamic:NUMBER, as in dynamic:0.5.")
         return value * self.seen / self.limit if kind else value
+
+    def visits(self, sizes: Sequence[int]) -> float:
+        """Each step the memory."""
+        return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Update the buffer, then train on it."""

@@ -235,6 +235,7 @@ class TestCommands:
         )
         document = json.loads(done.stdout)
         assert document["protocol"] == "clear-iid"
+        assert "clear-iid: 4 of 4 runs to do, about 0 s of training" in (tmp_path / "r" / "log.jsonl").read_text()
         assert [r["learner"] for r in document["results"]] == ["nearest-mean", "nap"]
         assert document["results"][1]["settings"]["epochs"] == 3
         assert driftline("report", tmp_path / "r", "--out", tmp_path / "html").returncode == 0

@@ -1,0 +1,78 @@
+"""What a grid will cost, told before it starts, against what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import drifting
+
+from curate.ground.errors import Unfit
+from curate.ground.rng import rng_for
+from eval.estimate import core_seconds, product_rate
+from eval.learner import Task
+from eval.learners import LEARNERS
+from eval.learners.net import NetLearner
+from eval.learners.online import OnlineLearner
+from eval.run import evaluate, plan
+from stream_builder.stream import Step, Stream
+
+TRAINED = [n for n in LEARNERS if issubclass(LEARNERS[n], NetLearner) and not issubclass(LEARNERS[n], OnlineLearner)]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_visits_are_what_the_gradient_steps_look_at(name: str) -> None:
+    stream = drifting(steps=6, n=128)
+    learner = LEARNERS[name](epochs=4, batch=16)
+    learner.begin(Task(3, (8,), 6), rng_for(0))
+    steps = [step.visible() for step in stream.steps]
+    if getattr(learner, "sees_all", False):
+        learner.learn_sequence(steps)
+    else:
+        for step in steps:
+            learner.learn_step(step)
+    looked = learner.gradient_steps * 16 * learner.cost
+    if name == "er":  # each later step looks at as many again
+        looked += (learner.gradient_steps - 4 * 8) * 16
+    assert learner.visits([128] * 6) == pytest.approx(looked, rel=0.01)
+
+
+def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.estimate.product_rate", lambda: 1e9)
+    stream = drifting(steps=4, n=60)
+    one, ten, mlp = (
+        core_seconds(stream, [LEARNERS["finetune"](**settings)], False)
+        for settings in ({"epochs": 1}, {"epochs": 10}, {"epochs": 1, "net": "mlp"})
+    )
+    assert one is not None
+    assert ten == pytest.approx(10 * one)
+    assert mlp is not None
+    assert mlp > 100 * one
+    assert one == pytest.approx(240 * 4 * 8 * 3 / 1e9 / 0.75)
+    assert core_seconds(stream, [LEARNERS["majority"]()], False) == 0
+    assert core_seconds(stream, [LEARNERS["finetune"](net="resnet18")], False) is None
+    streaming = core_seconds(stream, [LEARNERS["finetune"](epochs=1)], True)
+    assert streaming == pytest.approx(3 * 90 * 4 * 8 * 3 / 1e9 / 0.75), "whole steps, and not the last"
+
+
+def test_the_rate_of_products_is_a_rate() -> None:
+    assert 1e8 < product_rate(128) < 1e13
+
+
+def test_finished_runs_are_not_to_be_done_again(tmp_path: Path) -> None:
+    stream, names = drifting(), ["finetune", "nearest-mean"]
+    before = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
+    assert (before.runs, before.finished) == (4, 0)
+    evaluate(stream, "clear-iid", names, [0], {"epochs": 2}, tmp_path)
+    after = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
+    assert (after.runs, after.finished) == (4, 2)
+    assert before.core_seconds is not None
+    assert after.core_seconds is not None
+    assert after.core_seconds < before.core_seconds * 0.9
+    assert plan(stream, "clear-iid", names, [0, 1], {"epochs": 3}, tmp_path).finished == 1, "nearest-mean has no epochs"
+
+
+def test_a_plan_refuses_what_a_run_would() -> None:
+    bare = Stream("bare", [Step(0, "0", drifting().steps[0].splits)], ["a", "b", "c"])
+    with pytest.raises(Unfit, match="at least two"):
+        plan(bare, "clear-iid", ["finetune"], [0])
