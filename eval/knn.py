@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors of a block
+MEASURED = 100  # samples that an index's recall is measured on
 ONE_BY_ONE = 256  # samples of a block of `stream`
 # How far a product may be off. bfloat16: both factors are rounded by at most 2⁻⁹ of themselves, and Σ |xᵢqᵢ| ≤ 1 for
 # unit vectors; the sum is rounded once more, and so is what it is compared with; float32 inside.

@@ -11,7 +11,7 @@ from typing import Any
 from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
-from eval.run import summary
+from eval.summary import summary
 
 
 @dataclass(frozen=True)

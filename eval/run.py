@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from curate.ground.errors import BadConfig, Diverged, Unfit
 from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
-from curate.ground.text import value_of
 from curate.ground.workers import Engine
-from eval import published
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
-from eval.compare import half_width, paired
 from eval.estimate import core_seconds
 from eval.learner import Learner
-from eval.learners import LEARNERS
+from eval.named import fields_of, named
 from eval.protocol import PROTOCOLS, Walk
 from eval.rows import Row, Run
+from eval.summary import summary
 from eval.tune import Grid, choose
 from stream_builder.stream import Stream
 
@@ -58,14 +53,7 @@ def evaluate(
     Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
     A learner that fails is listed under "skipped" with the reason; the others go on.
     """
-    chosen = [_named(one) for one in learners]
-    walk, per_learner = _settle(protocol, chosen, settings or {})
-    walk.fit(stream)
-    walk = walk.settled(stream)
-    tuned = {name: {k: list(v) for k, v in (tune or {}).items() if k in _fields(make)} for name, make in chosen}
-    if tune and (lost := sorted(set(tune) - {k for of in tuned.values() for k in of})):
-        raise BadConfig(f"--tune names {lost[0]!r}.", "Expected a setting that a learner of this run has.")
-    jobs = [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
+    walk, jobs = _jobs(stream, protocol, learners, seeds, settings or {}, tune or {})
     failed: dict[str, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
     if engine is not None and where is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
@@ -86,7 +74,9 @@ def evaluate(
             else:
                 failed.setdefault(job.name, str(run))
     runs = [run for run in runs if run.about["learner"] not in failed]
-    skipped = [{"learner": name, "because": failed[name]} for name, _ in chosen if name in failed]
+    skipped = [
+        {"learner": name, "because": failed[name]} for name in dict.fromkeys(job.name for job in jobs) if name in failed
+    ]
     return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
 
 
@@ -106,8 +96,27 @@ class _Job:
 
     def learner(self, **more: Any) -> Learner:
         """A new one."""
-        make = self.make or _named(self.name)[1]
+        make = self.make or named(self.name)[1]
         return make(**{**self.changed, **more})
+
+
+def _jobs(
+    stream: Stream,
+    protocol: str,
+    learners: Sequence[str | Learner | type[Learner]],
+    seeds: Sequence[int],
+    settings: Settings,
+    tune: Grid,
+) -> tuple[Walk, list[_Job]]:
+    """The protocol as it is for this stream, and its runs, learner after learner. Raises Unfit and BadConfig."""
+    chosen = [named(one) for one in learners]
+    walk, per_learner = _settle(protocol, chosen, settings)
+    walk.fit(stream)
+    walk = walk.settled(stream)
+    tuned = {name: {k: list(v) for k, v in tune.items() if k in fields_of(make)} for name, make in chosen}
+    if lost := sorted(set(tune) - {k for of in tuned.values() for k in of}):
+        raise BadConfig(f"--tune names {lost[0]!r}.", "Expected a setting that a learner of this run has.")
+    return walk, [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,10 +129,20 @@ class _Task:
 
 
 def _parts(walk: Walk, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
-    """Jobs that are done by one call: one, or as many as share a pass over the stream, spread evenly."""
-    abreast = getattr(walk, "abreast", 1)
-    share = max(1, min(abreast, -(-len(jobs) // workers)))
-    return [list(jobs[low : low + share]) for low in range(0, len(jobs), share)]
+    """Jobs that are done by one call: one, or as many as share a pass over the stream, spread evenly. An instance that
+    was handed in learns for one seed after the other, so that it never shares a pass with itself."""
+    share = max(1, min(getattr(walk, "abreast", 1), -(-len(jobs) // workers)))
+    parts: list[list[_Job]] = []
+    for job in jobs:
+        if (
+            not parts
+            or len(parts[-1]) == share
+            or hasattr(job.make, "instance")
+            or hasattr(parts[-1][0].make, "instance")
+        ):
+            parts.append([])
+        parts[-1].append(job)
+    return parts
 
 
 def _shared_runs(task: _Task) -> dict[str, str]:
@@ -163,56 +182,13 @@ def _runs(
             yield job, rows if isinstance(rows, Exception) else _finish(stream, walk, one, rows)
 
 
-def _named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learner]]:
-    if isinstance(one, str):
-        return one, LEARNERS[one] if "(" not in one else _with_settings(one)
-    if isinstance(one, type):
-        return one.__name__, one
-
-    def again(**changed: Any) -> Learner:
-        return dataclasses.replace(one, **changed) if changed and dataclasses.is_dataclass(one) else one
-
-    again.fields = {f.name for f in dataclasses.fields(one)} if dataclasses.is_dataclass(one) else set()  # type: ignore[attr-defined]
-    return str(getattr(one, "name", type(one).__name__)), again
-
-
-def _with_settings(text: str) -> Callable[..., Learner]:
-    """`reservoir(alpha=5,start=scratch)` → what makes it. Raises BadConfig for what cannot be read or is no setting."""
-    name, _, rest = text.partition("(")
-    kind = LEARNERS[name.strip()]
-    known = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
-    given: dict[str, Any] = {}
-    for part in rest.removesuffix(")").split(","):
-        key, equals, value = (p.strip() for p in part.partition("="))
-        if not rest.endswith(")") or not equals or key not in known:
-            raise BadConfig(
-                f"The learner {text!r} holds {part.strip()!r}.",
-                f"Expected NAME(setting=value,…) with settings of {name}: {', '.join(sorted(known)) or 'none'}.",
-            )
-        given[key] = value_of(value)
-
-    def make(**changed: Any) -> Learner:
-        learner: Learner = kind(**{**given, **changed})
-        return learner
-
-    make.fields = known  # type: ignore[attr-defined]
-    return make
-
-
-def _fields(make: Callable[..., Learner]) -> set[str]:
-    """Names of a learner's settings."""
-    if hasattr(make, "fields"):
-        return set(make.fields)
-    return {f.name for f in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else set()
-
-
 def _settle(
     protocol: str, chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
 ) -> tuple[Walk, dict[str, dict[str, Any]]]:
     """Hand each setting to whom it belongs. Raises BadConfig naming what nobody has."""
     kind = PROTOCOLS[protocol]
     of_walk = {f.name: f for f in dataclasses.fields(kind)}
-    of_learner = {name: _fields(make) for name, make in chosen}
+    of_learner = {name: fields_of(make) for name, make in chosen}
     for_walk: dict[str, Any] = {}
     per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
     for key, value in settings.items():
@@ -248,12 +224,7 @@ def plan(
     tune: Grid | None = None,
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    chosen = [_named(one) for one in learners]
-    walk, per_learner = _settle(protocol, chosen, settings or {})
-    walk.fit(stream)
-    walk = walk.settled(stream)
-    tuned = {name: {k: list(v) for k, v in (tune or {}).items() if k in _fields(make)} for name, make in chosen}
-    jobs = [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
+    walk, jobs = _jobs(stream, protocol, learners, seeds, settings or {}, tune or {})
     places = [_place(stream, protocol, walk, job, job.learner(), out)[1] for job in jobs]
     done = [place is not None and (place / "run.json").is_file() for place in places]
     left = [job.learner() for job, finished in zip(jobs, done, strict=True) if not finished]
@@ -318,11 +289,8 @@ def _finish(stream: Stream, walk: Walk, one: _Begun, rows: Sequence[Row]) -> Run
     }
     same_as = {"published": stream.facts["published"]} if "published" in stream.facts else {}
     of_walk = {"told": told} if (told := walk.told(stream)) else {}
-    budget = (
-        {"budget": spent}
-        if (spent := walk.spent(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)))
-        else {}
-    )
+    samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
+    budget = {"budget": spent} if (spent := walk.spent(learner, samples)) else {}
     facts = {"learner_facts": learner.facts()} if learner.facts() else {}
     chosen = {"chosen": one.picked} if "tune" in one.identity["settings"] else {}
     about = {**one.identity, **cost, **same_as, **of_walk, **budget, **facts, **chosen}
@@ -337,103 +305,6 @@ def _since(clock: float) -> float:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
-
-
-def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
-    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        key = json.dumps([run.about["learner"], run.about["settings"], run.about["protocol_settings"]], sort_keys=True)
-        groups.setdefault(key, []).append(run)
-    results = []
-    for group in groups.values():
-        about = group[0].about
-        walk = PROTOCOLS[about["protocol"]](**about["protocol_settings"])
-        scored = [walk.score(run.rows, about["steps"]) for run in group]
-        results.append(
-            {
-                "learner": about["learner"],
-                "settings": {**about["settings"], **about["protocol_settings"]},
-                "seeds": [run.about["seed"] for run in group],
-                **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
-                **({"published": told} if (told := _published(about)) else {}),
-                "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
-                "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
-                "per_class": _mean_by_class([s["by_class"] for s in scored]),
-                "ci95": {name: _half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
-                "matrix": _mean_matrix([s["matrix"] for s in scored]),
-                "curve": _mean_curve([s.get("curve") for s in scored]),
-                **({"told": about["told"]} if "told" in about else {}),
-                **({"budget": about["budget"]} if "budget" in about else {}),
-                **({"learner_facts": about["learner_facts"]} if "learner_facts" in about else {}),
-                "stored_bytes": max(run.about["stored_bytes"] for run in group),
-                "gradient_steps": max(run.about["gradient_steps"] for run in group),
-                "seconds": round(sum(run.about["seconds"] for run in group), 3),
-            }
-        )
-    _compare(results)
-    return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
-
-
-def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What the stream's paper printed for this learner, if the run's settings are the ones it is named for."""
-    name = about["learner"]
-    if "published" not in about or name.partition("(")[0] not in LEARNERS:
-        return {}
-    usual = [_named(name)[1]().settings(), dataclasses.asdict(PROTOCOLS[about["protocol"]]())]
-    same = json.dumps([about["settings"], about["protocol_settings"]], sort_keys=True) == json.dumps(
-        usual, sort_keys=True
-    )
-    return published.values(about["published"], about["protocol"], name) if same else {}
-
-
-def _compare(results: Sequence[dict[str, Any]]) -> None:
-    """Add to every result, by score, the p of a paired test against the best learner's same seeds (None: itself, or one
-    seed, or other seeds)."""
-    for result in results:
-        result["p_against_best"] = {}
-    for name in results[0]["scores"] if results else []:
-        best = max(results, key=lambda r: -np.inf if r["scores"][name]["mean"] is None else r["scores"][name]["mean"])
-        for result in results:
-            values = result["scores"][name]["values"], best["scores"][name]["values"]
-            same = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]
-            result["p_against_best"][name] = paired(*values) if same else None
-
-
-def _mean_by_class(found: Sequence[list[float | None] | None]) -> list[float | None] | None:
-    if not found or any(f is None for f in found):
-        return None
-    columns = zip(*(f for f in found if f is not None), strict=True)
-    return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
-
-
-def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """None: a seed that never got there; mean and deviation are of the others, and `reached` says how many."""
-    there = [v for v in values if v is not None]
-    mean, sd = (float(np.mean(there)), float(np.std(there))) if there else (None, None)
-    return {"mean": mean, "sd": sd, "values": list(values)} | (
-        {} if len(there) == len(values) else {"reached": len(there)}
-    )
-
-
-def _half_width(values: Sequence[float | None]) -> float | None:
-    there = [v for v in values if v is not None]
-    return half_width(there) if len(there) == len(values) else None
-
-
-def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
-    """Means over seeds; they were all taken at the same places."""
-    if not curves or curves[0] is None:
-        return None
-    shared = {key: min(len(curve[key]) for curve in curves) for key in curves[0]}  # seeds may differ in length
-    return {key: np.mean([curve[key][:n] for curve in curves], axis=0).tolist() for key, n in shared.items()}
-
-
-def _mean_matrix(matrices: Sequence[Any]) -> list[list[float | None]] | None:
-    if matrices[0] is None:
-        return None
-    mean = np.mean(np.stack(matrices), axis=0)
-    return [[None if np.isnan(cell) else float(cell) for cell in row] for row in mean]
 
 
 def seeds_of(text: str) -> list[int]:

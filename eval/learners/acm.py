@@ -9,10 +9,8 @@ import numpy as np
 
 from curate.ground.errors import BadConfig
 from eval.engine.linear import one_thread
-from eval.knn import Memory
+from eval.knn import MEASURED, Memory
 from eval.learner import Array, Labels, Learner, Task
-
-MEASURED = 100  # samples that the index's recall is measured on
 
 
 @dataclass
@@ -37,9 +35,9 @@ class Acm(Learner):
     def learn(self, x: Array, y: Labels) -> None:
         """Append."""
         with one_thread():
+            self.memory.measure(np.asarray(x)[:MEASURED], self.k)  # before they are in it and find themselves
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
-            self.memory.measure(np.asarray(x)[:MEASURED], self.k)
 
     def predict(self, x: Array) -> Labels:
         """Before anything was learned: 0."""

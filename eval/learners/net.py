@@ -30,8 +30,7 @@ class NetLearner(Learner):
     augment: what happens to training images, of flip, crop and rotate, joined by "+" (CLEAR: flip+crop), or "none".
     weights: a checkpoint that a network on images starts from, each time it would start from random weights.
     optimiser: "sgd", or "adamw" with decay of all weights. correct_lr: of the one step of SGD that a correction takes
-    [OCRR: 0.05]. device:
-    "cpu", "cuda", or "auto".
+    [OCRR: 0.05]. device: "cpu", "cuda", or "auto".
     """
 
     lr: float | None = None
@@ -110,6 +109,12 @@ class NetLearner(Learner):
         length = self.length if self.scale == "rms" and self.length else 1.0
         return flat, length * (255 if flat.dtype == np.uint8 else 1)
 
+    def measure(self, x: Array) -> None:
+        """The first data decide what features are divided by."""
+        if self.length is None and self.net in HEADS:
+            plain = np.asarray(self.inputs(x), np.float64)
+            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
+
     def allowed(self) -> int:
         """Updates that the batch at hand pays for; what is left over counts for the next."""
         self.credit += (self.task.updates or 0.0) / self.cost
@@ -124,9 +129,7 @@ class NetLearner(Learner):
         updates = self.allowed() if online else 0
         if online and not updates:
             return 0
-        if self.length is None and self.net in HEADS:
-            plain = np.asarray(self.inputs(x), np.float64)
-            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
+        self.measure(x)
         settings = LinearSettings(
             self.lr or HEADS.get(self.net, OF_IMAGES),
             self.momentum,

@@ -13,7 +13,7 @@ from eval.engine.linear import LinearSettings, errors, move, one_thread, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
 from eval.learner import Array, Labels, Task, bytes_of
-from eval.learners.net import HEADS, NetLearner
+from eval.learners.net import NetLearner
 from eval.past import Past
 from eval.samplers import SAMPLERS, Sampler
 from stream_builder.stream import Split
@@ -92,19 +92,14 @@ class OnlineLearner(NetLearner):
         if len(positions) < self.size * updates:  # less is kept than all updates ask: each draws for itself
             batches = [self.draws.draw(past, self.size) for _ in range(updates)]
         new = np.unique(past.labels[past.start : past.seen])
-        if self.length is None:
-            self._measure(past)
+        if not self.sample_bytes:
+            x, _ = past.newest()
+            self.sample_bytes = x[:1].nbytes
+            self.measure(x)
         with one_thread():
             for here in batches:
                 self._update(*past.take(here), here >= past.start, new)
         self.gradient_steps += updates
-
-    def _measure(self, past: Past) -> None:
-        x, _ = past.newest()
-        self.sample_bytes = x[:1].nbytes
-        if self.net in HEADS:
-            plain = np.asarray(self.inputs(x), np.float64)
-            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
 
     def _update(self, x: Array, y: Labels, incoming: Any, new: Labels) -> None:
         """One update. incoming: (B,) bool, which samples are of the newest batch. new: its classes."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from curate.ground.errors import BadConfig
 from eval.engine.linear import one_thread
-from eval.knn import Memory, Watched
+from eval.knn import MEASURED, Memory, Watched
 from eval.learner import Array, Labels, Learner, Task
 
 VOTES = ("band", "nearest", "sum", "count", "no-recency")
@@ -45,6 +45,9 @@ class Substrate(Learner):
             self.labels = np.concatenate([self.labels, np.zeros_like(self.labels)])
         self.labels[n : n + len(y)] = y
         with one_thread():
+            self.memory.measure(
+                np.asarray(x)[:MEASURED], self.neighbours()
+            )  # before they are in it and find themselves
             self.memory.add(x)
             if self.watched is not None:
                 self.watched.grew(self.memory)

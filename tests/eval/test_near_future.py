@@ -385,3 +385,35 @@ def test_rows_say_what_the_page_draws(tmp_path: Path) -> None:
     about = json.loads(next(tmp_path.rglob("run.json")).read_text())
     assert {"told", "budget", "stored_bytes", "gradient_steps"} <= set(about)
     assert about["told"]["blind"]["shifts"][0] == 0
+
+
+def test_one_instance_learns_for_one_seed_after_the_other() -> None:
+    """It is handed in once: two seeds that shared a pass would both teach it."""
+
+    class Counts(Learner):
+        def begin(self, task: Task, rng: np.random.Generator) -> None:
+            self.batches = 0
+
+        def predict(self, x: Array) -> Labels:
+            return np.full(len(x), self.batches % 12)
+
+        def learn(self, x: Array, y: Labels) -> None:
+            self.batches += 1
+
+    both = evaluate(STREAM, "near-future", [Counts(), "majority"], seeds=[0, 1], settings=QUICK)["results"][0]
+    alone = evaluate(STREAM, "near-future", [Counts()], seeds=[1], settings=QUICK)["results"][0]
+    assert both["scores"]["near_future"]["values"] == alone["scores"]["near_future"]["values"] * 2
+
+
+def test_the_recall_of_an_index_is_not_of_samples_that_find_themselves() -> None:
+    for name in ("acm", "substrate"):
+        learner = LEARNERS[name](k=1, exact_below=200)
+        learner.begin(Task(12, (8,)), rng_for(0))
+        asked: list[int] = []
+        literal = learner.memory.measure
+        learner.memory.measure = lambda q, k: (asked.append(learner.memory.n), literal(q, k))[1]  # noqa: B023
+        train = STREAM.flat("train")
+        for low in range(0, 1000, 100):
+            learner.learn(train.x[low : low + 100], train.y[low : low + 100])
+        assert asked == list(range(0, 1000, 100))
+        assert learner.facts()["recall"][0][0] == 300

@@ -14,9 +14,10 @@ from curate.ground.errors import BadArray, BadConfig, BadInput, Diverged, Missin
 from eval import rows
 from eval.grids import TABLE_1, TABLE_4, expand
 from eval.learner import Array, Labels, Learner, Task
+from eval.named import named
 from eval.published import COLUMNS, values
 from eval.report import colour, ink, results_of, write
-from eval.run import _named, evaluate, seeds_of
+from eval.run import evaluate, seeds_of
 from stream_builder.stream import Stream
 
 
@@ -216,7 +217,7 @@ class TestGrids:
         assert len(TABLE_4) == len(set(TABLE_4)) == 19
         assert expand(["clear-table-4", "nap", "er"], ["er"]) == [*TABLE_4, "er"]
         for name in (*TABLE_4, *TABLE_1):
-            _named(name)[1]()
+            named(name)[1]()
 
 
 def test_small_numbers_are_numbers_wherever_they_are_given(stream: Stream) -> None:
