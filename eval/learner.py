@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,17 @@ Array = npt.NDArray[Any]
 class Task:
     """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
     samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
-    a batch) each batch of the stream pays for; None where time is no matter."""
+    a batch) each batch of the stream pays for; None where time is no matter. rules: what a protocol lays down for its own
+    methods. seed: of the run, the same for every learner. store: a folder for finished work that learners share."""
 
     n_classes: int
     x_shape: tuple[int, ...]
     steps: int | None = None
     batch: int | None = None
     updates: float | None = None
+    rules: Any = None
+    seed: int = 0
+    store: Path | None = None
 
 
 class Learner(ABC):

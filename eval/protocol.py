@@ -65,6 +65,7 @@ PROTOCOLS = Catalogue(
         "clear-iid": "eval.protocols.clear.presets:Iid",
         "clear-streaming": "eval.protocols.clear.presets:Streaming",
         "ocrr": "eval.protocols.ocrr.presets:Ocrr",
+        "seq-to-final": "eval.protocols.seq_to_final.presets:SeqToFinal",
         "near-future": "eval.protocols.near_future.presets:NearFuture",
     },
 )

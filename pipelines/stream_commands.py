@@ -174,6 +174,9 @@ def stream_compose(
     size: Size = 32,
     download: Download = False,
     workers: Annotated[int, typer.Option("--workers", min=1, max=256, help="Steps that are rendered at a time.")] = 1,
+    oracle: Annotated[
+        bool, typer.Option("--oracle/--no-oracle", help="Also draw data for the oracle, where the base has enough.")
+    ] = True,
 ) -> None:
     """Compose a synthetic shift sequence: several shifts at one step with a comma, parameters as in R(45), ~R grows."""
     from stream_builder.bases import Options, open_base
@@ -207,7 +210,7 @@ def stream_compose(
         _table(priors),
     )
     opened = open_base(base, Options(data_dir, labels, size, download))
-    _made(compose(opened, sequence, numbers, test_size, seed, how, workers).save(out), out)
+    _made(compose(opened, sequence, numbers, test_size, seed, how, workers, oracle).save(out), out)
 
 
 def _table(path: Path | None) -> Any:

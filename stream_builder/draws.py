@@ -170,6 +170,30 @@ def overlap_of(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
     }
 
 
+def oracle_draws(
+    base: Base, last: Mapping[str, Array], total: int, shares: Shares, how: Composition, seed: int, published: bool
+) -> dict[str, Array] | None:
+    """`total` samples of the last step's shares, train and val, that hold the last step's own; None where the base has
+    too few. published: the paper's, where the base has them for this size."""
+    at = {int(i): p for p, i in enumerate(base.train.index.tolist())}
+    told = [base.draws[name] for name in ("oracle_train", "oracle_valid") if name in base.draws]
+    if published and len(told) == 2 and sum(map(len, told)) == total:
+        return {side: np.array([at[int(i)] for i in one]) for side, one in zip(("train", "val"), told, strict=True)}
+    own = {side: last.get(side, np.zeros(0, np.int64)) for side in ("train", "val")}
+    used = np.zeros(len(base.train), bool)
+    used[np.concatenate(list(own.values()))] = True
+    rng = rng_for(seed, "oracle")
+    try:
+        places = positions(base.train, shares, total - int(used.sum()), rng, used)
+    except Shortage:
+        return None
+    halves = [np.split(p, [int((1 - how.val_share) * len(p) + 1e-9)]) for p in places]
+    return {
+        side: rng.permutation(np.concatenate([own[side], *(pair[k] for pair in halves)]))
+        for k, side in enumerate(("train", "val"))
+    }
+
+
 def published_draws(base: Base, sizes: Sequence[int], test_size: int) -> list[dict[str, Array]] | None:
     """The paper's draws as positions, if the base has them for these sizes."""
     steps = len(sizes)

@@ -13,7 +13,15 @@ import numpy.typing as npt
 from curate.ground.errors import BadConfig, Unfit
 from curate.ground.rng import rng_for
 from stream_builder.bases import Base, Side
-from stream_builder.draws import Composition, draw, overlap_of, positions, published_draws, shares_of
+from stream_builder.draws import (
+    Composition,
+    draw,
+    oracle_draws,
+    overlap_of,
+    positions,
+    published_draws,
+    shares_of,
+)
 from stream_builder.sequence import Planned, parse, sizes_of
 from stream_builder.shifts.base import ORDER, Labels, Shift
 from stream_builder.stream import Array, Split, Step, Stream
@@ -30,12 +38,16 @@ def compose(
     seed: int = 0,
     how: Composition | None = None,
     workers: int = 1,
+    oracle: bool = True,
 ) -> Stream:
     """sizes: samples of each step, train and validation together (None: the paper's); test_size: of the last step.
 
     Draws are without replacement within a step, and do not depend on shifts of images and labels. workers: steps that
-    are rendered at a time; they change no byte. Raises BadConfig where sizes and steps disagree, Unfit for a shift that
-    the base cannot have, Shortage where a class has too few images.
+    are rendered at a time; they change no byte. oracle: also draw, where the base is large enough, as many samples of
+    the last distribution as all steps have, those of the last step among them.
+
+    Raises BadConfig where sizes and steps disagree, Unfit for a shift that the base cannot have, Shortage where a class
+    has too few images.
     """
     how = how or Composition()
     steps = parse(sequence)
@@ -74,13 +86,28 @@ def compose(
         name = ",".join(("~" if s in steps[t].growing else "") + s.letter for s in steps[t].shifts)
         return Step(t, f"{t} {name or 'source'}", splits)
 
+    places: dict[str, Array] | None = None
+    if oracle:
+        share = shares_of(base, len(steps) - 1, so_far[-1], total, how)
+        places = oracle_draws(base, drawn[len(steps) - 1], sum(sizes), share, how, seed, published is not None)
+
+    def upper() -> Step | None:
+        last, rng = len(steps) - 1, rng_for(seed, "render oracle")
+        if places is None:
+            return None
+        before = so_far[last - 1] if last else Counter()
+        return Step(last + 1, "oracle", {
+            side: _render(base.train, where, before, so_far[last], steps[last], base, rng)
+            for side, where in places.items()
+        })  # fmt: skip
+
     with ThreadPoolExecutor(workers) as pool:
         rendered = list(pool.map(made, range(len(steps))))
     facts: dict[str, Any] = {"from": "shifts", "base": base.name, "sequence": sequence, "sizes": list(sizes)}
     facts |= {"seed": seed, "fidelity": how.fidelity, "draws": "published" if published else "own"}
     facts |= {"overlap": policy, "loading": how.loading()}
     facts["shared"] = overlap_of(drawn[: len(steps)])
-    return Stream(f"{base.name}-{sequence}", rendered, base.classes, facts=facts)
+    return Stream(f"{base.name}-{sequence}", rendered, base.classes, facts=facts, oracle=upper())
 
 
 def _check(base: Base, total: Counter[Shift]) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SPLITS = ("train", "val", "test")
+ROOM = "step_{:05d}"  # a step's folder
 Array = npt.NDArray[Any]
 
 
@@ -124,7 +125,8 @@ class Step:
 @dataclass(frozen=True)
 class Stream:
     """steps: in time order. classes: names; the index is the label. prior: unlabelled samples from before the
-    first step (N, ...), or None. sha256: hash of the content; equal streams have equal hashes."""
+    first step (N, ...), or None. sha256: hash of the content; equal streams have equal hashes. oracle: data of the last
+    step's distribution, as many as the whole sequence has, for an upper bound; no learner but that one sees them."""
 
     name: str
     steps: Sequence[Step]
@@ -132,6 +134,7 @@ class Stream:
     prior: Array | None = None
     sha256: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    oracle: Step | None = None
 
     def flat(self, split: str = "train") -> Split:
         """All steps' samples of one split, in time order."""
@@ -157,8 +160,8 @@ class Stream:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "stream.json").unlink(missing_ok=True)
         sizes: list[dict[str, Any]] = []
-        for step in self.steps:
-            base = folder / f"step_{step.index:05d}"
+        for step in self._saved():
+            base = folder / ROOM.format(step.index)
             about: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
             for name, split in step.splits.items():
                 _write_x(split.x, base / name, folder)
@@ -180,9 +183,10 @@ class Stream:
             "format": FORMAT,
             "name": self.name,
             "classes": list(self.classes),
-            "steps": sizes,
+            "steps": sizes[: len(self.steps)],
             "prior": None if self.prior is None else len(self.prior),
             "facts": dict(facts or self.facts),
+            **({} if self.oracle is None else {"oracle": sizes[-1]}),
         }
         head["sha256"] = fingerprint({k: v for k, v in head.items() if k not in ("facts", "name")})
         write_json(folder / "stream.json", head)
@@ -200,8 +204,8 @@ class Stream:
         head = read_json(folder / "stream.json")
         _check_steps([(about["index"], about["name"]) for about in head["steps"]], str(folder / "stream.json"))
         steps = []
-        for about in head["steps"]:
-            base = folder / f"step_{about['index']:05d}"
+        for about in (*head["steps"], *([head["oracle"]] if "oracle" in head else [])):
+            base = folder / ROOM.format(about["index"])
             splits = {
                 name: Split(
                     _open_x(base / name, size, folder),
@@ -213,12 +217,18 @@ class Stream:
             }
             steps.append(Step(about["index"], about["name"], splits))
         prior = _open(folder / "prior_x.npy", head["prior"]) if head["prior"] is not None else None
-        return cls(head["name"], steps, head["classes"], prior, head["sha256"], head["facts"])
+        oracle = steps.pop() if "oracle" in head else None
+        return cls(head["name"], steps, head["classes"], prior, head["sha256"], head["facts"], oracle)
+
+    def _saved(self) -> list[Step]:
+        """The steps, and what the oracle sees, numbered as one more."""
+        return [*self.steps, *([] if self.oracle is None else [self.oracle])]
 
     def verify(self, folder: Path) -> None:
         """Hash every array again. Raises Tampered naming the first step and split that differs."""
         head = read_json(folder / "stream.json")
-        for about, step in zip(head["steps"], self.steps, strict=True):
+        told = [*head["steps"], *([head["oracle"]] if "oracle" in head else [])]
+        for about, step in zip(told, self._saved(), strict=True):
             for name, size in about["splits"].items():
                 if _hash(step.splits[name]) != size["sha256"]:
                     raise Tampered(

@@ -22,7 +22,8 @@ Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
+    """What is built of kernel.c and normalise.c, or None."""
     found = find_spec("eval.engine._kernel")
     if found is None or found.origin is None:
         return None
@@ -44,14 +45,14 @@ def _library() -> Any:
 
 def ready(*tensors: Any) -> bool:
     """Whether the kernel is there, and the tensors lie on the CPU without gaps."""
-    if os.environ.get("DRIFTLINE_KERNEL") == "off" or _library() is None:
+    if os.environ.get("DRIFTLINE_KERNEL") == "off" or library() is None:
         return False
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
 def has_half() -> bool:
     """Whether the processor multiplies bfloat16; as far as the kernel can tell."""
-    return ready() and bool(_library().driftline_has_half())
+    return ready() and bool(library().driftline_has_half())
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
@@ -61,7 +62,7 @@ def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: flo
     three = (weights, velocity, gradient)
     if any(t.dtype is not torch.float32 for t in three) or not ready(*three):
         return False
-    _library().driftline_descend(*(t.data_ptr() for t in three), weights.numel(), lr, momentum, decay)
+    library().driftline_descend(*(t.data_ptr() for t in three), weights.numel(), lr, momentum, decay)
     return True
 
 
@@ -73,7 +74,7 @@ def descend_rounded(
     if not ready(weights, gradient, rounded, *([] if velocity is None else [velocity])):
         return False
     places = (0 if velocity is None else velocity.data_ptr(), gradient.data_ptr(), rounded.data_ptr())
-    _library().driftline_descend_rounded(weights.data_ptr(), *places, weights.numel(), lr, momentum, decay)
+    library().driftline_descend_rounded(weights.data_ptr(), *places, weights.numel(), lr, momentum, decay)
     return True
 
 
@@ -87,7 +88,7 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
     room = np.empty(3 * width, np.int32)
     by, plus = np.array(scale, np.float32), np.array(shift, np.float32)
     places = (by.ctypes.data, plus.ctypes.data, out.data_ptr(), room.ctypes.data)
-    _library().driftline_show(x.data_ptr(), draws.ctypes.data, n, height, width, *places)
+    library().driftline_show(x.data_ptr(), draws.ctypes.data, n, height, width, *places)
     return out
 
 
@@ -108,7 +109,7 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
     weights (C, D) and bias (C,)."""
     import torch
 
-    library, half = _library(), x.dtype is torch.bfloat16
+    of, half = library(), x.dtype is torch.bfloat16
     classes, width = params[0].shape
     padded = -(-classes // CLASSES) * CLASSES
     weights, found = np.zeros((padded, width), np.float32), torch.empty((padded, width))
@@ -118,7 +119,7 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
     rows = x.data_ptr() + np.arange(len(y)) * (width * x.element_size())
     places = [weights.ctypes.data, params[1].data_ptr(), found.data_ptr(), bias.data_ptr(), scores.ctypes.data]
     places += [room.ctypes.data for room in rooms]
-    function = library.driftline_gradient_half if half else library.driftline_gradient
+    function = of.driftline_gradient_half if half else of.driftline_gradient
     function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, padded, *places)
     return [found[:classes], bias]
 
@@ -133,7 +134,7 @@ def train(
     """
     import torch
 
-    library = _library()
+    of = library()
     half = sources[0].dtype is torch.bfloat16
     classes, width = params[0].shape
     padded = -(-classes // CLASSES) * CLASSES
@@ -144,7 +145,7 @@ def train(
     rooms = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores]
     rooms += [np.empty((padded, width), np.uint16)] if half else []
     places = [room.ctypes.data for room in rooms]
-    step = library.driftline_step_half if half else library.driftline_step
+    step = of.driftline_step_half if half else of.driftline_step
     stride = width * sources[0].element_size()
     steps = 0
     for lr, *drawn in batches:

@@ -9,11 +9,13 @@ from helpers import drifting
 from curate.ground.rng import rng_for
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
+from eval.learners.to_final import ToFinal
 
 STREAM = drifting(drift=0.1)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
 BLIND = {"majority", "random", "blind"}  # they never look at x, so they cannot beat the majority
 SHORT = {"epochs": 5}
+STEPWISE = [name for name in LEARNERS if not issubclass(LEARNERS[name], ToFinal)]  # the others: eval/test_to_final.py
 
 
 def begun(name: str, seed: int = 0) -> Learner:
@@ -23,7 +25,7 @@ def begun(name: str, seed: int = 0) -> Learner:
     return learner
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", STEPWISE)
 class TestLearner:
     def test_predicts_before_it_has_learned(self, name: str) -> None:
         answer = begun(name).predict(TEST.x)

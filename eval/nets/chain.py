@@ -1,0 +1,148 @@
+"""A chain of named blocks, each a sum of parts: what every method of Seq-to-Final trains, freezes or adds to."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+STEM, HEAD = "stem", "fc"
+Make = Callable[[], nn.Module]
+
+
+@dataclass
+class Blocks:
+    """What a family gives. make: name → a new module with random weights, in the order of the pass; the last is the
+    classifier. features: takes (N, D) and not images. side: name of a block → a new module of one layer that maps as
+    the block does. before_head: what lies between the last block and the classifier; no parameters."""
+
+    make: dict[str, Make]
+    features: bool = False
+    side: dict[str, Make] = field(default_factory=dict)
+    before_head: Callable[[Any], Any] = lambda x: x
+
+
+class Net(nn.Module):
+    """parts: block → its parts; used: block → for each time, which of them are summed. A plain network has one part a
+    block and one time. After the stem and each block between it and the classifier comes dropout.
+
+    Parts that were frozen keep their values; `still` says whether their statistics do too.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        super().__init__()
+        self.blocks = blocks
+        self.parts: Any = nn.ModuleDict({name: nn.ModuleList([make()]) for name, make in blocks.make.items()})
+        self.used: dict[str, list[list[int]]] = {name: [[0]] for name in blocks.make}
+        self.dropout = 0.0
+        self.still = True
+        self.masks: Callable[[Any, float], Any] = lambda x, p: nn.functional.dropout(x, p)
+
+    @property
+    def names(self) -> list[str]:
+        """Blocks in the order of the pass."""
+        return list(self.used)
+
+    @property
+    def times(self) -> int:
+        """Models that this one holds: one, or one for each time."""
+        return len(next(iter(self.used.values())))
+
+    def forward(self, x: Any, time: int = -1) -> Any:
+        """x (N, 3, H, W) or (N, D) → scores (N, C), of the model of a time."""
+        for name in self.names:
+            if name == HEAD:
+                x = widened(self.blocks.before_head(x))
+            x = self.block(name, x, time)
+            if self.training and self.dropout and name != HEAD:
+                x = x * self.masks(x, self.dropout)
+        return x
+
+    def block(self, name: str, x: Any, time: int = -1) -> Any:
+        """One block's output, without dropout."""
+        outputs = [self.parts[name][k](x) for k in self.used[name][time]]
+        total = outputs[0]
+        for other in outputs[1:]:
+            total = total + other
+        return total
+
+    def train(self, mode: bool = True) -> Net:
+        """Frozen parts keep their statistics where they are meant to be still."""
+        super().train(mode)
+        if mode and self.still:
+            for part in self.each():
+                params = list(part.parameters())
+                if params and not any(p.requires_grad for p in params):
+                    part.eval()
+        return self
+
+    def each(self) -> list[nn.Module]:
+        """All parts of all blocks."""
+        return [part for parts in self.parts.values() for part in parts]
+
+    def only(self, names: Sequence[str]) -> None:
+        """The newest parts of these blocks learn; everything else is frozen."""
+        for name in self.names:
+            for k, part in enumerate(self.parts[name]):
+                part.requires_grad_(name in names and k == len(self.parts[name]) - 1)
+
+    def copy(self) -> Net:
+        """A copy that further training does not touch."""
+        return copy.deepcopy(self)
+
+
+def weights_of(module: nn.Module) -> list[Any]:
+    """Weights and biases of convolutions and linear layers, not of normalisation: what the paper's code decays."""
+    found = []
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d | nn.Linear):
+            found += [p for p in (part.weight, part.bias) if p is not None]
+    return found
+
+
+def counted(net: nn.Module) -> int:
+    """Numbers in convolutions and linear layers, as Table 7 counts them: without shortcuts."""
+    shortcuts = {id(p) for name, p in net.named_parameters() if ".shortcut." in name}
+    return sum(p.numel() for p in weights_of(net) if id(p) not in shortcuts)
+
+
+def widened(x: Any) -> Any:
+    """bfloat16 → float32; others stay."""
+    return x.float() if x.dtype is torch.bfloat16 else x
+
+
+def mean_of_places(x: Any) -> Any:
+    """(N, C, H, W) → (N, C)."""
+    return widened(x).mean((2, 3))
+
+
+def stem() -> nn.Module:
+    """[spec, section 2] conv 7 × 7 / 2, normalisation, ReLU, pooling 3 × 3 / 2: (N, 3, H, W) → (N, 64, H/4, W/4)."""
+    from eval.engine.normed import Norm
+
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), Norm(64, pool=True))
+
+
+def conv_norm(inside: int, outside: int, stride: int) -> nn.Module:
+    """conv 3 × 3 without bias, and normalisation: ConvNets' block, and the one-layer side module."""
+    from eval.engine.normed import Norm
+
+    return nn.Sequential(nn.Conv2d(inside, outside, 3, stride, 1, bias=False), Norm(outside))
+
+
+def strides(n: int) -> list[int]:
+    """The last three blocks halve height and width.
+
+    >>> strides(4)
+    [1, 2, 2, 2]
+    """
+    return [2 if i >= n - 3 else 1 for i in range(n)]
+
+
+def depth_of(name: str) -> int:
+    """`res-3` → 3."""
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,24 @@
+"""ConvNets of Seq-to-Final: a convolution and a normalisation a block, no ReLU after the stem [spec, section 2]."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import nn
+
+from eval.nets.chain import HEAD, STEM, Blocks, conv_norm, depth_of, mean_of_places, stem, strides
+
+WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)}  # [Table 7]; also of residual ones
+
+
+def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
+    """conv-1 … conv-4."""
+    widths = WIDTHS[depth_of(name)]
+    make = {
+        str(i + 1): partial(conv_norm, inside, outside, stride)
+        for i, (inside, outside, stride) in enumerate(
+            zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True)
+        )
+    }
+    head = partial(nn.Linear, widths[-1], n_classes)
+    return Blocks({STEM: stem, **make, HEAD: head}, side=dict(make), before_head=mean_of_places)

@@ -1,0 +1,57 @@
+"""ResNets of Seq-to-Final: two basic blocks a block; res-4 is ResNet-18 [spec, section 2; He et al. 2016]."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from eval.engine.normed import Norm
+from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, mean_of_places, stem, strides
+from eval.nets.conv import WIDTHS
+
+
+class Basic(nn.Module):
+    """conv-norm-ReLU-conv-norm and a shortcut, which has a 1 × 1 convolution where the shape changes."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.norm1 = Norm(outside, relu=True)
+        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.norm2 = Norm(outside)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or inside != outside:
+            self.shortcut = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), Norm(outside))
+
+    def forward(self, x: Any) -> Any:
+        """(N, C, H, W) → (N, D, H/stride, W/stride)."""
+        return torch.relu(self.norm2(self.conv2(self.norm1(self.conv1(x)))) + self.shortcut(x))
+
+
+def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
+    """res-1 … res-4."""
+    widths = WIDTHS[depth_of(name)]
+    shapes = list(zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True))
+    whole = {str(i + 1): partial(_pair, *shape) for i, shape in enumerate(shapes)}
+    side = {str(i + 1): partial(conv_norm, *shape) for i, shape in enumerate(shapes)}
+    make: dict[str, Make] = {STEM: _stem, **whole, HEAD: partial(nn.Linear, widths[-1], n_classes)}
+    return Blocks(make, side=dict(side), before_head=mean_of_places)
+
+
+def _pair(inside: int, outside: int, stride: int) -> nn.Module:
+    return _drawn(nn.Sequential(Basic(inside, outside, stride), Basic(outside, outside, 1)))
+
+
+def _stem() -> nn.Module:
+    return _drawn(stem())
+
+
+def _drawn(part: nn.Module) -> nn.Module:
+    """Convolutions as torchvision draws them for these networks: normal, scaled by fan-out."""
+    for module in part.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return part

@@ -1,0 +1,67 @@
+"""The walk: all steps' train and validation data, then the last step's test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from curate.ground.errors import Unfit
+from eval.learner import Learner
+from eval.protocol import tested
+from eval.rows import Row
+from stream_builder.stream import Stream
+
+
+def fit(stream: Stream) -> None:
+    """Raise Unfit, naming step and split or class, where the stream cannot be walked."""
+    if len(stream.steps) < 2:
+        raise Unfit(
+            f"The stream {stream.name!r} has {len(stream.steps)} step.",
+            "seq-to-final needs history: at least two steps.",
+            "Compose one with driftline stream compose.",
+        )
+    for step in stream.steps:
+        for split in ("train", "val"):
+            if not len(step.splits.get(split, ())):
+                raise Unfit(
+                    f"Step {step.name!r} of {stream.name!r} has no {split} split.",
+                    "seq-to-final chooses hyper-parameters on validation data of every step, never on a test.",
+                    "Make the stream with one: stream compose does; arrays name it in `split`.",
+                )
+    last = stream.steps[-1]
+    if not len(last.splits.get("test", ())):
+        raise Unfit(f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there.")
+    there = np.bincount(last["train"].y, minlength=len(stream.classes))
+    tested_classes = np.unique(last["test"].y)
+    if len(lost := tested_classes[there[tested_classes] == 0]):
+        raise Unfit(
+            f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
+            "seq-to-final asks how well the last step is learned: every class that is tested must be there.",
+            "Use larger steps, or leave the class out.",
+        )
+
+
+def to_final(stream: Stream, learner: Learner, per_step: bool) -> Iterator[Row]:
+    """Row "final"; with per_step also one for each step that has a test split, by its number.
+
+    Raises Unfit for an oracle where the stream has no data for one.
+    """
+    begun = time.process_time()
+    steps = [step.visible() for step in stream.steps]
+    if getattr(learner, "of_oracle", False):
+        if stream.oracle is None:
+            raise Unfit(
+                f"The stream {stream.name!r} has no data for an oracle.",
+                "It needs as many samples of the last distribution as the whole sequence has.",
+                "stream compose draws them.",
+            )
+        steps = [stream.oracle.visible()]
+    learner.learn_sequence(steps)
+    seen, last = sum(len(step["train"]) for step in steps), len(stream.steps) - 1
+    yield tested(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
+    if per_step:
+        for step in stream.steps:
+            if "test" in step.splits:
+                yield tested(learner, step["test"], str(step.index), begun, learned_to=last, seen=seen)
