@@ -11,13 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
 
 import numpy as np
 import torch
-from peers import product_rate
-from PIL import Image
+from peers import Pictures, product_rate, seconds
 from torchvision import models, transforms
 
 from curate.ground.rng import rng_for
@@ -27,29 +24,6 @@ from eval.engine.linear import LinearSettings, fit
 
 GATES = {"augmentation_64": 12.0, "epoch_bfloat16": 1.9}
 CLASSES, BATCH = 11, 64
-
-
-class Pictures(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
-    """What a user has: PIL images and torchvision's transforms."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray, change: Callable[[Image.Image], torch.Tensor]) -> None:
-        self.images, self.y, self.change = [Image.fromarray(one) for one in x], y, change
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
-        return self.change(self.images[i]), int(self.y[i])
-
-
-def seconds(work: Callable[[], object], times: int = 3) -> float:
-    """The median of CPU seconds."""
-    taken = []
-    for _ in range(times):
-        begun = time.process_time()
-        work()
-        taken.append(time.process_time() - begun)
-    return float(np.median(taken))
 
 
 def pictures(n: int, side: int, rng: np.random.Generator) -> tuple[Pictures, np.ndarray, np.ndarray]:

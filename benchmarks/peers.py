@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
+import numpy as np
 import torch
+from PIL import Image
 
 
 def users_loop(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float, epochs: int) -> None:
@@ -29,3 +32,26 @@ def product_rate(dtype: torch.dtype) -> float:
         a @ a
         seconds.append(time.process_time() - clock)
     return 2 * 2048**3 / min(seconds)
+
+
+class Pictures(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """What a user has: PIL images and torchvision's transforms."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, change: Callable[[Image.Image], torch.Tensor]) -> None:
+        self.images, self.y, self.change = [Image.fromarray(one) for one in x], y, change
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
+        return self.change(self.images[i]), int(self.y[i])
+
+
+def seconds(work: Callable[[], object], times: int = 3) -> float:
+    """The median of CPU seconds."""
+    taken = []
+    for _ in range(times):
+        begun = time.process_time()
+        work()
+        taken.append(time.process_time() - begun)
+    return float(np.median(taken))

@@ -23,7 +23,7 @@ Array = npt.NDArray[Any]
 class Task:
     """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
     samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
-    a batch) each batch of the stream pays for; None where time is no matter. rules: what a protocol lays down for its own
+    a batch) each batch of the stream pays for; None where time is no matter. rules: what a protocol lays down for its
     methods. seed: of the run, the same for every learner. store: a folder for finished work that learners share."""
 
     n_classes: int

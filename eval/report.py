@@ -11,7 +11,7 @@ from typing import Any
 from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
-from eval.summary import summary
+from eval.summary import labels, summary
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,11 @@ LABELS = {
 }
 
 
-FAMILIES = {"near-future": "near_future", "ocrr": "ocrr"}  # that have figures of their own
+FAMILIES = {
+    "near-future": "near_future",
+    "ocrr": "ocrr",
+    "seq-to-final": "seq_to_final",
+}  # that have figures of their own
 FIGURES = Catalogue("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
 NOTES = Catalogue("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
 TEXTS = {
@@ -60,6 +64,12 @@ TEXTS = {
         "measures_note": "",
         "matrix": "Retention by period",
         "matrix_note": "Row: after this period. Column: tested on this period's held-out samples.",
+    },
+    "seq-to-final": {
+        "measures": "Accuracy on other steps, and how sure the differences are",
+        "measures_note": "",
+        "matrix": "",
+        "matrix_note": "",
     },
     "ocrr": {
         "measures": "Where it began, and how sure the differences are",
@@ -145,6 +155,7 @@ def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict
     span = (min(cells), max(cells)) if cells else (0.0, 1.0)
     return {
         **document,
+        "results": [{**r, "learner": shown} for r, shown in zip(results, labels(results), strict=True)],
         "columns": columns,
         "measures": list(results[0].get("measures", {})) if results else [],
         "texts": TEXTS.get(document["protocol"], TEXTS["clear"]),
@@ -181,11 +192,11 @@ def scores_csv(documents: Sequence[Mapping[str, Any]]) -> str:
     """One line per learner, protocol, score and seed; a published mean has `published` for its seed."""
     rows = []
     for d in documents:
-        for r in d["results"]:
+        for r, shown in zip(d["results"], labels(d["results"]), strict=True):
             for name, score in r["scores"].items():
                 told = [("published", r["published"][name]["mean"])] if name in r.get("published", {}) else []
                 for seed, value in [*zip(r["seeds"], score["values"], strict=True), *told]:
-                    rows.append((d["stream"]["name"], d["protocol"], r["learner"], name, seed, repr(value)))
+                    rows.append((d["stream"]["name"], d["protocol"], shown, name, seed, repr(value)))
     return csv_text(("stream", "protocol", "learner", "score", "seed", "value"), rows)
 
 
@@ -204,14 +215,14 @@ def scores_tex(documents: Sequence[Mapping[str, Any]]) -> str:
             " & ".join(["learner", *(LABELS.get(c, c) for c in columns)]) + r" \\",
             r"\midrule",
         ]
-        for r in d["results"]:
+        for r, shown in zip(d["results"], labels(d["results"]), strict=True):
             cells = []
             for c in columns:
                 mean, sd = (_amount(r["scores"][c][key], c) for key in ("mean", "sd"))
                 text = f"{mean} \\pm {sd}"
                 is_best = best[c] is not None and r["scores"][c]["mean"] == best[c]
                 cells.append(f"$\\mathbf{{{text}}}$" if is_best else f"${text}$")
-            lines.append(" & ".join([r["learner"].replace("_", r"\_"), *cells]) + r" \\")
+            lines.append(" & ".join([shown.replace("_", r"\_"), *cells]) + r" \\")
             if told := r.get("published"):
                 theirs = [f"${100 * told[c]['mean']:.1f} \\pm {100 * told[c]['sd']:.1f}$" for c in columns]
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")

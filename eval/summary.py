@@ -53,6 +53,20 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
     return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
 
 
+def labels(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Learners' names, with the settings that differ where a learner has several results.
+
+    >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
+    ['ft, network=conv-1', 'ft, network=res-4']
+    """
+    found = []
+    for result in results:
+        of = [r["settings"] for r in results if r["learner"] == result["learner"]]
+        differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in of)]
+        found.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
+    return found
+
+
 def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """What the stream's paper printed for this learner, if the run's settings are the ones it is named for."""
     name = about["learner"]

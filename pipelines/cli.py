@@ -15,6 +15,7 @@ from curate.ground.progress import Journal
 from curate.ground.workers import Engine
 from pipelines import VERSION
 from pipelines.eval_commands import eval_app
+from pipelines.figure_commands import figure_app
 from pipelines.ledger_commands import ledger_app
 from pipelines.shell import Json, Run, Sets, command, context_of
 from pipelines.stream_commands import stream_app
@@ -378,6 +379,7 @@ def _entries(what: str) -> dict[str, str]:
 app.add_typer(eval_app)  # without a name: its commands are ours
 app.add_typer(stream_app, name="stream")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(figure_app, name="figure")
 
 
 def main() -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from eval.engine.convolved import Conv
+from eval.engine.normed import Norm
+
 STEM, HEAD = "stem", "fc"
 Make = Callable[[], nn.Module]
 
@@ -38,6 +41,8 @@ class Net(nn.Module):
         self.blocks = blocks
         self.parts: Any = nn.ModuleDict({name: nn.ModuleList([make()]) for name, make in blocks.make.items()})
         self.used: dict[str, list[list[int]]] = {name: [[0]] for name in blocks.make}
+        self.made: list[dict[str, Any]] = []  # what was added to the plain network, to build it again
+        self.shares: dict[tuple[str, int], float] = {}  # factors of parts' outputs that are not 1
         self.dropout = 0.0
         self.still = True
         self.masks: Callable[[Any, float], Any] = lambda x, p: nn.functional.dropout(x, p)
@@ -64,10 +69,11 @@ class Net(nn.Module):
 
     def block(self, name: str, x: Any, time: int = -1) -> Any:
         """One block's output, without dropout."""
-        outputs = [self.parts[name][k](x) for k in self.used[name][time]]
-        total = outputs[0]
-        for other in outputs[1:]:
-            total = total + other
+        total: Any = None
+        for k in self.used[name][time]:
+            output = self.parts[name][k](x)
+            output = output * self.shares[name, k] if (name, k) in self.shares else output
+            total = output if total is None else total + output
         return total
 
     def train(self, mode: bool = True) -> Net:
@@ -122,16 +128,12 @@ def mean_of_places(x: Any) -> Any:
 
 def stem() -> nn.Module:
     """[spec, section 2] conv 7 × 7 / 2, normalisation, ReLU, pooling 3 × 3 / 2: (N, 3, H, W) → (N, 64, H/4, W/4)."""
-    from eval.engine.normed import Norm
-
-    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), Norm(64, pool=True))
+    return nn.Sequential(Conv(3, 64, 7, 2, 3), Norm(64, pool=True))
 
 
 def conv_norm(inside: int, outside: int, stride: int) -> nn.Module:
     """conv 3 × 3 without bias, and normalisation: ConvNets' block, and the one-layer side module."""
-    from eval.engine.normed import Norm
-
-    return nn.Sequential(nn.Conv2d(inside, outside, 3, stride, 1, bias=False), Norm(outside))
+    return nn.Sequential(Conv(inside, outside, 3, stride, 1), Norm(outside))
 
 
 def strides(n: int) -> list[int]:

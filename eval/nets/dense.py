@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
 from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, mean_of_places, stem
 
@@ -20,9 +21,9 @@ class Layer(nn.Module):
 
     def __init__(self, inside: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = Norm(inside, relu=True), nn.Conv2d(inside, WIDER * GROWTH, 1, bias=False)
+        self.norm1, self.conv1 = Norm(inside, relu=True), Conv(inside, WIDER * GROWTH, 1)
         self.norm2 = Norm(WIDER * GROWTH, relu=True)
-        self.conv2 = nn.Conv2d(WIDER * GROWTH, GROWTH, 3, 1, 1, bias=False)
+        self.conv2 = Conv(WIDER * GROWTH, GROWTH, 3, 1, 1)
 
     def forward(self, x: Any) -> Any:
         """(N, C, H, W) → (N, C + 32, H, W)."""
@@ -50,7 +51,7 @@ def _block(inside: int, count: int, last: bool) -> nn.Module:
     grown = inside + GROWTH * count
     layers.append(Norm(grown, relu=True))
     if not last:
-        layers += [nn.Conv2d(grown, grown // 2, 1, bias=False), nn.AvgPool2d(2)]
+        layers += [Conv(grown, grown // 2, 1), nn.AvgPool2d(2)]
     return _drawn(nn.Sequential(*layers))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
 from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, mean_of_places, stem, strides
 from eval.nets.conv import WIDTHS
@@ -18,13 +19,13 @@ class Basic(nn.Module):
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+        self.conv1 = Conv(inside, outside, 3, stride, 1)
         self.norm1 = Norm(outside, relu=True)
-        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+        self.conv2 = Conv(outside, outside, 3, 1, 1)
         self.norm2 = Norm(outside)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != outside:
-            self.shortcut = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), Norm(outside))
+            self.shortcut = nn.Sequential(Conv(inside, outside, 1, stride), Norm(outside))
 
     def forward(self, x: Any) -> Any:
         """(N, C, H, W) → (N, D, H/stride, W/stride)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -33,6 +33,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
             out.parts[name].append(_module(out, name, kind))
             newest = len(out.parts[name]) - 1
             out.used[name] = [[newest]] if name in (STEM, HEAD) else [[*out.used[name][-1], newest]]
+    out.made.append({"sides": kind})
     out.only(out.names)
     return out
 
@@ -63,6 +64,7 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
                 whole = kind == "all" or name in (STEM, HEAD)
                 out.parts[name].append(out.blocks.make[name]() if whole else _module(out, name, kind))
             out.used[name] = [[t] if kind == "all" else list(range(t + 1)) for t in range(times)]
+    out.made.append({"times": times, "kind": kind, "shared": list(shared)})
     out.requires_grad_(True)
     return out
 
@@ -82,6 +84,7 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
     ("lowrank-mul"), A (out, r), B (r, in); these and the biases learn. Begins as the network was."""
     out = net.copy()
     out.requires_grad_(False)
+    out.made.append({"low rank": kind, "rank": rank})
     layers = [m for m in out.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     with _seeded(rng):
         for layer in layers:
@@ -92,6 +95,19 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
         if ".original" in name:
             p.requires_grad_(False)
     return out
+
+
+def remade(net: Net, made: Sequence[Mapping[str, Any]]) -> Net:
+    """The plain network with all that was added to another; weights are to be loaded."""
+    rng = np.random.default_rng(0)
+    for one in made:
+        if "sides" in one:
+            net = with_sides(net, one["sides"], rng)
+        elif "times" in one:
+            net = over_times(net, one["times"], one["kind"], one["shared"], rng)
+        else:
+            net = with_low_rank(net, one["low rank"], one["rank"], rng)
+    return net
 
 
 class LowRank(nn.Module):

@@ -71,6 +71,8 @@ class Work:
             "seed": self.seed,
             "pulled": pulled[0] if pulled else "",
         }
+        if net.made:
+            base["made"] = net.made
         if decays != "l2":
             base["decays"] = decays
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from curate.ground.errors import BadConfig, Unfit
 from eval.engine import fused
+from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
 from eval.nets import PAPER, build
 from eval.nets.chain import counted
@@ -102,6 +103,37 @@ def test_normalisation_in_c_equals_torch(kind: torch.dtype, relu: bool, pool: bo
         quick, slow = mine(x), theirs(x.float())
     slow = torch.relu(slow) if relu or pool else slow
     assert same(quick, nn.functional.max_pool2d(slow, 3, 2, 1) if pool else slow)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("inside", "outside", "size", "stride", "border", "side"),
+    [(8, 16, 3, 1, 1, 1), (8, 16, 3, 2, 1, 2), (8, 16, 3, 2, 1, 5), (3, 8, 7, 2, 3, 9), (8, 16, 1, 2, 0, 4),
+     (64, 512, 3, 2, 1, 8), (256, 256, 3, 1, 1, 2), (512, 512, 3, 1, 1, 1), (256, 512, 3, 2, 1, 2), (512, 512, 1, 2, 0, 7)],
+)  # fmt: skip
+def test_convolutions_are_torchs(
+    inside: int, outside: int, size: int, stride: int, border: int, side: int, kind: torch.dtype
+) -> None:
+    """Without taps that meet nothing, and as a matrix product where that is faster."""
+    torch.manual_seed(0)
+    mine, theirs = (
+        Conv(inside, outside, size, stride, border),
+        nn.Conv2d(inside, outside, size, stride, border, bias=False),
+    )
+    theirs.load_state_dict(mine.state_dict())
+    x = torch.randn(3, inside, side, side).to(kind).contiguous(memory_format=torch.channels_last)
+    mine_x, theirs_x = x.clone().requires_grad_(), x.float().clone().requires_grad_()
+
+    with torch.autocast("cpu", torch.bfloat16, enabled=kind is torch.bfloat16):
+        out = mine(mine_x)
+    other = theirs(theirs_x)
+    slope = torch.randn_like(other).to(kind)
+    out.backward(slope)
+    other.backward(slope.float())
+
+    near = 1e-5 if kind is torch.float32 else 2e-2
+    for a, b in ((out, other), (mine_x.grad, theirs_x.grad), (mine.weight.grad, theirs.weight.grad)):
+        assert (a.float() - b).abs().max() <= near * b.abs().max()
 
 
 @pytest.mark.parametrize("kind", ["side-1", "side-b"])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval.figures import Figure, lines, points
+from eval.summary import labels
 
 Document = Mapping[str, Any]
 
@@ -13,7 +14,7 @@ Document = Mapping[str, Any]
 def figures(document: Document) -> list[Figure]:
     """Those that the results have the rows for."""
     results = document["results"]
-    names = {id(r): _name(r, results) for r in results}
+    names = {id(r): shown for r, shown in zip(results, labels(results), strict=True)}
     places = {names[id(r)]: (float(r["stored_bytes"]), _both(r)) for r in results}
     return [
         Figure(
@@ -51,12 +52,6 @@ def front(places: Mapping[str, tuple[float, float]]) -> list[str]:
 def _both(result: Mapping[str, Any]) -> float:
     scores = result["scores"]
     return float(scores["novel"]["mean"] + scores["original"]["mean"]) / 2
-
-
-def _name(result: Mapping[str, Any], results: Any) -> str:
-    """The learner's, with the policy where several were tried."""
-    policies = {r["settings"]["policy"] for r in results}
-    return str(result["learner"]) + (f", {result['settings']['policy']}" if len(policies) > 1 else "")
 
 
 def note(document: Document) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eval.to_final.stage import Rules
 
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
+TINY = 1e-12
 EPOCHS = {"paper": 100, "small": 10}
 CHOICES = {
     "budget": ("small", "paper"),
@@ -38,7 +39,8 @@ class SeqToFinal(Walk):
     "paper" (grids of 8 points or more, at most 100 epochs) or "small" (2 points, 10 epochs). fidelity: "clean" or
     "paper-code", what the reference executed. epochs: at most; 0 for the budget's. search: the whole grid ("full") or
     successive halving ("raced"). precision: of products. per_step: also test on every step that has a test split. lrs:
-    learning rates of the grid, joined by /, in place of the paper's.
+    learning rates of the grid, joined by /, in place of the paper's; adjacents: strengths of the pull to the model of
+    the time before, likewise.
     """
 
     network: str = "auto"
@@ -49,23 +51,25 @@ class SeqToFinal(Walk):
     precision: str = "auto"
     per_step: bool = False
     lrs: str = ""
+    adjacents: str = ""
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise BadConfig(f"{name} is {getattr(self, name)!r}.", f"Expected {' or '.join(known)}.")
-        self.rates()
+        self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
         if self.epochs < 0:
             raise BadConfig(f"epochs is {self.epochs}.", "Expected at least 1, or 0 for the budget's.")
 
-    def rates(self) -> tuple[float, ...]:
-        """Learning rates of the grid. Raises BadConfig for what is none."""
+    def values(self, name: str, usual: tuple[float, ...], least: float) -> tuple[float, ...]:
+        """Numbers of a setting, or the usual ones. Raises BadConfig for what is none."""
+        text = str(getattr(self, name))
         try:
-            found = tuple(float(part) for part in str(self.lrs).split("/")) if str(self.lrs) else RATES
+            found = tuple(float(part) for part in text.split("/")) if text else usual
         except ValueError:
             found = ()
-        if not found or min(found) <= 0:
-            raise BadConfig(f"lrs is {self.lrs!r}.", "Expected positive numbers joined by /, as in 0.001/0.0001.")
+        if not found or not all(least <= value < float("inf") for value in found):
+            raise BadConfig(f"{name} is {text!r}.", f"Expected numbers from {least:g} joined by /, as in 0.001/0.0001.")
         return found
 
     def fit(self, stream: Stream) -> None:
@@ -103,11 +107,17 @@ class SeqToFinal(Walk):
             still=not paper,
             whole=paper,
         )
-        return Rules(self.network, self.fidelity, self.search, rule, grids(self.budget, paper, self.rates()))
+        pulls = self.values("adjacents", ADJACENTS, 0.0)
+        points = grids(self.budget, paper, self.values("lrs", RATES, TINY), pulls)
+        return Rules(self.network, self.fidelity, self.search, rule, points)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""
         return Task(len(stream.classes), stream.x_shape, steps=len(stream.steps), rules=self.rules(stream))
+
+    def told(self, stream: Stream) -> dict[str, Any]:
+        """Of a composed sequence: what decides its samples."""
+        return {key: stream.facts[key] for key in ("base", "sequence", "sizes", "draws") if key in stream.facts}
 
     def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
         """The first step's train and val splits."""
@@ -128,20 +138,24 @@ def _augment(stream: Stream) -> Sequence[str]:
     return [str(kind) for kind in told.get("augment", ("flip", "crop", "rotate"))]
 
 
-def grids(budget: str, paper: bool, rates: tuple[float, ...] = RATES) -> dict[str, list[Any]]:
+def grids(
+    budget: str, paper: bool, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
+) -> dict[str, list[Any]]:
     """Points of each kind of stage. The paper's code gives 8 to plain fits, 24 to side modules, 3 to JM and 1 to JST;
-    clean gives all of them the same number: 8, or 2 with a small budget."""
+    clean gives all of them the same number: 8, or 2 with a small budget. Strengths of a sweep are all tried."""
     from eval.to_final.search import points
 
+    swept = pulls != ADJACENTS
     if budget == "small":
-        base, side = points(rates, DECAYS[:1], DROPOUTS[:1]), points(rates, DECAYS[:1], DROPOUTS[:1], ADJACENTS[1:2])
+        base = points(rates, DECAYS[:1], DROPOUTS[:1])
+        side = points(rates, DECAYS[:1], DROPOUTS[:1], pulls if swept else ADJACENTS[1:2])
         if paper:
-            return {"base": base, "side": side, "joint": side[:1], "joint-side": base[:1]}
+            return {"base": base, "side": side, "joint": side[:: len(rates)], "joint-side": base[:1]}
         return {"base": base, "side": side, "joint": side, "joint-side": base}
     base = points(rates, DECAYS, DROPOUTS)
     if paper:
-        side = points(rates, DECAYS, DROPOUTS, ADJACENTS)
-        joint = points(rates[:1], DECAYS[:1], DROPOUTS[1:], ADJACENTS)
+        side = points(rates, DECAYS, DROPOUTS, pulls)
+        joint = points(rates[:1], DECAYS[:1], DROPOUTS[1:], pulls)
         return {"base": base, "side": side, "joint": joint, "joint-side": points(rates[:1], DECAYS[:1], DROPOUTS[1:])}
-    side = points(rates, DECAYS[:1], DROPOUTS, (ADJACENTS[0], ADJACENTS[2]))
+    side = points(rates, DECAYS[:1], DROPOUTS, pulls if swept else (ADJACENTS[0], ADJACENTS[2]))
     return {"base": base, "side": side, "joint": side, "joint-side": base}
