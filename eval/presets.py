@@ -47,6 +47,8 @@ OCRR = {
     "lwf.weight": 1.0,
     "lwf.temperature": 2.0,
 }
+SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
+SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # what its published numbers come from
 CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 
 PRESETS = Catalogue(
@@ -56,6 +58,8 @@ PRESETS = Catalogue(
         "clear-mlp": "eval.presets:CLEAR_MLP",
         "clear-resnet18": "eval.presets:CLEAR_RESNET18",
         "ocrr": "eval.presets:OCRR",
+        "seq-to-final": "eval.presets:SEQ_TO_FINAL",
+        "seq-to-final-code": "eval.presets:SEQ_TO_FINAL_CODE",
         "cglm": "eval.presets:CGLM",
         "cglm-fast": "eval.presets:CGLM_FAST",
         "cloc": "eval.presets:CLOC",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.ground.errors import BadArray, BadConfig, Shortage, Unfit
+from curate.ground.errors import BadArray, BadConfig, Shortage, Tampered, Unfit
 from curate.ground.rng import rng_for
 from stream_builder.bases import Base, Options, Side, open_base
 from stream_builder.draws import Composition
@@ -67,6 +67,50 @@ class TestOverlap:
         made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(overlap=overlap))  # type: ignore[arg-type]
         assert [(len(s["train"]), len(s["val"])) for s in made.steps] == [(64, 16), (48, 12), (64, 16)]
         assert set(Counter(made.steps[1]["train"].y.tolist()).values()) == {12}
+
+
+class TestOracle:
+    SIZES = (80, 60, 80)
+
+    def test_it_has_as_many_samples_as_all_steps_and_those_of_the_last_among_them(self) -> None:
+        made = compose(base(120), "C:R", self.SIZES, 40, 0)
+
+        oracle = made.oracle
+        assert oracle is not None
+        assert len(oracle["train"]) + len(oracle["val"]) == sum(self.SIZES)
+        for side in ("train", "val"):
+            assert ids(made, 2, side) <= set(oracle[side].ids.tolist())
+        assert not set(oracle["train"].ids.tolist()) & set(oracle["val"].ids.tolist())
+        assert oracle.index == 3
+        assert "test" not in oracle.splits
+
+    def test_its_images_have_had_all_shifts(self) -> None:
+        made = compose(base(120), "R:L", self.SIZES, 40, 0)
+
+        assert made.oracle is not None
+        where = {i: k for k, i in enumerate(made.oracle["train"].ids.tolist())}
+        last = made.steps[-1]["train"]
+        at = [where[i] for i in last.ids.tolist()]
+        assert (made.oracle["train"].x[at] == last.x).all()
+        assert (made.oracle["train"].y[at] == last.y).all()
+
+    def test_a_base_that_is_too_small_has_none(self) -> None:
+        assert compose(base(60), "C:R", (100, 100, 100), 40, 0).oracle is None
+        assert compose(base(120), "C:R", self.SIZES, 40, 0, oracle=False).oracle is None
+
+    def test_it_is_saved_with_the_stream_and_verified(self, tmp_path: Path) -> None:
+        made = compose(base(120), "C:R", self.SIZES, 40, 0)
+        saved = made.save(tmp_path / "S")
+
+        assert saved.oracle is not None
+        assert made.oracle is not None
+        assert len(saved.steps) == 3
+        assert (saved.oracle["val"].y == made.oracle["val"].y).all()
+        saved.verify(tmp_path / "S")
+        assert saved.sha256 != compose(base(120), "C:R", self.SIZES, 40, 0, oracle=False).save(tmp_path / "T").sha256
+        np.save(tmp_path / "S" / "step_00003" / "val_y.npy", saved.oracle["val"].y[::-1])
+        with pytest.raises(Tampered, match="'oracle', split val"):
+            Stream.load(tmp_path / "S").verify(tmp_path / "S")
 
 
 class TestFidelity:

@@ -1,0 +1,68 @@
+"""Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, a third of the paper's samples, Conv-1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.run import evaluate
+from stream_builder.bases import Side, open_base
+from stream_builder.from_shifts import compose
+
+CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
+pytestmark = [
+    pytest.mark.shared,
+    pytest.mark.slow,
+    pytest.mark.skipif(not CIFAR.is_dir(), reason="needs ../shared/data/cifar10"),
+]
+LEARNERS = ["oracle", "baseline", "erm", "ft", "lp-ft", "sft"]
+NEAR = 0.02  # the paper's threshold for being among the best
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+    base = open_base(CIFAR)
+    small = replace(base, train=_halved(base.train), test=_halved(base.test))
+    out = tmp_path_factory.mktemp("fits")
+    found = {}
+    for sequence in ("R:C:L", "T:T:T"):
+        stream = replace(compose(small, sequence, (1800, 1200, 1800, 1200), 2000, 0), sha256=sequence)
+        settings = {"network": "conv-1", "epochs": 10, "lrs": "0.001"}
+        results = evaluate(stream, "seq-to-final", LEARNERS, settings=settings, out=out)["results"]
+        found[sequence] = {r["learner"]: r["scores"]["final"]["mean"] for r in results}
+    return found
+
+
+def _halved(side: Side) -> Side:
+    x = side.x[:]
+    n, height, width, channels = x.shape
+    parts = x.reshape(n, height // 2, 2, width // 2, 2, channels)
+    return replace(side, x=parts.mean((2, 4)).round().astype(np.uint8))
+
+
+def test_a_probe_then_fine_tuning_is_among_the_best_after_a_label_flip(scores: dict[str, dict[str, float]]) -> None:
+    of = scores["R:C:L"]
+
+    assert of["lp-ft"] >= max(value for name, value in of.items() if name != "oracle") - NEAR
+
+
+def test_all_steps_together_collapse_after_a_label_flip(scores: dict[str, dict[str, float]]) -> None:
+    assert scores["R:C:L"]["erm"] < 0.2
+    assert scores["R:C:L"]["baseline"] > scores["R:C:L"]["erm"] + 0.1
+
+
+def test_after_red_tints_history_is_nearly_as_good_as_the_oracle(scores: dict[str, dict[str, float]]) -> None:
+    of = scores["T:T:T"]
+
+    assert max(of["ft"], of["lp-ft"]) >= of["oracle"] - NEAR
+    assert of["ft"] > of["baseline"] + NEAR
+
+
+def test_learning_all_history_then_adapting_is_no_worse_than_step_after_step(
+    scores: dict[str, dict[str, float]],
+) -> None:
+    for of in scores.values():
+        assert max(of["ft"], of["lp-ft"]) >= of["sft"]
