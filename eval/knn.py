@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curate.ground.errors import BadArray
+
 Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors of a block
 MEASURED = 100  # samples that an index's recall is measured on
@@ -33,11 +35,13 @@ Found = tuple[Vectors, npt.NDArray[np.int64]]
 @dataclass
 class Memory:
     """width: D. exact_below: vectors up to which a search is exact; above, an HNSW index answers, and its recall
-    against exact search is measured whenever the memory has doubled. limit_mb: vectors beyond it lie in files."""
+    against exact search is measured whenever the memory has doubled. limit_mb: vectors beyond it lie in files. kind: of
+    the index, "hnsw" or "ivf"."""
 
     width: int
     exact_below: int = 1_000_000
     limit_mb: int = 4096
+    kind: str = "hnsw"
     n: int = 0
     recalls: list[tuple[int, float]] = field(default_factory=list)
     blocks: list[Vectors] = field(default_factory=list)
@@ -46,8 +50,12 @@ class Memory:
     folder: Any = None
 
     def add(self, x: npt.NDArray[Any]) -> None:
-        """Append x (n, D), brought to unit length."""
+        """Append x (n, D), brought to unit length. Raises BadArray for another width."""
         x = unit(x)
+        if x.shape[1] != self.width:
+            raise BadArray(
+                f"Vectors of {x.shape[1]} numbers come into a memory of {self.width}.", "Expected one width."
+            )
         done = 0
         while done < len(x):
             filled = self.n % ROWS
@@ -144,12 +152,23 @@ class Memory:
         return np.memmap(place, np.float32, "w+", shape=(ROWS, self.width))
 
     def _build(self) -> None:
-        """An HNSW index of all vectors [M 25, efConstruction 500: EvalOCL]; its recall is written down."""
+        """An index of all vectors: HNSW [M 25, efConstruction 500: EvalOCL], or inverted lists, 4 √n of them, of which
+        an eighth is searched."""
         import faiss
 
-        self.index = faiss.IndexHNSWFlat(self.width, 25, faiss.METRIC_INNER_PRODUCT)
-        self.index.hnsw.efConstruction = 500
-        self.index.hnsw.efSearch = 128
+        if self.kind == "ivf":
+            lists = max(1, int(4 * self.n**0.5))
+            self.index = faiss.IndexIVFFlat(
+                faiss.IndexFlatIP(self.width), self.width, lists, faiss.METRIC_INNER_PRODUCT
+            )
+            first = self.blocks[0][: min(ROWS, self.n)]
+            self.index.cp.min_points_per_centroid = 1
+            self.index.train(np.ascontiguousarray(first))
+            self.index.nprobe = max(1, lists // 8)
+        else:
+            self.index = faiss.IndexHNSWFlat(self.width, 25, faiss.METRIC_INNER_PRODUCT)
+            self.index.hnsw.efConstruction = 500
+            self.index.hnsw.efSearch = 128
         for number, block in enumerate(self.blocks):
             self.index.add(np.ascontiguousarray(block[: min(ROWS, self.n - number * ROWS)]))
 
@@ -158,14 +177,16 @@ class Memory:
         whenever the memory has doubled."""
         if self.index is None or (self.recalls and self.n < 2 * self.recalls[-1][0]):
             return self.recalls[-1][1] if self.recalls else None
-        q = unit(q)
-        truth = self.exact(q, k)[1]
-        answers = self.index.search(q, k)[1]
-        share = float(
-            np.mean([len(set(a) & set(b)) / k for a, b in zip(truth.tolist(), answers.tolist(), strict=True)])
-        )
-        self.recalls.append((self.n, share))
-        return share
+        self.recalls.append((self.n, self.recall(q, k)))
+        return self.recalls[-1][1]
+
+    def recall(self, q: npt.NDArray[Any], k: int) -> float:
+        """Share of the k nearest of q (m, D) that `search` finds; 1 while searches are exact."""
+        if self.index is None:
+            return 1.0
+        q, k = unit(q), min(k, self.n)
+        pairs = zip(self.exact(q, k)[1].tolist(), self.index.search(q, k)[1].tolist(), strict=True)
+        return float(np.mean([len(set(a) & set(b)) / k for a, b in pairs]))
 
 
 def unit(x: npt.NDArray[Any]) -> Vectors:

@@ -23,14 +23,16 @@ Array = npt.NDArray[Any]
 class Task:
     """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
     samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
-    a batch) each batch of the stream pays for; None where time is no matter. rules: what a protocol lays down for its
-    methods. seed: of the run, the same for every learner. store: a folder for finished work that learners share."""
+    a batch) each batch of the stream pays for; None where time is no matter. classes: names, where they are told.
+    rules: what a protocol lays down for its methods. seed: of the run, the same for every learner. store: a folder for
+    finished work that learners share."""
 
     n_classes: int
     x_shape: tuple[int, ...]
     steps: int | None = None
     batch: int | None = None
     updates: float | None = None
+    classes: tuple[str, ...] = ()
     rules: Any = None
     seed: int = 0
     store: Path | None = None
@@ -80,6 +82,14 @@ class Learner(ABC):
 
     def expect(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
         """Samples that will be asked for, without labels: a learner may prepare, and must answer as if it had not."""
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """How sure it is of each answer (N,), 0 … 1; None where it cannot tell."""
+        return None
+
+    def recall(self, x: Array) -> float:
+        """Share of the nearest of x that its search finds; 1 where search is exact or there is none."""
+        return 1.0
 
     def stored_bytes(self) -> int:
         """Bytes kept between batches: weights, buffers, indices."""

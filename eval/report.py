@@ -36,6 +36,9 @@ LABELS = {
     "forgetting": "forgetting",
     "incremental_accuracy": "incremental accuracy",
     "near_future": "near-future",
+    "prediction_us": "µs a prediction",
+    "correction_us": "µs a correction",
+    "recall": "recall of the search",
     **{f"corrections_to_{n}": f"corrections to {n} %" for n in (10, 30, 50, 70, 90)},
     "start_novel": "novel at the start",
     "start_original": "original at the start",
@@ -50,6 +53,7 @@ FAMILIES = {
 }  # that have figures of their own
 FIGURES = Catalogue("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
 NOTES = Catalogue("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
+ACROSS = Catalogue("table", {"ocrr": "eval.protocols.ocrr.figures:across"})  # over several streams and settings
 TEXTS = {
     "clear": {
         "measures": "The same matrix by other papers' measures, and how sure the differences are",
@@ -118,7 +122,7 @@ def write(
         notice=notice,
         documents=[_with_best(d, (step_names or {}).get(d["stream"]["sha256"])) for d in documents],
         before=before,
-        after=after,
+        after=[*after, *_across(documents)],
     )
     write_text(out / "index.html", page)
     write_text(out / "scores.csv", scores_csv(documents))
@@ -127,13 +131,24 @@ def write(
     return out / "index.html"
 
 
+def _across(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """Tables over all documents of a family."""
+    found = []
+    for name in ACROSS:
+        mine = [d for d in documents if d["protocol"] == name and d["results"]]
+        if table := ACROSS[name](mine):
+            note = "<p class='soft'>Final novel accuracy; below it, on what was known. Per cent, over seeds.</p>"
+            found.append(Section(f"across-{name}", "Policies and data", f"{note}<div class='scroll'>{table}</div>"))
+    return found
+
+
 def _per_cent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
 
 
 def _amount(value: float | None, name: str) -> str:
     """A score as it is read: corrections are counted, all else is a share."""
-    if value is None or not name.startswith("corrections"):
+    if value is None or not (name.startswith("corrections") or name.endswith("_us")):
         return _per_cent(value)
     return f"{value:.0f}"
 

@@ -24,6 +24,9 @@ ROWS = pa.schema(
         ("corrections", pa.int64()),
         ("seconds", pa.float64()),
         ("stored", pa.int64()),
+        ("recall", pa.float64()),
+        ("asking", pa.float64()),
+        ("correcting", pa.float64()),
         ("class_n", pa.list_(pa.int64())),
         ("class_correct", pa.list_(pa.int64())),
     ]
@@ -34,7 +37,8 @@ ROWS = pa.schema(
 class Row:
     """One test: n samples, n_correct of them right. tested_on: which samples. learned_to: index of the last
     step learned (-1: none). seen: training samples seen. corrections: corrections given. seconds: since the run
-    began, of this process. stored: bytes that the learner kept then, where that was asked.
+    began, of this process. stored: bytes that the learner kept then, where that was asked. recall: of the learner's
+    search. asking, correcting: seconds that single predictions and corrections took, where that was measured.
     class_n, class_correct: the same counts for each label from 0, where they were kept."""
 
     tested_on: str
@@ -45,6 +49,9 @@ class Row:
     corrections: int = 0
     seconds: float = 0.0
     stored: int = 0
+    recall: float = 1.0
+    asking: float = 0.0
+    correcting: float = 0.0
     class_n: Sequence[int] = ()
     class_correct: Sequence[int] = ()
 

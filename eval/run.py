@@ -274,6 +274,12 @@ def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | Non
         first = walk.first_step(stream, rng_for(job.seed, protocol, "walk"))
         picked = choose(lambda **one: job.learner(**one), job.tune, walk.task(stream), first, job.seed)
         learner = job.learner(**picked)
+    if stream.x_shape == () and not getattr(learner, "reads_texts", False):
+        raise Unfit(
+            f"It sees vectors; {stream.name!r} holds texts.",
+            "",
+            "Encode them: stream from-texts --encoder, or --encoders.",
+        )
     task = dataclasses.replace(walk.task(stream), seed=job.seed, store=None if out is None else out / "fits")
     learner.begin(task, rng_for(job.seed, protocol, job.name))
     return _Begun(identity, folder, learner, picked, clock)

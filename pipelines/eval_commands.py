@@ -48,6 +48,10 @@ def evaluate(
         int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core).")
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
+    encoders: Annotated[
+        str | None,
+        typer.Option("--encoders", help="Of a stream of texts: vectors by each, as ngrams:2048,sentence:DIR."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
@@ -89,11 +93,19 @@ def evaluate(
         grid[key] = [value_of(v) for v in values.split(",")]
     journal = Journal(out / "log.jsonl", as_json)
     documents = []
-    for name in protocols:
-        ahead = plan(stream, name, chosen, numbers, settings, out, grid)
-        journal.say(_ahead(name, ahead, spread.workers))
-        with journal.progress(name, len(chosen) * len(numbers), "runs") as tick:
-            documents.append(run_grid(stream, name, chosen, numbers, settings, out, tick, path, spread, grid))
+    parts = [(path, chosen)]
+    if encoders is not None:
+        readers = [n for n in chosen if getattr(LEARNERS[n.partition("(")[0].strip()], "reads_texts", False)]
+        vectors = [n for n in chosen if n not in readers]
+        parts = [(path, readers)] if readers else []
+        parts += [(where, vectors) for where in _encoded(stream, encoders, device, out, journal) if vectors]
+    for where, mine in parts:
+        stream = Stream.load(where)
+        for name in protocols:
+            ahead = plan(stream, name, mine, numbers, settings, out, grid)
+            journal.say(_ahead(name, ahead, spread.workers))
+            with journal.progress(name, len(mine) * len(numbers), "runs") as tick:
+                documents.append(run_grid(stream, name, mine, numbers, settings, out, tick, where, spread, grid))
     if as_json:
         print(json.dumps(documents[0] if len(documents) == 1 else documents))
     else:
@@ -101,6 +113,28 @@ def evaluate(
             print(_scores(document))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _encoded(stream: Any, encoders: str, device: str, out: Path, journal: Journal) -> list[Path]:
+    """A stream of texts as vectors of each encoder, in OUT/encoders; what is there already is not made again."""
+    from dataclasses import replace
+
+    from curate.encoders import spec_of
+    from curate.ground.files import fingerprint
+    from stream_builder.from_texts import encoded
+
+    found = []
+    for told in [part.strip() for part in encoders.split(",")]:
+        spec = spec_of(told, device)
+        encoder = spec.load()
+        where = out / "encoders" / fingerprint([stream.sha256, told, encoder.fingerprint])[:16]
+        if not (where / "stream.json").is_file():
+            texts = sum(len(split) for step in stream.steps for split in step.splits.values())
+            with journal.progress(told, texts, "texts") as tick:
+                made = encoded(stream, encoder.texts, told, tick)
+            replace(made, name=f"{stream.name}, {told}").save(where)
+        found.append(where)
+    return found
 
 
 def _ahead(name: str, ahead: Plan, workers: int) -> str:

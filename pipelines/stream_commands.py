@@ -105,6 +105,32 @@ def stream_from_order(
     _made(ordered(data, periods, held_out, order, seed).save(out), out)  # type: ignore[arg-type]
 
 
+@command(stream_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")
+def stream_from_texts(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="TEXTS", help="Folder with *train* and *test* tables, a table, or CLINC150's JSON."),
+    ],
+    out: Out,
+    encoder: Annotated[
+        str, typer.Option("--encoder", help="sentence:MODEL, clip:MODEL:WEIGHTS, table:FOLDER, ngrams:WIDTH, or none.")
+    ] = "none",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Labelled texts: as they are (for learners that read) or as vectors of an encoder."""
+    from curate.encoders import spec_of
+    from curate.ground.progress import Journal
+    from stream_builder.bases import open_base
+    from stream_builder.from_texts import encoded, from_texts
+
+    spec = None if encoder == "none" else spec_of(encoder, device)
+    stream = from_texts(open_base(path))
+    if spec is not None:
+        with Journal(None).progress("encode", sum(len(s) for s in stream.steps[0].splits.values()), "texts") as tick:
+            stream = encoded(stream, spec.load().texts, encoder, tick)
+    _made(stream.save(out), out)
+
+
 @command(stream_app, "from-held-out", "driftline stream from-held-out --base intent.npz --out corrections")
 def stream_from_held_out(
     base: Base,

@@ -38,7 +38,8 @@ Array = npt.NDArray[Any]
 class Split:
     """Samples in an order that has meaning.
 
-    x: (N, ...) float16/float32 features or (N, H, W, 3) uint8 images; anything that can be sliced, as `Encoded` can.
+    x: (N, ...) float16/float32 features, (N, H, W, 3) uint8 images or (N,) texts; anything that can be sliced, as
+    `Encoded` can.
     y: (N,) int64 labels. ids: (N,) text. time: (N,) int64 seconds UTC, or None.
     """
 
@@ -316,7 +317,10 @@ def check(x: Array, y: Array, n_classes: int, what: str) -> None:
     bad = np.flatnonzero((y < 0) | (y >= n_classes))
     if len(bad):
         raise BadArray(f"{what}: label {y[bad[0]]} at index {bad[0]}.", f"Expected 0 … {n_classes - 1}.")
-    if x.dtype == np.uint8:
+    if x.dtype.kind == "U":
+        if x.ndim != 1:
+            raise BadArray(f"{what}: texts of shape {x.shape}.", "Expected one text a sample, (N,).")
+    elif x.dtype == np.uint8:
         if x.ndim != 4 or x.shape[-1] != 3:
             raise BadArray(
                 f"{what}: uint8 x of shape {x.shape}.",
@@ -336,5 +340,5 @@ def check(x: Array, y: Array, n_classes: int, what: str) -> None:
     else:
         raise BadArray(
             f"{what}: x has dtype {x.dtype}.",
-            "Expected float16 or float32 features, or uint8 images (N, H, W, 3).",
+            "Expected float16 or float32 features, uint8 images (N, H, W, 3), or texts (N,).",
         )

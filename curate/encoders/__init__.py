@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.catalogue import Catalogue
+from curate.ground.errors import BadConfig
 
 Vectors = npt.NDArray[np.float32]
 
@@ -66,6 +67,22 @@ def _load(spec: EncoderSpec) -> Encoder:
     return made
 
 
+def spec_of(text: str, device: str = "auto") -> EncoderSpec:
+    """`sentence:all-MiniLM-L6-v2`, `clip:ViT-B-32:openai`, `ngrams:2048`, `table:FOLDER` → which encoder. Raises
+    UnknownName, BadConfig.
+
+    >>> spec_of("clip:ViT-B-32:openai")
+    EncoderSpec(model='ViT-B-32', weights='openai', device='auto', kind='clip', precision='auto', compile=False)
+    """
+    kind, _, rest = text.partition(":")
+    if kind not in ENCODERS:
+        ENCODERS[kind]
+    model, _, weights = rest.partition(":")
+    if not model:
+        raise BadConfig(f"The encoder is {text!r}.", "Expected KIND:MODEL or KIND:MODEL:WEIGHTS, as in ngrams:2048.")
+    return EncoderSpec(model, weights or None, device, kind)
+
+
 def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> dict[str, Any]:
     """What a folder of vectors says of its maker."""
     return {
@@ -90,5 +107,7 @@ ENCODERS = Catalogue(
         "clip": "curate.encoders.clip:Clip",
         "backbone": "curate.encoders.backbone:Backbone",
         "table": "curate.encoders.table:TableOfVectors",
+        "sentence": "curate.encoders.sentence:Sentence",
+        "ngrams": "curate.encoders.ngrams:Ngrams",
     },
 )

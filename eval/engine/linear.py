@@ -362,6 +362,16 @@ def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:
         p.add_(velocity, alpha=-lr)
 
 
+def grown(head: Net, more: int) -> Net:
+    """A head with `more` classes, whose weights and biases are zero."""
+    import torch
+
+    out = head.copy()
+    out.params[-2:] = [torch.cat([p, p.new_zeros(more, *p.shape[1:])]) for p in out.params[-2:]]
+    out.velocity[-2:] = [torch.cat([v, v.new_zeros(more, *v.shape[1:])]) for v in out.velocity[-2:]]
+    return out
+
+
 def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
     """x (N, D), or images → labels (N,). length: what the inputs are divided by; the first layer's weights are,
     instead of them."""

@@ -45,6 +45,8 @@ LEARNERS = Catalogue(
         "online-linear": "eval.learners.heads:OnlineLinear",
         "knn-lm": "eval.learners.heads:KnnLm",
         "river-logreg": "eval.learners.river_logreg:RiverLogreg",
+        "lora": "eval.learners.lora:Lora",
+        "llm": "eval.learners.llm:Llm",
         "oracle": "eval.learners.to_final:Oracle",
         "baseline": "eval.learners.to_final:Baseline",
         "erm": "eval.learners.to_final:Erm",

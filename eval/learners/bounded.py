@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from curate.ground.errors import BadConfig
 from eval.engine.linear import one_thread
@@ -60,11 +61,24 @@ class BoundedReservoir(Learner):
 
     def predict(self, x: Array) -> Labels:
         """Before anything was learned: 0."""
+        if not self.seen:
+            return np.zeros(len(x), np.int64)
+        found, places = self.nearest(x)
+        return votes(found, self.y[places], self.order[places], self.margin, "band")
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the neighbours that bear the answer's label."""
+        if not self.seen:
+            return np.zeros(len(x))
+        found, places = self.nearest(x)
+        answers = votes(found, self.y[places], self.order[places], self.margin, "band")
+        return np.asarray((self.y[places] == answers[:, None]).mean(1), np.float64)
+
+    def nearest(self, x: Array) -> tuple[Array, Array]:
+        """Cosines and places (m, k) of what is held, best first."""
         import torch
 
         n = min(self.seen, self.capacity)
-        if not n:
-            return np.zeros(len(x), np.int64)
         with one_thread():
             here = None if self.slices is None else self.slices.where(x)
             if here is None:
@@ -72,7 +86,7 @@ class BoundedReservoir(Learner):
             else:
                 cosines = torch.from_numpy(self.cosines[here, :n])
             found, places = (t.numpy() for t in cosines.topk(min(self.k, n), sorted=True))
-        return votes(found, self.y[places], self.order[places], self.margin, "band")
+        return found, places
 
     def stored_bytes(self) -> int:
         """Of what is held."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from eval.engine.linear import one_thread
+from eval.engine.linear import grown, one_thread
 from eval.knn import Memory, Watched
 from eval.learner import Array, Labels, Task
 from eval.learners.net import NetLearner
@@ -23,6 +24,15 @@ class OnlineLinear(NetLearner):
     epochs: int = 30
     decay_after: int = 30
     scale: str = "none"
+    classes: str = "closed"
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One step of SGD. classes "open": a class that nobody declared gets a row of zeros first; "closed": it is
+        refused."""
+        missing = int(np.max(y)) + 1 - len(self.head.params[-1])
+        if self.classes == "open" and missing > 0:
+            self.head = grown(self.head, missing)
+        super().correct(x, y)
 
 
 @dataclass
@@ -69,10 +79,16 @@ class KnnLm(StaticLinear):
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest mixed probability."""
+        return np.asarray(self.mixed(x).argmax(1), np.int64) if self.memory.n else super().predict(x)
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """The answer's mixed probability."""
+        return self.mixed(x).max(1) if self.memory.n else super().sure(x)
+
+    def mixed(self, x: Array) -> npt.NDArray[np.float64]:
+        """(m, C) probabilities."""
         import torch
 
-        if not self.memory.n:
-            return super().predict(x)
         found = None if self.watched is None else self.watched.found(x)
         self.labels = [np.concatenate(self.labels)]
         with one_thread(), torch.inference_mode():
@@ -82,7 +98,7 @@ class KnnLm(StaticLinear):
         near /= near.sum(1, keepdims=True)
         mixed = (1 - self.share) * head
         np.add.at(mixed, (np.arange(len(x))[:, None], self.labels[0][positions]), self.share * near)
-        return np.asarray(mixed.argmax(1), np.int64)
+        return np.asarray(mixed)
 
     def stored_bytes(self) -> int:
         """Vectors, labels and the head."""

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from curate.ground.errors import BadConfig, Unfit
+from curate.ground.errors import BadArray, BadConfig, Unfit
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, known
 from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, one_thread, predict, step
@@ -150,9 +151,25 @@ class NetLearner(Learner):
         flat, by = self._plain(x)
         return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), by)
 
-    def correct(self, x: Array, y: Labels) -> None:
-        """One step of SGD on the sample, without momentum, under what the method adds."""
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """The answer's probability, by softmax."""
         import torch
+
+        with one_thread(), torch.inference_mode():
+            scores = self.head.scores(on(self.inputs(x), self.head))
+            return torch.softmax(scores.float(), 1).max(1).values.double().cpu().numpy()
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One step of SGD on the sample, without momentum, under what the method adds. Raises BadArray for a class that
+        the head does not have."""
+        import torch
+
+        if int(np.max(y)) >= self.head.params[-1].shape[0]:
+            raise BadArray(
+                f"A correction names class {int(np.max(y))}.",
+                f"The head was made for {self.head.params[-1].shape[0]} classes.",
+                "Declare all classes, or use a memory (substrate) or online-linear(classes=open), which grow.",
+            )
 
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)

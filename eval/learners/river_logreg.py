@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from eval.knn import unit
 from eval.learner import Array, Labels, Learner, Task
@@ -37,6 +38,16 @@ class RiverLogreg(Learner):
         """River's answers, from its own weights in one product; before it has any: 0."""
         if not self.model.classifiers:
             return np.zeros(len(x), np.int64)
+        return np.array(list(self.model.classifiers), np.int64)[self._scores(x).argmax(1)]
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """The answer's probability among those of all its classifiers, brought to a sum of one."""
+        if not self.model.classifiers:
+            return np.zeros(len(x))
+        share = 1 / (1 + np.exp(-self._scores(x)))
+        return np.asarray(share.max(1) / share.sum(1), np.float64)
+
+    def _scores(self, x: Array) -> npt.NDArray[np.float64]:
         rows = unit(x).astype(np.float64)
         names = list(self.model.classifiers)
         scores = np.empty((len(rows), len(names)))
@@ -46,7 +57,7 @@ class RiverLogreg(Learner):
             for i, w in one.weights.items():
                 weights[i] = w
             scores[:, j] = rows @ weights + one.intercept
-        return np.array(names, np.int64)[scores.argmax(1)]
+        return scores
 
     def stored_bytes(self) -> int:
         """Eight bytes a weight."""

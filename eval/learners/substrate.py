@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from curate.ground.errors import BadConfig
 from eval.engine.linear import one_thread
-from eval.knn import MEASURED, Memory, Watched
+from eval.knn import MEASURED, Found, Memory, Watched
 from eval.learner import Array, Labels, Learner, Task
 
 VOTES = ("band", "nearest", "sum", "count", "no-recency")
@@ -21,20 +22,25 @@ class Substrate(Learner):
     with most of them, then the one whose best is nearest, then the one whose latest is latest.
 
     vote: "band" is that rule; the ablations are "nearest" (k = 1), "sum" (of the k cosines), "count" (most, then the
-    nearest's) and "no-recency" (without the last tie-break).
+    nearest's) and "no-recency" (without the last tie-break). exact_below: samples up to which the search is exact;
+    above, a faiss index answers ("hnsw" or "ivf"), and its recall stands beside every score.
     """
 
     k: int = 5
     margin: float = 0.05
     vote: str = "band"
     exact_below: int = 1_000_000
+    index: str = "hnsw"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """An empty memory."""
-        if self.vote not in VOTES or self.k < 1:
-            raise BadConfig(f"vote is {self.vote!r}, k is {self.k}.", f"Expected {', '.join(VOTES)}, and at least 1.")
+        if self.vote not in VOTES or self.k < 1 or self.index not in ("hnsw", "ivf"):
+            raise BadConfig(
+                f"vote is {self.vote!r}, k is {self.k}, index is {self.index!r}.",
+                f"Expected {', '.join(VOTES)}; at least 1; hnsw or ivf.",
+            )
         self.task, self.rng = task, rng
-        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below)
+        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, kind=self.index)
         self.labels = np.zeros(1024, np.int64)
         self.watched: Watched | None = None
 
@@ -65,11 +71,30 @@ class Substrate(Learner):
         """Before anything was learned: 0."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64)
-        found = None if self.watched is None else self.watched.found(x)
-        if found is None:
-            with one_thread():
-                found = self.memory.search(np.asarray(x), self.neighbours())
-        return self.voted(*found)
+        return self.voted(*self.nearest(x))
+
+    def nearest(self, x: Array) -> Found:
+        """Cosines and positions (m, k), best first. Those that are expected are known; with an index, all are asked."""
+        found = None if self.watched is None or self.memory.index is not None else self.watched.found(x)
+        if found is not None:
+            return found
+        with one_thread():
+            return self.memory.search(np.asarray(x), self.neighbours())
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the neighbours that bear the answer's label; with one neighbour, how near that is."""
+        if not self.memory.n:
+            return np.zeros(len(x))
+        cosines, positions = self.nearest(x)
+        if self.vote == "nearest":
+            return np.asarray(cosines[:, 0].clip(0, 1), np.float64)
+        answers = self.voted(cosines, positions)
+        return np.asarray((self.labels[positions] == answers[:, None]).mean(1), np.float64)
+
+    def recall(self, x: Array) -> float:
+        """Of the index, on these queries."""
+        with one_thread():
+            return self.memory.recall(np.asarray(x)[:MEASURED], self.neighbours())
 
     def voted(self, cosines: Array, positions: Array) -> Labels:
         """(m, k) of the nearest, best first → (m,)."""

@@ -73,6 +73,7 @@ KINDS = Catalogue(
     {
         "arrays": "stream_builder.bases.arrays:open_arrays",
         "release": "stream_builder.bases.release:open_release",
+        "texts": "stream_builder.bases.texts:open_texts",
         "parquet": "stream_builder.bases.parquet:open_parquet",
         "cifar": "stream_builder.bases.vision:open_cifar",
         "tars": "stream_builder.bases.tars:open_tars",
@@ -121,10 +122,14 @@ def open_base(given: str | Path, options: Options | None = None) -> Base:
 
 def kind_of(place: Path) -> str:
     """What lies at a path, by its content. Raises MissingFile naming what was looked for."""
+    from stream_builder.bases.texts import holds_texts
+
     if place.is_file():
         if place.suffix == ".npz":
             return "arrays"
-        raise MissingFile(f"{place} is no base.", "Expected an .npz file or a folder.")
+        if holds_texts(place):
+            return "texts"
+        raise MissingFile(f"{place} is no base.", "Expected an .npz file, a table of texts or a folder.")
     if (place / "release.json").is_file() or any(place.glob("stages/*_publish/release")):
         return "release"
     if any(place.glob("*train*.parquet")):
@@ -133,6 +138,8 @@ def kind_of(place: Path) -> str:
         return "cifar"
     if any(place.glob("*train*.tar")):
         return "tars"
+    if holds_texts(place):
+        return "texts"
     if (place / "train").is_dir():
         return "folder"
     raise MissingFile(

@@ -15,7 +15,11 @@ STREAM = drifting(drift=0.1)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
 BLIND = {"majority", "random", "blind"}  # they never look at x, so they cannot beat the majority
 SHORT = {"epochs": 5}
-STEPWISE = [name for name in LEARNERS if not issubclass(LEARNERS[name], ToFinal)]  # the others: eval/test_to_final.py
+STEPWISE = [  # the others: eval/test_to_final.py, eval/test_texts.py
+    name
+    for name in LEARNERS
+    if not issubclass(LEARNERS[name], ToFinal) and not getattr(LEARNERS[name], "reads_texts", False)
+]
 
 
 def begun(name: str, seed: int = 0) -> Learner:

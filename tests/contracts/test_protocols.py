@@ -76,13 +76,17 @@ def test_every_learner_is_deterministic_and_counts_are_in_range(protocol: str, s
 def _cannot(protocol: str) -> set[str]:
     """Learners that a protocol must skip: it has to say so, and nobody else may be skipped."""
     to_final = {name for name, kind in every() if issubclass(kind, ToFinal)}
-    return {
-        "clear-iid": to_final,
-        "clear-streaming": to_final | {name for name, kind in every() if getattr(kind, "sees_all", False)},
-        "near-future": {name for name, kind in every() if kind.whole},
-        "ocrr": to_final,
-        "seq-to-final": {"oracle", "st-1", "st-b", "sst-1", "sst-b"},  # no data for one, no blocks for the others
-    }[protocol]
+    readers = {name for name, kind in every() if getattr(kind, "reads_texts", False)}
+    return (
+        readers
+        | {
+            "clear-iid": to_final,
+            "clear-streaming": to_final | {name for name, kind in every() if getattr(kind, "sees_all", False)},
+            "near-future": {name for name, kind in every() if kind.whole},
+            "ocrr": to_final,
+            "seq-to-final": {"oracle", "st-1", "st-b", "sst-1", "sst-b"},  # no data for one, no blocks for the others
+        }[protocol]
+    )
 
 
 def every() -> list[tuple[str, type[Learner]]]:

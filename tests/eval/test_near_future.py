@@ -23,7 +23,7 @@ from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
-ONLINE = [name for name in LEARNERS if not LEARNERS[name].whole]
+ONLINE = [n for n in LEARNERS if not LEARNERS[n].whole and not getattr(LEARNERS[n], "reads_texts", False)]
 QUICK = {"shift": 50, "batch": 20, "points": 5}
 
 

@@ -109,7 +109,8 @@ def test_normalisation_in_c_equals_torch(kind: torch.dtype, relu: bool, pool: bo
 @pytest.mark.parametrize(
     ("inside", "outside", "size", "stride", "border", "side"),
     [(8, 16, 3, 1, 1, 1), (8, 16, 3, 2, 1, 2), (8, 16, 3, 2, 1, 5), (3, 8, 7, 2, 3, 9), (8, 16, 1, 2, 0, 4),
-     (64, 512, 3, 2, 1, 8), (256, 256, 3, 1, 1, 2), (512, 512, 3, 1, 1, 1), (256, 512, 3, 2, 1, 2), (512, 512, 1, 2, 0, 7)],
+     (64, 512, 3, 2, 1, 8), (256, 256, 3, 1, 1, 2), (512, 512, 3, 1, 1, 1), (256, 512, 3, 2, 1, 2),
+     (512, 512, 1, 2, 0, 7)],
 )  # fmt: skip
 def test_convolutions_are_torchs(
     inside: int, outside: int, size: int, stride: int, border: int, side: int, kind: torch.dtype

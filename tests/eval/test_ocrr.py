@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from helpers import drifting
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.ground.errors import BadConfig, Unfit
+from curate.ground.errors import BadArray, BadConfig, Unfit
 from curate.ground.rng import rng_for
+from eval.knn import unit
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
+from eval.named import named
+from eval.protocols.ocrr.figures import across
 from eval.protocols.ocrr.policies import parse
 from eval.protocols.ocrr.presets import Ocrr
 from eval.protocols.ocrr.scenarios import cut
+from eval.report import write
 from eval.run import evaluate
 from stream_builder.stream import Step, Stream
 
@@ -97,11 +103,53 @@ class TestPolicies:
         assert 0 < sum(s != t for s, t in zip(corrected("wrong:0.2"), truths, strict=True)) < 0.5 * len(truths)
 
     @pytest.mark.parametrize(
-        "text", ["sometimes", "bernoulli:1.5", "wrong:-1", "budget:x", "budget:-3", "oracle+random_50", "oracle:2", ""]
+        "text",
+        [
+            "sometimes",
+            "bernoulli:1.5",
+            "wrong:-1",
+            "budget:x",
+            "budget:-3",
+            "oracle+random_50",
+            "oracle:2",
+            "",
+            "confident:2",
+        ],
     )
     def test_what_cannot_be_read_is_refused_before_any_work(self, text: str) -> None:
         with pytest.raises(BadConfig):
             evaluate(STREAM, "ocrr", ["substrate"], settings={"policy": text})
+
+    def test_confident_users_mind_sure_errors_alone(self) -> None:
+        """A system that is sure of every second answer: only those errors are corrected."""
+
+        @dataclass
+        class Waverer(Diary):
+            def sure(self, x: Array) -> npt.NDArray[np.float64]:
+                return np.array([0.9 if x[0, 0] > 0 else 0.4])
+
+        learner = Waverer()
+        evaluate(STREAM, "ocrr", [learner], settings={**HOLD, "policy": "confident:0.5"})
+        scenario = Ocrr(**HOLD).cut(STREAM, 0)
+        minded = scenario.stream.y[(scenario.stream.y != 0) & (scenario.stream.x[:, 0] > 0)]
+        assert sorted(label for what, label in learner.log if what == "corrected") == sorted(minded.tolist())
+
+    def test_systems_that_cannot_say_how_sure_they_are_are_skipped(self) -> None:
+        found = evaluate(STREAM, "ocrr", [Diary(), "nearest-mean"], settings={**HOLD, "policy": "confident:0.5"})
+        assert ["cannot say how sure" in one["because"] for one in found["skipped"]] == [True, True]
+
+    @pytest.mark.parametrize("name", [*SYSTEMS, "river-logreg"])
+    def test_sureness_is_a_share(self, name: str) -> None:
+        learner = named(name)[1]()
+        learner.begin(Task(8, (8,)), rng_for(0))
+        train, test = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
+        learner.learn(train.x, train.y)
+        sure = learner.sure(test.x)
+        assert sure is not None
+        assert sure.shape == (len(test),)
+        assert 0 <= sure.min() <= sure.max() <= 1
+        right = learner.predict(test.x) == test.y
+        assert right.all() or sure[right].mean() > sure[~right].mean()  # sure where it is right
 
     def test_parts_join(self) -> None:
         policy = parse("random_50+budget:9+delayed:3+wrong:0.5")
@@ -136,6 +184,15 @@ class TestScenarios:
         for label in range(8):
             a, b = (split.x[split.y == label] for split in (found.seed, found.stream))
             assert np.linalg.norm(a.mean(0) - b.mean(0)) > 0.5
+
+    def test_what_is_said_in_other_words_is_least_like_the_rest_of_its_class(self) -> None:
+        found = cut(STREAM, "paraphrase", 2, 500, True, 0, 0)
+        assert set(found.stream.y.tolist()) == set(found.seed.y.tolist()) == set(range(8))
+        assert len(found.stream) == pytest.approx(0.25 * (len(found.stream) + len(found.seed)), rel=0.05)
+        for label in range(8):
+            seed, new = (unit(part.x[part.y == label]) for part in (found.seed, found.stream))
+            near = np.sort(seed @ seed.T, 1)[:, -6:-1].mean()
+            assert np.sort(new @ seed.T, 1)[:, -5:].mean() < near
 
     def test_the_last_step_is_novel_where_there_are_several_in_its_own_order(self) -> None:
         stream = drifting(steps=3)
@@ -192,6 +249,32 @@ class TestScores:
         assert result["measures"]["corrections"]["mean"] == 0
         assert result["scores"]["corrections_to_90"]["mean"] == 0
 
+    def test_predictions_and_corrections_have_their_cost(self) -> None:
+        found = evaluate(STREAM, "ocrr", ["substrate", "static-linear"], settings=HOLD)["results"]
+        assert all(r["measures"]["prediction_us"]["mean"] > 0 for r in found)
+        assert found[0]["measures"]["correction_us"]["mean"] > 0
+
+    @pytest.mark.parametrize("index", ["hnsw", "ivf"])
+    def test_recall_of_an_index_stands_beside_every_test(self, index: str) -> None:
+        settings = HOLD | {"exact_below": 300, "index": index}
+        (found,) = evaluate(STREAM, "ocrr", ["substrate"], settings=settings)["results"]
+        (exact,) = evaluate(STREAM, "ocrr", ["substrate"], settings=HOLD)["results"]
+        assert len(found["curve"]["recall"]) == len(found["curve"]["at"])
+        assert 0.5 < found["measures"]["recall"]["mean"] <= 1
+        assert exact["measures"]["recall"]["mean"] == 1
+        assert set(exact["curve"]["recall"]) == {1.0}
+        assert found["scores"]["novel"]["mean"] == pytest.approx(exact["scores"]["novel"]["mean"], abs=0.1)
+
+    def test_a_grid_of_policies_and_data(self, tmp_path: Path) -> None:
+        documents = [
+            evaluate(STREAM, "ocrr", ["substrate", "static-knn"], settings=HOLD | {"policy": policy})
+            for policy in ("oracle", "random_10")
+        ]
+        page = write(documents, tmp_path / "page").read_text()
+        assert "drifting<br>random_10" in page
+        assert across(documents[:1]) == ""
+        assert across(documents).count("<tr>") == 3
+
     def test_the_curve_has_bytes_at_every_test(self) -> None:
         curve = evaluate(STREAM, "ocrr", ["substrate"], settings=HOLD)["results"][0]["curve"]
         assert len(curve["at"]) == len(curve["value"]) == len(curve["original"]) == len(curve["stored"])
@@ -232,3 +315,38 @@ def test_of_equals_the_latest_wins() -> None:
     args = np.array([[0.9, 0.9]]), np.array([[1, 2]]), np.array([[3, 7]]), 0.05
     assert votes(*args, "band")[0] == 2
     assert votes(*args, "no-recency")[0] == 1
+
+
+class TestUndeclaredClasses:
+    def test_a_closed_head_refuses_and_an_open_one_grows(self) -> None:
+        train = STREAM.steps[0]["train"]
+        for name, grows in (("online-linear", False), ("online-linear(classes=open)", True)):
+            learner = named(name)[1]()
+            learner.begin(Task(8, (8,)), rng_for(0))
+            learner.learn(train.x, train.y)
+            strange = np.full((1, 8), 9.0, np.float32)
+            if not grows:
+                with pytest.raises(BadArray, match="names class 11"):
+                    learner.correct(strange, np.array([11]))
+                continue
+            for _ in range(200):
+                learner.correct(strange, np.array([11]))
+            assert learner.predict(strange).tolist() == [11]
+            assert (learner.predict(train.x) == train.y).mean() > 0.6
+
+    def test_memories_grow_by_themselves(self) -> None:
+        train = STREAM.steps[0]["train"]
+        for name in ("substrate", "bounded-reservoir(capacity=2000)"):
+            learner = named(name)[1]()
+            learner.begin(Task(8, (8,)), rng_for(0))
+            learner.learn(train.x, train.y)
+            strange = -9.0 * np.ones((1, 8), np.float32)
+            for _ in range(5):
+                learner.correct(strange, np.array([11]))
+            assert learner.predict(strange).tolist() == [11]
+
+    def test_vectors_of_another_width_are_named(self) -> None:
+        learner = named("substrate")[1]()
+        learner.begin(Task(8, (8,)), rng_for(0))
+        with pytest.raises(BadArray, match="8"):
+            learner.learn(np.ones((2, 5), np.float32), np.array([0, 1]))

@@ -38,10 +38,9 @@ def images(n: int, step: int, seed: int) -> Split:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream, Path]:
     folder = tmp_path_factory.mktemp("views")
-    steps = [
-        Step(t, str(t), {"train": images(60, t, 0), "val": images(30, t, 1)} | ({"test": images(30, t, 2)} if t == 2 else {}))
-        for t in range(3)
-    ]  # fmt: skip
+    sides = [{"train": images(60, t, 0), "val": images(30, t, 1)} for t in range(3)]
+    sides[2]["test"] = images(30, 2, 2)
+    steps = [Step(t, str(t), side) for t, side in enumerate(sides)]
     oracle = Step(3, "oracle", {"train": images(180, 2, 3), "val": images(30, 2, 4)})
     stream = Stream("views", steps, ["r", "g", "b"], oracle=oracle).save(folder / "S")
     settings = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"}

@@ -1,4 +1,4 @@
-"""Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, a third of the paper's samples, Conv-1."""
+"""Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, Conv-1, fewer samples."""
 
 from __future__ import annotations
 

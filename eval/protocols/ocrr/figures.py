@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import html
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.figures import Figure, lines, points
@@ -63,3 +64,27 @@ def note(document: Document) -> str:
         "where it holds classes out. Corrections to N %: at the first test with that novel accuracy, mean over the "
         "seeds that reached it; a dash: none did."
     )
+
+
+def across(documents: Sequence[Document]) -> str:
+    """Policy × data: a row a learner, a column a stream (or encoder) and policy; final novel and original accuracy. An
+    HTML table, empty where there is only one column."""
+    columns: dict[tuple[str, str], dict[str, Any]] = {}
+    for document in documents:
+        for result in document["results"]:
+            key = (document["stream"]["name"], result["settings"]["policy"])
+            columns.setdefault(key, {}).setdefault(result["learner"], result["scores"])
+    if len(columns) < 2:
+        return ""
+    names = list(dict.fromkeys(name for of in columns.values() for name in of))
+    head = "".join(f"<th scope='col'>{html.escape(stream)}<br>{html.escape(policy)}</th>" for stream, policy in columns)
+    rows = []
+    for name in names:
+        cells = [f"<td>{_pair(of[name]) if name in of else '–'}</td>" for of in columns.values()]
+        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{''.join(cells)}</tr>")
+    return f"<table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _pair(scores: Mapping[str, Any]) -> str:
+    told = [f"{100 * scores[name]['mean']:.1f} ± {100 * scores[name]['sd']:.1f}" for name in ("novel", "original")]
+    return f"{told[0]}<br><span class='sd'>{told[1]}</span>"

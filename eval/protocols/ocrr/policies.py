@@ -6,6 +6,7 @@ bernoulli:P          each with probability P
 budget:N             no more than N in all
 delayed:N            a correction comes N samples after its error
 wrong:P              with probability P it names another class, any of them alike
+confident:P          errors alone of which the system was at least so sure (see `Learner.sure`)
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import numpy as np
 from curate.ground.errors import BadConfig
 
 RATES = {"oracle": 1.0, "random_50": 0.5, "random_10": 0.1}
-HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, joined by +."
+HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N, wrong:P, confident:P, joined by +."
 
 
 @dataclass(frozen=True)
 class Policy:
     """rate: of errors that are corrected. budget: corrections in all, or None. delay: samples. wrong: share of
-    corrections that name another class."""
+    corrections that name another class. confident: how sure of itself the system must have been, or None."""
 
     rate: float = 1.0
     budget: int | None = None
     delay: int = 0
     wrong: float = 0.0
+    confident: float | None = None
 
     def corrects(self, given: int, rng: np.random.Generator) -> bool:
         """Whether an error is corrected, after `given` corrections; draws only where chance decides."""
@@ -50,13 +52,13 @@ def parse(text: str) -> Policy:
         kind, _, number = word.strip().partition(":")
         if kind in RATES and not number:
             key, value = "rate", str(RATES[kind])
-        elif kind in ("bernoulli", "budget", "delayed", "wrong"):
+        elif kind in ("bernoulli", "budget", "delayed", "wrong", "confident"):
             key, value = {"bernoulli": "rate", "delayed": "delay"}.get(kind, kind), number
         else:
             raise BadConfig(f"The policy {text!r} holds {word.strip()!r}.", HINT)
         if key in found:
             raise BadConfig(f"The policy {text!r} says {key} twice.", HINT)
-        share = key in ("rate", "wrong")
+        share = key in ("rate", "wrong", "confident")
         try:
             amount = float(value) if share else int(value)
         except ValueError:

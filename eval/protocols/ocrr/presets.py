@@ -65,7 +65,7 @@ class Ocrr(Walk):
 
     def task(self, stream: Stream) -> Task:
         """Classes (the label space is disclosed, as the reference's heads need), shape."""
-        return Task(len(stream.classes), stream.x_shape)
+        return Task(len(stream.classes), stream.x_shape, classes=tuple(stream.classes))
 
     def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
         """The first step's training split."""

@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import BadConfig, Unfit
+from eval.knn import unit
 from stream_builder.stream import Split, Stream
 
-SCENARIOS = ("auto", "categorical", "within-class", "temporal")
+SCENARIOS = ("auto", "categorical", "within-class", "paraphrase", "temporal")
+NEIGHBOURS = 5  # of its own class that a sample is compared with
+UNLIKE = 0.25  # share of every class that counts as said in other words
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Scenario:
 
 def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mix: float, seed: int) -> Scenario:
     """kind: "categorical" holds classes out [OCRR's reference: the same draws for the same seed]; "within-class" the
-    half of every class that lies furthest along its first principal direction; "temporal" the last step; "auto" the
+    half of every class that lies furthest along its first principal direction; "paraphrase" the quarter of every class
+    that is least like the rest of it (by mean cosine to the nearest 5); "temporal" the last step; "auto" the
     last step where there are several, else classes. tests: samples of each test set at most. shuffled: seed rows in
     random order, else as they lie. mix: rows of the original distribution in the stream, for each of the novel one.
 
@@ -44,7 +48,7 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
         classes = _held_out(stream, held_out, seed)
         new, new_test = np.isin(train.y, classes), np.isin(test.y, classes)
     else:
-        new, new_test = _far_half(train, test)
+        new, new_test = (_far_half if kind == "within-class" else _reworded)(train, test)
     rng = np.random.default_rng(seed)  # the reference's own generator and order of draws
     original, novel = (_at_most(np.flatnonzero(where), tests, rng) for where in (~new_test, new_test))
     order = rng.permutation(np.flatnonzero(new))
@@ -91,6 +95,23 @@ def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDA
         for mask, where, split in zip(masks, rows, (train, test), strict=True):
             flat = np.asarray(split.x[where], np.float64).reshape(len(where), -1)
             mask[where] = (flat - centre) @ direction > middle
+    return masks
+
+
+def _reworded(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Of every class the quarter with the lowest mean cosine to its nearest training samples of the class; what counts
+    as low in the test data, the training data say."""
+    masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
+    for label in np.unique(train.y).tolist():
+        rows = [np.flatnonzero(split.y == label) for split in (train, test)]
+        known, asked = unit(train.x[rows[0]]), unit(test.x[rows[1]])
+        among = known @ known.T
+        np.fill_diagonal(among, -np.inf)
+        k = min(NEIGHBOURS, max(1, len(known) - 1))
+        alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
+        edge = np.quantile(alike[0], UNLIKE)
+        for mask, where, how in zip(masks, rows, alike, strict=True):
+            mask[where] = how < edge
     return masks
 
 

@@ -43,6 +43,7 @@ def scored(rows: Sequence[Row]) -> dict[str, Any]:
             "on_the_stream": sum(r.n_correct for r in came) / sum(r.n for r in came),
             "corrections": float(at[-1]),
             **{f"corrections_to_{n}": reached[n] for n in TARGETS if n not in NAMED},
+            **_costs(rows),
         },
         "by_class": None,
         "curve": {
@@ -51,5 +52,16 @@ def scored(rows: Sequence[Row]) -> dict[str, Any]:
             "original": original,
             "seen": [row.seen for row in rows if row.tested_on == "novel"],
             "stored": [row.stored for row in rows if row.tested_on == "novel"],
+            "recall": [row.recall for row in rows if row.tested_on == "novel"],
         },
     }
+
+
+def _costs(rows: Sequence[Row]) -> dict[str, float]:
+    """Microseconds of a prediction and of a correction, and the lowest recall of any test."""
+    found = {"recall": min(row.recall for row in rows if row.tested_on != "cost")}
+    for row in rows:
+        if row.tested_on == "cost":
+            found["prediction_us"] = 1e6 * row.asking / max(row.n, 1)
+            found["correction_us"] = 1e6 * row.correcting / max(row.corrections, 1)
+    return found

@@ -1,0 +1,170 @@
+"""Low-rank adapters on a transformer that classifies texts or images, through peft [Hu et al. 2021; OCRR]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.ground.errors import BadConfig, MissingFile, Unfit
+from eval.engine.linear import one_thread
+from eval.learner import Array, Labels, Learner, Task
+from eval.learners.net import place
+
+CHUNK = 64  # samples predicted at once
+
+
+@dataclass
+class Lora(Learner):
+    """AdamW over the seed data on adapters of the query and value projections and a new classifier, then one step of
+    SGD for every correction [OCRR: rank 8, α 16, dropout 0.05, 2 epochs at 2e-4, corrections at 5e-4].
+
+    model: hub tag or folder of a Hugging Face transformer (needs the extra `text`); for texts one that classifies
+    sequences, for uint8 images one that classifies images. targets: modules that are adapted, joined by +, or "auto".
+    length: tokens of a text at most.
+    """
+
+    model: str = ""
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.05
+    lr: float = 2e-4
+    correct_lr: float = 5e-4
+    epochs: int = 2
+    batch: int = 16
+    length: int = 64
+    targets: str = "auto"
+    device: str = "cpu"
+
+    reads_texts = True
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Raises Unfit for features and without a model, MissingFile for one that is absent, BadConfig without peft."""
+        if len(task.x_shape) not in (0, 3):
+            raise Unfit(
+                f"lora reads texts or images; samples here have shape {task.x_shape}.", "See stream from-texts."
+            )
+        if not self.model:
+            raise Unfit("lora has no model.", "Expected a hub tag or a folder.", "Use lora(model=FOLDER).")
+        try:
+            import peft
+            import transformers
+        except ImportError:
+            raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[text]'.") from None
+        import torch
+
+        self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
+        of_texts, of_images = (
+            getattr(transformers, f"AutoModelFor{kind}Classification") for kind in ("Sequence", "Image")
+        )
+        kind = of_texts if self.texts else of_images
+        transformers.utils.logging.set_verbosity_error()  # a new classifier is meant
+        state = torch.random.get_rng_state()
+        torch.manual_seed(int(rng.integers(2**31)))
+        try:
+            base = kind.from_pretrained(self.model, num_labels=task.n_classes, ignore_mismatched_sizes=True)
+            reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
+            self.reader: Any = reader.from_pretrained(self.model)
+        except (OSError, ValueError) as error:
+            raise MissingFile(
+                f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]}).",
+                "",
+                "Without internet: download it elsewhere and name its folder.",
+            ) from None
+        config = peft.LoraConfig(
+            task_type=peft.TaskType.SEQ_CLS if self.texts else None,
+            r=self.rank,
+            lora_alpha=self.alpha,
+            lora_dropout=self.dropout,
+            target_modules=self._targets(base),
+            modules_to_save=None if self.texts else ["classifier"],
+        )
+        self.net: Any = peft.get_peft_model(base, config).to(self.place)
+        torch.random.set_rng_state(state)
+        self.gradient_steps = 0
+
+    def _targets(self, base: Any) -> list[str]:
+        """Names of the query and value projections. Raises BadConfig where there are none."""
+        names = {name.rpartition(".")[2] for name, _ in base.named_modules()}
+        if self.targets != "auto":
+            return str(self.targets).split("+")
+        for pair in (("query_proj", "value_proj"), ("query", "value"), ("q_proj", "v_proj"), ("q_lin", "v_lin")):
+            if set(pair) <= names:
+                return list(pair)
+        raise BadConfig(f"{self.model} has no projections that lora knows.", "", "Name them: targets=q_proj+v_proj.")
+
+    def _inputs(self, x: Array) -> dict[str, Any]:
+        if self.texts:
+            texts = [str(text) for text in x]
+            made = self.reader(texts, padding=True, truncation=True, max_length=self.length, return_tensors="pt")
+        else:
+            made = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
+        return {name: value.to(self.place) for name, value in made.items()}
+
+    def _step(self, optimiser: Any, x: Array, y: Labels) -> None:
+        import torch
+
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(
+                self.net(**self._inputs(x)).logits, torch.from_numpy(np.array(y, np.int64)).to(self.place)
+            )
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        self.gradient_steps += 1
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """All of it, `epochs` times."""
+        import torch
+
+        self._check(y)
+        learns = [p for p in self.net.parameters() if p.requires_grad]
+        optimiser = torch.optim.AdamW(learns, lr=self.lr)
+        state = torch.random.get_rng_state()
+        torch.manual_seed(int(self.rng.integers(2**31)))  # dropout
+        with one_thread():
+            self.net.train()
+            for _ in range(self.epochs):
+                order = self.rng.permutation(len(y))
+                for low in range(0, len(y), self.batch):
+                    rows = order[low : low + self.batch]
+                    self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
+        torch.random.set_rng_state(state)
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One step of SGD without dropout. Raises BadConfig for a class that was never declared."""
+        import torch
+
+        self._check(y)
+        self.net.eval()
+        with one_thread():
+            self._step(torch.optim.SGD([p for p in self.net.parameters() if p.requires_grad], self.correct_lr), x, y)
+
+    def _check(self, y: Labels) -> None:
+        if int(np.max(y)) >= self.task.n_classes:
+            raise BadConfig(f"Class {int(np.max(y))} was never declared.", f"There are {self.task.n_classes}.")
+
+    def scores(self, x: Array) -> npt.NDArray[np.float32]:
+        """(N, C)."""
+        import torch
+
+        self.net.eval()
+        with one_thread(), torch.inference_mode():
+            parts = [self.net(**self._inputs(x[low : low + CHUNK])).logits for low in range(0, len(x), CHUNK)]
+            return torch.cat(parts).float().cpu().numpy()
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score."""
+        return np.asarray(self.scores(np.asarray(x)).argmax(1), np.int64)
+
+    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """The answer's probability."""
+        scores = self.scores(np.asarray(x)).astype(np.float64)
+        share = np.exp(scores - scores.max(1, keepdims=True))
+        return np.asarray((share / share.sum(1, keepdims=True)).max(1), np.float64)
+
+    def stored_bytes(self) -> int:
+        """What training changed: adapters and classifier."""
+        return sum(int(p.nbytes) for p in self.net.parameters() if p.requires_grad)

@@ -1,0 +1,345 @@
+"""Texts: tables and what they must not hold, encoders, and the learners that read: LoRA and a language model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chat_server import Chat, chat_server
+
+from curate.encoders import spec_of
+from curate.encoders.ngrams import Ngrams
+from curate.ground.errors import BadArray, BadConfig, BadInput, MissingFile, Unfit, UnknownName
+from curate.ground.rng import rng_for
+from eval.learner import Task
+from eval.learners.llm import Llm
+from eval.learners.lora import Lora
+from eval.run import evaluate
+from stream_builder.bases import open_base
+from stream_builder.bases.texts import MOST
+from stream_builder.from_texts import encoded, from_texts, is_text
+from stream_builder.stream import Stream
+
+WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
+         "loan": ["i need a loan", "loan please", "a big loan for me"],
+         "rate": ["what rate do you have", "the rate today", "exchange rate now"]}  # fmt: skip
+
+
+def rows(each: int) -> list[tuple[str, str]]:
+    return [(f"{WORDS[name][i % 3]} {i}", name) for name in WORDS for i in range(each)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    folder = tmp_path / "intent"
+    folder.mkdir()
+    for side, each in (("train", 12), ("test", 6)):
+        lines = ["text,category", *(f'"{text}",{name}' for text, name in rows(each))]
+        (folder / f"{side}.csv").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def texts(table: Path, tmp_path: Path) -> Stream:
+    return from_texts(open_base(table)).save(tmp_path / "S")
+
+
+class TestTables:
+    def test_a_folder_of_two_tables(self, texts: Stream) -> None:
+        assert is_text(texts)
+        assert list(texts.classes) == ["card", "loan", "rate"]
+        assert texts.steps[0]["train"].x[0] == "my card is lost 0"
+        assert (len(texts.steps[0]["train"]), len(texts.steps[0]["test"])) == (36, 18)
+
+    def test_one_table_with_a_column_of_splits(self, tmp_path: Path) -> None:
+        lines = [json.dumps({"utterance": t, "intent": n, "split": "train" if i % 2 else "test"}) for i, (t, n) in
+                 enumerate(rows(4))]  # fmt: skip
+        (tmp_path / "all.jsonl").write_text("\n".join(lines))
+
+        base = open_base(tmp_path / "all.jsonl")
+
+        assert (len(base.train), len(base.test)) == (6, 6)
+
+    def test_clinc_has_texts_out_of_scope_as_a_class(self, tmp_path: Path) -> None:
+        pairs = {"train": [["a", "x"], ["b", "y"]], "test": [["c", "x"]], "val": [["d", "y"]],
+                 "oos_train": [["e", "oos"]], "oos_test": [["f", "oos"]]}  # fmt: skip
+        (tmp_path / "data_full.json").write_text(json.dumps(pairs))
+
+        base = open_base(tmp_path / "data_full.json")
+
+        assert base.classes == ["oos", "x", "y"]
+        assert base.train.x.tolist() == ["a", "b", "e"]
+        assert base.test.y.tolist() == [1, 0]
+
+    @pytest.mark.parametrize(
+        ("row", "told"),
+        [
+            ('"a\0b",card', "row 1: the text holds a NUL"),
+            (f'"{"a" * (MOST + 1)}",card', "row 1: 10,001 characters"),
+            ('"  ",card', "row 1: an empty text"),
+            ('"fine",', "row 1: an empty text or label"),
+        ],
+    )
+    def test_texts_that_nobody_should_learn_from(self, table: Path, row: str, told: str) -> None:
+        (table / "train.csv").write_text(f"text,category\n{row}\n", encoding="utf-8")
+
+        with pytest.raises(BadInput, match=told):
+            open_base(table)
+
+    def test_a_text_of_a_megabyte_is_refused_not_cut(self, table: Path) -> None:
+        (table / "train.csv").write_text(f'text,category\n"{"long " * 200_000}",card\n', encoding="utf-8")
+
+        with pytest.raises(BadInput, match="1,000,000 characters"):
+            open_base(table)
+
+    def test_columns_encodings_and_missing_files(self, table: Path) -> None:
+        (table / "train.csv").write_text("words,category\na,b\n")
+        with pytest.raises(BadInput, match="there is no column text or utterance"):
+            open_base(table)
+        (table / "train.csv").write_bytes(b"text,category\n\xff\xfe,b\n")
+        with pytest.raises(BadInput, match="is not UTF-8"):
+            open_base(table)
+        (table / "test.csv").unlink()
+        (table / "train.csv").write_text("text,category\na,b\n")
+        with pytest.raises(MissingFile, match=r"0 tables \*test\*"):
+            open_base(table)
+
+
+class TestEncoders:
+    def test_letters_find_what_is_alike(self) -> None:
+        a, b, c = Ngrams("512").texts(["my card is lost", "the card was lost", "mortgage"])
+
+        assert a @ b > 0.3 > a @ c
+        assert np.linalg.norm(a) == pytest.approx(1)
+
+    def test_names(self) -> None:
+        assert spec_of("ngrams:64").load().width == 64
+        with pytest.raises(UnknownName):
+            spec_of("word2vec:a")
+        with pytest.raises(BadConfig, match="KIND:MODEL"):
+            spec_of("ngrams")
+        with pytest.raises(BadConfig, match="width"):
+            spec_of("ngrams:many").load()
+
+    def test_a_stream_of_vectors_keeps_everything_else(self, texts: Stream) -> None:
+        made = encoded(texts, Ngrams("64").texts, "ngrams:64")
+
+        assert made.x_shape == (64,)
+        assert made.facts["encoder"] == "ngrams:64"
+        assert (made.steps[0]["test"].ids == texts.steps[0]["test"].ids).all()
+        with pytest.raises(BadArray, match="Expected texts"):
+            encoded(made, Ngrams("64").texts, "again")
+
+    def test_a_sentence_model_from_a_folder(self, tmp_path: Path) -> None:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Pooling, Transformer
+
+        folder = tiny_bert(tmp_path / "bert")
+        body = Transformer(str(folder), max_seq_length=16)
+        SentenceTransformer(modules=[body, Pooling(32)], device="cpu").save(str(tmp_path / "sentence"))
+
+        encoder = spec_of(f"sentence:{tmp_path / 'sentence'}", "cpu").load()
+        one, two = encoder.texts(["my card", "a loan"])
+
+        assert (encoder.width, one.shape) == (32, (32,))
+        assert np.linalg.norm(one) == pytest.approx(1)
+        assert not np.allclose(one, two)
+        assert encoder.cut("card " * 30).count("card") == 16
+        assert encoder.cut("card") == ""
+        with pytest.raises(MissingFile, match="cannot be reached"):
+            spec_of(f"sentence:{tmp_path / 'none'}", "cpu").load()
+
+    def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
+        command = [
+            sys.executable, "-m", "pipelines.cli", "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
+            "substrate,static-knn,llm", "--encoders", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
+            "--out", str(tmp_path / "runs"), "--json",
+        ]  # fmt: skip
+        documents = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+        assert [d["stream"]["name"] for d in documents] == ["intent", "intent, ngrams:64", "intent, ngrams:16"]
+        assert "endpoint" in documents[0]["skipped"][0]["because"]
+        assert [r["learner"] for r in documents[1]["results"]] == ["substrate", "static-knn"]
+
+    def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
+        found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})
+
+        assert "It sees vectors; 'intent' holds texts" in found["skipped"][0]["because"]
+
+
+def tiny_bert(folder: Path) -> Path:
+    """A transformer with random weights and a vocabulary of the words above."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    words = sorted({word for of in WORDS.values() for text in of for word in text.split()} | set("0123456789"))
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(folder)
+    BertTokenizerFast(
+        vocab={w: i for i, w in enumerate(vocabulary)}, vocab_file=str(folder / "vocab.txt")
+    ).save_pretrained(folder)
+    return folder
+
+
+class TestLora:
+    def begun(self, folder: Path, **more: Any) -> Lora:
+        learner = Lora(**({"model": str(folder), "lr": 2e-2, "epochs": 6, "batch": 8} | more))
+        learner.begin(Task(3, ()), rng_for(0))
+        return learner
+
+    def test_it_learns_texts_and_the_seed_decides_all(self, texts: Stream, tmp_path: Path) -> None:
+        folder, train, test = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"], texts.steps[0]["test"]
+        answers = []
+        for _ in range(2):
+            learner = self.begun(folder, lr=0.05, epochs=25, dropout=0.0)
+            learner.learn(train.x, train.y)
+            answers.append(learner.predict(test.x))
+
+        assert (answers[0] == answers[1]).all()
+        assert (answers[0] == test.y).mean() > 0.8
+
+    def test_only_adapters_and_the_classifier_learn(self, texts: Stream, tmp_path: Path) -> None:
+        learner = self.begun(tiny_bert(tmp_path / "bert"))
+        frozen = {n: p.clone() for n, p in learner.net.named_parameters() if not p.requires_grad}
+        train = texts.steps[0]["train"]
+
+        learner.learn(train.x[:8], train.y[:8])
+        learner.correct(train.x[:1], train.y[:1])
+
+        assert all(bool((dict(learner.net.named_parameters())[n] == p).all()) for n, p in frozen.items())
+        # Rank 8 on two 32 × 32 projections, and 32 × 3 + 3 of the classifier, of four bytes.
+        assert learner.stored_bytes() == 4 * (2 * 2 * 8 * 32 + 32 * 3 + 3)
+        assert learner.gradient_steps == 6 + 1
+
+    def test_a_correction_makes_its_class_more_likely(self, texts: Stream, tmp_path: Path) -> None:
+        learner = self.begun(tiny_bert(tmp_path / "bert"), correct_lr=0.5)
+        one = texts.steps[0]["train"]
+        before = learner.scores(one.x[:1])
+
+        learner.correct(one.x[:1], np.array([2]))
+
+        assert (learner.scores(one.x[:1]) - before)[0].argmax() == 2
+        assert learner.sure(one.x[:2]) is not None
+
+    def test_images_through_a_vision_transformer(self, tmp_path: Path) -> None:
+        from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+
+        config = ViTConfig(
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            image_size=16,
+            patch_size=8,
+        )
+        ViTForImageClassification(config).save_pretrained(tmp_path / "vit")
+        ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained(tmp_path / "vit")
+        rng, y = rng_for(0), np.arange(24) % 2
+        x = rng.integers(0, 60, (24, 16, 16, 3))
+        x[y == 1, :, :, 0] += 150
+        learner = Lora(model=str(tmp_path / "vit"), lr=2e-2, epochs=8, batch=8)
+        learner.begin(Task(2, (16, 16, 3)), rng_for(0))
+
+        learner.learn(x.astype(np.uint8), y)
+
+        assert (learner.predict(x.astype(np.uint8)) == y).mean() > 0.9
+
+    def test_what_it_cannot_do(self, tmp_path: Path) -> None:
+        with pytest.raises(Unfit, match="has no model"):
+            Lora().begin(Task(3, ()), rng_for(0))
+        with pytest.raises(Unfit, match="reads texts or images"):
+            Lora(model="a").begin(Task(3, (8,)), rng_for(0))
+        with pytest.raises(MissingFile, match="cannot be loaded"):
+            Lora(model=str(tmp_path / "none")).begin(Task(3, ()), rng_for(0))
+        learner = self.begun(tiny_bert(tmp_path / "bert"))
+        with pytest.raises(BadConfig, match="Class 7 was never declared"):
+            learner.correct(np.array(["a"]), np.array([7]))
+
+
+class TestLlm:
+    def begun(self, chat: Chat, **more: Any) -> Llm:
+        learner = Llm(endpoint=chat.url, model="small", **({"workers": 1, "timeout": 0.3} | more))
+        learner.begin(Task(3, (), classes=("card", "loan", "rate")), rng_for(0))
+        pairs = rows(6)
+        learner.learn(np.array([t for t, _ in pairs]), np.array([list(WORDS).index(n) for _, n in pairs]))
+        return learner
+
+    def test_it_shows_the_nearest_examples_and_reads_the_class(self) -> None:
+        with chat_server() as chat:
+            learner = self.begun(chat)
+            assert learner.predict(np.array(["my card is lost", "loan please"])).tolist() == [0, 1]
+
+        asked = chat.bodies[0]["messages"][1]["content"]
+        assert asked.startswith("Classes: card, loan, rate")
+        assert asked.count("Class: ") == 6
+        assert asked.endswith("Text: my card is lost\nClass:")
+        assert chat.bodies[0]["temperature"] == 0
+
+    def test_a_correction_is_an_example_at_once(self) -> None:
+        with chat_server() as chat:
+            learner = self.begun(chat)
+            learner.correct(np.array(["zebra crossing"]), np.array([2]))
+            assert learner.predict(np.array(["zebra crossing"])).tolist() == [2]
+
+    @pytest.mark.parametrize(
+        ("moods", "counted"),
+        [
+            (["nonsense"], {"nonsense": 1, "requests": 2, "retries": 1}),
+            (["broken"], {"nonsense": 1, "requests": 2, "retries": 1}),
+            (["503"], {"status 503": 1, "requests": 2, "retries": 1}),
+            (["slow"], {"timeouts": 1, "requests": 2, "retries": 1}),
+            (["nonsense"] * 3, {"nonsense": 3, "requests": 3, "retries": 2, "given up": 1}),
+        ],
+    )
+    def test_bad_answers_are_repeated_and_counted(self, moods: list[str], counted: dict[str, int]) -> None:
+        with chat_server() as chat:
+            chat.moods += moods
+            learner = self.begun(chat)
+            assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
+
+        assert {k: v for k, v in learner.facts()["requests"].items() if v} == counted
+
+    def test_the_key_comes_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MY_KEY", "secret")
+        with chat_server() as chat:
+            self.begun(chat, key_env="MY_KEY").predict(np.array(["card"]))
+
+        assert chat.keys == ["Bearer secret"]
+
+    def test_a_wrong_key_ends_the_run(self) -> None:
+        with chat_server() as chat:
+            chat.moods.append("401")
+            with pytest.raises(BadInput, match="answered 401"):
+                self.begun(chat).predict(np.array(["card"]))
+
+    def test_a_server_that_is_gone_is_counted(self) -> None:
+        with chat_server() as chat:
+            learner = self.begun(chat)
+        assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
+        assert learner.facts()["requests"]["given up"] == 1
+
+    def test_the_whole_protocol_on_texts(self, texts: Stream) -> None:
+        with chat_server() as chat:
+            name = f"llm(endpoint={chat.url},model=small,workers=1)"
+            found = evaluate(texts, "ocrr", [name], settings={"held_out": 1, "every": 6})
+
+        result = found["results"][0]
+        assert result["scores"]["novel"]["mean"] > 0.8
+        assert result["learner_facts"]["requests"]["requests"] > 30
+
+    def test_without_an_endpoint_it_is_skipped(self, texts: Stream) -> None:
+        found = evaluate(texts, "ocrr", ["llm"], settings={"held_out": 1})
+
+        assert "Expected an address such as" in found["skipped"][0]["because"]
