@@ -60,6 +60,11 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         split=np.where(np.arange(240) % 4 == 3, "test", "train"),
     )
     write_base(here / "base")
+    (here / "intents").mkdir()
+    for side, each in (("train", 20), ("test", 8)):
+        asked = {"card": "where is my card", "loan": "i need a loan", "rate": "what is the rate"}
+        rows = [f"{text} {i},{label}" for label, text in asked.items() for i in range(each)]
+        (here / "intents" / f"{side}.csv").write_text("\n".join(["text,category", *rows]), encoding="utf-8")
     for command in commands(ROOT / "README.md"):
         execute(command, here)
     return here
