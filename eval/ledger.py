@@ -19,6 +19,7 @@ import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from curate.ground.files import writing
 
 HEAD = b"driftline ledger 1\n"
 RECORD = struct.Struct("<cI32s32s")
+LENGTH = struct.Struct("<I")
 CORRECTION, TOMBSTONE, ERASED = b"C", b"T", b"X"
 LARGEST = 64 * 2**20  # bytes of a payload
 BUFFER = 1 << 20  # bytes, where entries need not be on disk at once
@@ -71,19 +73,25 @@ def sha(*parts: bytes) -> bytes:
 
 def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
     """The bytes of a payload. Raises BadInput for one that is too large."""
+    head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
     raw = b""
     if vector is not None:
         raw = vector.tobytes()
-        facts = {**facts, "dtype": vector.dtype.str, "shape": vector.shape}
-    head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+        head = head[:-1] + _form(vector.dtype, vector.shape, len(head) > 2)
     if len(head) + len(raw) > LARGEST:
         raise BadInput(f"A correction of {len(head) + len(raw):,} bytes.", f"Expected at most {LARGEST:,}.")
-    return struct.pack("<I", len(head)) + head + raw
+    return LENGTH.pack(len(head)) + head + raw
+
+
+@cache
+def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
+    """The end of a head: type and shape of the vector."""
+    return (b"," if more else b"") + orjson.dumps({"dtype": dtype.str, "shape": shape})[1:]
 
 
 def unpacked(payload: bytes) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
     """The facts and the vector of a payload that `packed` made."""
-    (size,) = struct.unpack_from("<I", payload)
+    (size,) = LENGTH.unpack_from(payload)
     about = json.loads(payload[4 : 4 + size])
     if "dtype" not in about:
         return about, None
@@ -129,8 +137,8 @@ class Ledger:
     def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None, kind: bytes = CORRECTION) -> int:
         """Write one entry; returns its number."""
         payload = packed(facts, vector)
-        digest = sha(payload)
-        self.chain = sha(self.chain, kind, digest)
+        digest = hashlib.sha256(payload).digest()
+        self.chain = hashlib.sha256(self.chain + kind + digest).digest()
         self.file.write(RECORD.pack(kind, len(payload), digest, self.chain) + payload)
         if self.sync:
             os.fsync(self.file.fileno())

@@ -107,11 +107,13 @@ def stream_from_order(
 
 @command(stream_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")
 def stream_from_texts(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="TEXTS", help="Folder with *train* and *test* tables, a table, or CLINC150's JSON."),
+    place: Annotated[
+        str,
+        typer.Argument(metavar="TEXTS", help="Folder with *train* and *test* tables, a table, banking77 or clinc150."),
     ],
     out: Out,
+    data_dir: DataDir = None,
+    download: Download = False,
     encoder: Annotated[
         str, typer.Option("--encoder", help="sentence:MODEL, clip:MODEL:WEIGHTS, table:FOLDER, ngrams:WIDTH, or none.")
     ] = "none",
@@ -120,11 +122,11 @@ def stream_from_texts(
     """Labelled texts: as they are (for learners that read) or as vectors of an encoder."""
     from curate.encoders import spec_of
     from curate.ground.progress import Journal
-    from stream_builder.bases import open_base
+    from stream_builder.bases import Options, open_base
     from stream_builder.from_texts import encoded, from_texts
 
     spec = None if encoder == "none" else spec_of(encoder, device)
-    stream = from_texts(open_base(path))
+    stream = from_texts(open_base(place, Options(data_dir=data_dir, download=download)))
     if spec is not None:
         with Journal(None).progress("encode", sum(len(s) for s in stream.steps[0].splits.values()), "texts") as tick:
             stream = encoded(stream, spec.load().texts, encoder, tick)

@@ -49,7 +49,7 @@ class Llm(Learner):
         import urllib3
 
         if task.x_shape:
-            raise Unfit(f"llm reads texts; samples here have shape {task.x_shape}.", "", "See stream from-texts.")
+            raise Unfit(f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/ocrr.md.")
         if not re.match(r"https?://", self.endpoint) or not self.model:
             raise Unfit(
                 f"endpoint is {self.endpoint!r}, model {self.model!r}.",

@@ -87,6 +87,8 @@ NAMES = Catalogue(
         "cifar100": "stream_builder.bases.vision:cifar100",
         "mnist": "stream_builder.bases.vision:mnist",
         "fashion-mnist": "stream_builder.bases.vision:fashion_mnist",
+        "banking77": "stream_builder.bases.intents:banking77",
+        "clinc150": "stream_builder.bases.intents:clinc150",
         "imagenet": "stream_builder.bases.folder:imagenet",
     },
 )

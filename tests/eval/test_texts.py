@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -15,12 +19,13 @@ from chat_server import Chat, chat_server
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
 from curate.ground.errors import BadArray, BadConfig, BadInput, MissingFile, Unfit, UnknownName
+from curate.ground.files import sha256_bytes
 from curate.ground.rng import rng_for
 from eval.learner import Task
 from eval.learners.llm import Llm
 from eval.learners.lora import Lora
 from eval.run import evaluate
-from stream_builder.bases import open_base
+from stream_builder.bases import Options, intents, open_base
 from stream_builder.bases.texts import MOST
 from stream_builder.from_texts import encoded, from_texts, is_text
 from stream_builder.stream import Stream
@@ -108,6 +113,60 @@ class TestTables:
         (table / "train.csv").write_text("text,category\na,b\n")
         with pytest.raises(MissingFile, match=r"0 tables \*test\*"):
             open_base(table)
+
+
+class TestNames:
+    """A loopback server in the place of the official one."""
+
+    @pytest.fixture
+    def served(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+        folder = tmp_path / "served"
+        folder.mkdir()
+        handler = partial(Quiet, directory=str(folder))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        Thread(target=server.serve_forever, daemon=True).start()
+        for name in ("BANKING77", "CLINC150"):
+            monkeypatch.setattr(intents, name, f"http://127.0.0.1:{server.server_port}/")
+        yield folder
+        server.shutdown()
+        server.server_close()
+
+    def test_files_are_fetched_once_and_checked(
+        self, served: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for side in ("train", "test"):
+            (served / f"{side}.csv").write_bytes((table / f"{side}.csv").read_bytes())
+        options = Options(data_dir=tmp_path / "data", download=True)
+        with pytest.raises(BadInput, match="is not the file that it was"):
+            open_base("banking77", options)
+        monkeypatch.setattr(intents, "KNOWN", {})
+
+        assert len(open_base("banking77", options).train) == 36
+        (served / "train.csv").unlink()
+        assert len(open_base("banking77", options).train) == 36
+
+    def test_what_is_not_there_says_where_it_is_to_be_had(self, served: Path, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match="or use --download"):
+            open_base("clinc150", Options(data_dir=tmp_path))
+        with pytest.raises(MissingFile, match="answered 404"):
+            open_base("clinc150", Options(data_dir=tmp_path, download=True))
+
+    @pytest.mark.shared
+    def test_banking77s_own_files(self, shared: Path, tmp_path: Path) -> None:
+        for side in ("train", "test"):
+            data = (shared / "intent" / f"banking77_{side}.csv").read_bytes()
+            assert sha256_bytes(data) == intents.KNOWN[f"{side}.csv"]
+            (tmp_path / "banking77").mkdir(exist_ok=True)
+            (tmp_path / "banking77" / f"{side}.csv").write_bytes(data)
+
+        base = open_base("banking77", Options(data_dir=tmp_path))
+
+        assert (len(base.train), len(base.test), len(base.classes)) == (10_003, 3_080, 77)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        """Nothing."""
 
 
 class TestEncoders:
