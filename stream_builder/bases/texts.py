@@ -32,7 +32,7 @@ def open_texts(place: Path, options: Options) -> Base:
     """A folder with one `*train*` and one `*test*` table (Banking77: train.csv, test.csv), CLINC150's `data_*.json`
     (`oos_` rows are a class), or one table with a column `split`.
 
-    Texts keep their bytes. Raises BadInput naming file and row for what is empty, longer than 10,000 characters or holds
+    Texts keep their bytes. Raises BadInput naming file and row for what is empty, longer than 10,000 letters or holds
     a NUL, and for columns that cannot be found.
     """
     if place.is_file() and place.suffix == ".json":
