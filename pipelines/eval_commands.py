@@ -165,7 +165,10 @@ def _scores(document: dict[str, Any]) -> str:
     for r in document["results"]:
         cells = (_cell(name, score) for name, score in r["scores"].items())
         lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
-    lines += [f"  {s['learner']}: skipped, because {s['because']}" for s in document["skipped"]]
+    reasons: dict[str, list[str]] = {}
+    for one in document["skipped"]:
+        reasons.setdefault(one["because"], []).append(one["learner"])
+    lines += [f"  {', '.join(names)}: skipped, because {because}" for because, names in reasons.items()]
     return "\n".join(lines)
 
 
