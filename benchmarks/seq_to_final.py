@@ -26,7 +26,7 @@ from eval.engine.deep import MEAN, STD
 from eval.nets import build
 from eval.to_final.fit import Fit, Hyper, Rule, scores_of
 from eval.to_final.samples import Samples
-from eval.to_final.search import Job, Ledger, best_of, points
+from eval.to_final.search import Book, Job, best_of, points
 from eval.to_final.store import Store
 
 GATES = {"epoch_bfloat16": 1.9, "epoch_float32": 1.2, "method": 3.0}
@@ -128,7 +128,7 @@ def shared_and_raced(train: Samples, val: Samples) -> tuple[float, float]:
     some = Samples(x, y, "features")
     counts = []
     for how in ("full", "raced"):
-        book = Ledger()
+        book = Book()
 
         def job(hyper: Hyper) -> Job:
             rule = Rule(epochs=50, patience=10**6)

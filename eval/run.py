@@ -38,6 +38,7 @@ def evaluate(
     where: Path | None = None,
     engine: Engine | None = None,
     tune: Grid | None = None,
+    keep: Callable[[Run], None] = lambda run: None,
 ) -> dict[str, Any]:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
@@ -48,7 +49,7 @@ def evaluate(
     the same as those of one process.
 
     tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
-    training data, for every seed, and its rows tell what it chose.
+    training data, for every seed, and its rows tell what it chose. keep: called with each run that finished.
 
     Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
     A learner that fails is listed under "skipped" with the reason; the others go on.
@@ -71,6 +72,7 @@ def evaluate(
             tell(0 if job.name in shared else 1)
             if isinstance(run, Run):
                 runs.append(run)
+                keep(run)
             else:
                 failed.setdefault(job.name, str(run))
     runs = [run for run in runs if run.about["learner"] not in failed]

@@ -31,7 +31,7 @@ class Job:
 
 
 @dataclass
-class Ledger:
+class Book:
     """What a method's search did, for its report. fits: names in the store of what was chosen, stage after stage."""
 
     fits: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Ledger:
     dropped: list[str] = field(default_factory=list)
 
 
-def best_of(jobs: Sequence[Job], store: Store, how: str, book: Ledger, stage: str) -> Fitted:
+def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str) -> Fitted:
     """The fit with the highest validation accuracy, the first of equals. how: "full" or "raced".
 
     Points that diverge are dropped and named in the book. Raises Diverged when all do.
@@ -62,7 +62,7 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Ledger, stage: st
     return best
 
 
-def _full(jobs: Sequence[Job], store: Store, book: Ledger) -> list[Fitted | str]:
+def _full(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
     """Every point, to its own end. What another process is at is left for last."""
     done: dict[int, Fitted | str] = {}
     wait = False
@@ -75,7 +75,7 @@ def _full(jobs: Sequence[Job], store: Store, book: Ledger) -> list[Fitted | str]
     return [done[i] for i in range(len(jobs))]
 
 
-def one_of(job: Job, store: Store, book: Ledger, wait: bool = True) -> Fitted | str | None:
+def one_of(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | str | None:
     """A fit, done here or found; why it diverged; None when another process is at it and nobody waits."""
     key = job.key
     if (found := store.get(key)) is not None:
@@ -106,7 +106,7 @@ def one_of(job: Job, store: Store, book: Ledger, wait: bool = True) -> Fitted | 
         return result
 
 
-def _raced(jobs: Sequence[Job], store: Store, book: Ledger) -> list[Fitted | str]:
+def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
     """Successive halving: all points run a tenth of the epochs, the better half three tenths, the better half of those
     to the end. The others' results are those of the epoch at which they stopped [Jamieson & Talwalkar 2016]."""
     race = fingerprint({"race": [job.key for job in jobs]})

@@ -10,7 +10,7 @@ from eval.nets.chain import Net
 from eval.to_final.fit import Fit, Fitted, Hyper, Rule
 from eval.to_final.pulls import Pull
 from eval.to_final.samples import Samples
-from eval.to_final.search import Job, Ledger, best_of
+from eval.to_final.search import Book, Job, best_of
 from eval.to_final.store import Store, digest_of
 
 
@@ -41,7 +41,7 @@ class Work:
     rules: Rules
     seed: int
     store: Store
-    book: Ledger = field(default_factory=Ledger)
+    book: Book = field(default_factory=Book)
 
     def tuned(
         self,

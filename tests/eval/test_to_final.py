@@ -23,7 +23,7 @@ from eval.to_final.fit import Fit, Hyper, Rule, accuracy_of
 from eval.to_final.method import Method
 from eval.to_final.pulls import Pull, fisher
 from eval.to_final.samples import Samples, batches, pooled, samples, shown
-from eval.to_final.search import Job, Ledger, best_of, one_of
+from eval.to_final.search import Book, Job, best_of, one_of
 from eval.to_final.store import Store
 from stream_builder.stream import Split, Step, Stream
 
@@ -284,7 +284,7 @@ class TestSearch:
         return [job(Hyper(lr=lr)) for lr in lrs]
 
     def test_a_point_that_diverges_is_dropped_and_named(self) -> None:
-        book = Ledger()
+        book = Book()
         wild, rule = Hyper(lr=1e30), Rule(epochs=1, batch=10)
         broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0), wild)
 
@@ -297,7 +297,7 @@ class TestSearch:
             best_of([broken], Store(), "full", book, "there")
 
     def test_a_race_finds_the_grids_best_with_fewer_updates(self) -> None:
-        full, raced = Ledger(), Ledger()
+        full, raced = Book(), Book()
 
         best = best_of(self.jobs(), Store(), "full", full, "s")
         quick = best_of(self.jobs(), Store(), "raced", raced, "s")
@@ -307,7 +307,7 @@ class TestSearch:
         assert raced.steps < 0.7 * full.steps
 
     def test_finished_fits_are_found_not_repeated(self, tmp_path: Path) -> None:
-        book = Ledger()
+        book = Book()
         first = best_of(self.jobs(), Store(tmp_path), "full", book, "s")
         steps = book.steps
 
@@ -319,8 +319,8 @@ class TestSearch:
         assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
 
     def test_a_changed_grid_repeats_only_what_is_new(self, tmp_path: Path) -> None:
-        best_of(self.jobs(), Store(tmp_path), "full", Ledger(), "s")
-        book = Ledger()
+        best_of(self.jobs(), Store(tmp_path), "full", Book(), "s")
+        book = Book()
 
         best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), "full", book, "s")
 
@@ -331,14 +331,14 @@ class TestSearch:
 
         with store.claim(job.key, wait=False) as mine:
             assert mine
-            assert one_of(job, Store(tmp_path), Ledger(), wait=False) is None
-        assert one_of(job, Store(tmp_path), Ledger(), wait=False) is not None
+            assert one_of(job, Store(tmp_path), Book(), wait=False) is None
+        assert one_of(job, Store(tmp_path), Book(), wait=False) is not None
 
     def test_an_unfinished_fit_goes_on_where_it_was_killed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
-        (job, *_), expected = self.jobs(), one_of(self.jobs()[0], Store(), Ledger())
+        (job, *_), expected = self.jobs(), one_of(self.jobs()[0], Store(), Book())
         context = multiprocessing.get_context("fork")
         child = context.Process(target=_until_killed, args=(job, tmp_path))
         child.start()
@@ -346,7 +346,7 @@ class TestSearch:
         assert child.exitcode == -9
         assert not Store(tmp_path).get(job.key)
 
-        book = Ledger()
+        book = Book()
         again = one_of(job, Store(tmp_path), book)
 
         assert again is not None
@@ -373,7 +373,7 @@ def _until_killed(job: Job, folder: Path) -> None:
         return fit
 
     torch.set_num_threads(1)
-    one_of(replace(job, make=make), Store(folder), Ledger())
+    one_of(replace(job, make=make), Store(folder), Book())
 
 
 METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]

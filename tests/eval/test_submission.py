@@ -1,0 +1,191 @@
+"""Submissions: packed, checked, scored again, run again; edited ones are caught."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers import drifting
+
+from curate.ground.errors import BadInput, MissingFile, Tampered, Unfit
+from eval.run import evaluate
+from eval.submission import Verdict, board, opened, pack, verify
+
+LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A stream and a submission of runs on it."""
+    here = tmp_path_factory.mktemp("submission")
+    stream = drifting(drift=0.2).save(here / "S")
+    evaluate(stream, "clear-iid", LEARNERS, [0, 1], {"epochs": 3}, out=here / "runs")
+    evaluate(stream, "near-future", ["fc-only"], [0], {"batch": 20, "shift": 40}, out=here / "runs")
+    pack([here / "runs"], "ours", here / "ours.zip")
+    return here / "S", here / "ours.zip"
+
+
+def edited(path: Path, out: Path, member: str, change: Callable[[bytes], bytes], hashed: bool) -> Path:
+    """The submission with one member changed; hashed: its hash in the manifest too, as somebody would who cheats."""
+    import hashlib
+
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    members[member] = change(members[member])
+    if hashed:
+        manifest = json.loads(members["manifest.json"])
+        manifest["files"][member] = hashlib.sha256(members[member]).hexdigest()
+        members["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return out
+
+
+def rows_member(path: Path, learner: str) -> str:
+    members, _ = opened(path)
+    return next(
+        name.replace("run.json", "rows.parquet")
+        for name in members
+        if name.endswith("run.json") and json.loads(members[name])["learner"] == learner
+    )
+
+
+def better(data: bytes, **fields: Any) -> bytes:
+    """Rows in which everything is right, or whose fields are others."""
+    rows = pq.read_table(io.BytesIO(data))
+    told = [row | (fields or {"n_correct": row["n"], "class_correct": row["class_n"]}) for row in rows.to_pylist()]
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(told, schema=rows.schema), sink)
+    return sink.getvalue()
+
+
+def test_what_was_submitted_holds_and_comes_out_again(made: tuple[Path, Path]) -> None:
+    stream, path = made
+
+    verdict = verify(path, [stream], again=7)
+
+    assert verdict.problems == []
+    assert len(verdict.again) == 7
+    assert verdict.plain()["reproduces"]
+    assert {d["protocol"] for d in verdict.documents} == {"clear-iid", "near-future"}
+
+
+def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Path) -> None:
+    _, path = made
+
+    pack([path.parent / "runs"], "ours", tmp_path / "again.zip")
+
+    assert (tmp_path / "again.zip").read_bytes() == path.read_bytes()
+
+
+def test_edited_rows_are_named(made: tuple[Path, Path], tmp_path: Path) -> None:
+    _, path = made
+    member = rows_member(path, "majority")
+
+    with pytest.raises(Tampered, match=f"{member} .* was changed"):
+        verify(edited(path, tmp_path / "a.zip", member, better, hashed=False))
+
+
+def test_rows_that_are_edited_with_their_hash_do_not_have_the_manifests_scores(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, path = made
+
+    verdict = verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True))
+
+    assert "the manifest says" in verdict.problems[0]
+
+
+def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """A cheat that is consistent in itself: only doing it again shows it."""
+    stream, path = made
+    runs = path.parent / "runs"
+    cheat = tmp_path / "runs"
+    subprocess.run(["cp", "-r", str(runs), str(cheat)], check=True)
+    for rows in cheat.rglob("rows.parquet"):
+        rows.write_bytes(better(rows.read_bytes()))
+    pack([cheat], "cheat", tmp_path / "cheat.zip")
+
+    verdict = verify(tmp_path / "cheat.zip", [stream], again=2)
+
+    assert verify(tmp_path / "cheat.zip").holds
+    assert "submitted" in verdict.problems[0]
+    with pytest.raises(Unfit, match="'cheat' does not hold"):
+        board([verdict])
+
+
+@pytest.mark.parametrize("fields", [{"n_correct": 10**6}, {"n_correct": -1}, {"class_n": [1, 1, 1]}])
+def test_rows_that_nobody_writes(made: tuple[Path, Path], tmp_path: Path, fields: dict[str, Any]) -> None:
+    _, path = made
+    member = rows_member(path, "majority")
+
+    verdict = verify(edited(path, tmp_path / "a.zip", member, lambda data: better(data, **fields), hashed=True))
+
+    assert "right of" in verdict.problems[0]
+
+
+def test_files_that_are_no_submissions(made: tuple[Path, Path], tmp_path: Path) -> None:
+    _, path = made
+    with pytest.raises(MissingFile, match="driftline submit"):
+        verify(tmp_path / "none.zip")
+    (tmp_path / "text.zip").write_text("text")
+    with pytest.raises(BadInput, match="cannot be read"):
+        verify(tmp_path / "text.zip")
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w") as file:
+        file.writestr("a", "b")
+    with pytest.raises(BadInput, match="manifest"):
+        verify(tmp_path / "empty.zip")
+    with pytest.raises(BadInput, match="rows that can be read"):
+        verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), lambda data: b"PAR1", hashed=True))
+    with pytest.raises(BadInput, match="printable"):
+        pack([path.parent / "runs"], "a\nb", tmp_path / "b.zip")
+
+
+def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: Path) -> None:
+    other = drifting(steps=3).save(tmp_path / "other")
+
+    verdict = verify(made[1], [tmp_path / "other"])
+
+    assert other.sha256
+    assert verdict.problems == ["No run is of a stream that was given."]
+
+
+def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[Path, Path]) -> None:
+    verdict = verify(made[1])
+    named = Verdict("evil | <script>\n# title", verdict.documents)
+
+    page = board([verdict, named])
+
+    table = page.partition("## clear-iid on drifting")[2].partition("##")[0]
+    learners = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert learners[-1] == "majority"
+    assert "<script>" not in page
+    assert "\n# title" not in page.partition("\n")[2]
+    assert r"evil \| &lt;script>" in page
+
+
+def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
+    stream, path = made
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "pipelines.cli", *words], capture_output=True, text=True)
+
+    done = run("submit", str(path.parent / "runs"), "--name", "ours", "--out", str(tmp_path / "s.zip"))
+    assert "7 runs" in done.stdout
+    done = run("verify", str(tmp_path / "s.zip"), "--stream", str(stream), "--json")
+    assert json.loads(done.stdout)["reproduces"]
+    done = run("leaderboard", str(tmp_path / "s.zip"), "--out", str(tmp_path / "board.md"))
+    assert (tmp_path / "board.md").read_text().startswith("# Leaderboard")
+    bad = edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True)
+    done = run("verify", str(bad))
+    assert (done.returncode, "does not hold" in done.stderr) == (1, True)
