@@ -11,6 +11,7 @@ from typing import Any
 from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
+from eval.overview import overview
 from eval.summary import labels, summary
 
 
@@ -132,8 +133,9 @@ def write(
 
 
 def _across(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Tables over all documents of a family."""
-    found = []
+    """Tables over all documents, and over those of a family."""
+    whole = overview(documents)
+    found = [Section("overview", "All protocols and streams", whole)] if whole else []
     for name in ACROSS:
         mine = [d for d in documents if d["protocol"] == name and d["results"]]
         if table := ACROSS[name](mine):

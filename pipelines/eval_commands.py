@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.ground.errors import BadConfig, DriftlineError
+from curate.ground.errors import BadConfig, DriftlineError, Unfit
 from curate.ground.progress import Journal
 from curate.ground.workers import Engine
 from pipelines.shell import Json, Sets, command, context_of
@@ -24,8 +24,8 @@ FEW_RUNS = 24  # below, one process does them
 
 @command(eval_app, "eval", "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs")
 def evaluate(
-    path: Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")],
-    protocol: Annotated[str, typer.Option("--protocol", help="Names with commas: driftline list protocols.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="S…", help="Stream folders.")],
+    protocol: Annotated[str, typer.Option("--protocol", help="Names with commas (driftline list protocols), or all.")],
     learners: Annotated[
         str,
         typer.Option(
@@ -65,9 +65,10 @@ def evaluate(
     from pipelines.config import given
     from stream_builder.stream import Stream
 
-    stream = Stream.load(path)
+    streams = {path: Stream.load(path) for path in paths}
     chosen = expand(split(learners), list(LEARNERS))
-    protocols = [p.strip() for p in protocol.split(",")]
+    protocols = list(PROTOCOLS) if protocol == "all" else [p.strip() for p in protocol.split(",")]
+    several = len(protocols) * len(paths) > 1
     for name in protocols:
         PROTOCOLS[name]
     for name in chosen:
@@ -92,17 +93,26 @@ def evaluate(
             raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
         grid[key] = [value_of(v) for v in values.split(",")]
     journal = Journal(out / "log.jsonl", as_json)
-    documents = []
-    parts = [(path, chosen)]
+    documents: list[dict[str, Any]] = []
+    parts = [(path, chosen) for path in paths]
     if encoders is not None:
         readers = [n for n in chosen if getattr(LEARNERS[n.partition("(")[0].strip()], "reads_texts", False)]
         vectors = [n for n in chosen if n not in readers]
-        parts = [(path, readers)] if readers else []
-        parts += [(where, vectors) for where in _encoded(stream, encoders, device, out, journal) if vectors]
+        parts = [(path, readers) for path in paths if readers]
+        for stream in streams.values():
+            parts += [(where, vectors) for where in _encoded(stream, encoders, device, out, journal) if vectors]
     for where, mine in parts:
         stream = Stream.load(where)
         for name in protocols:
-            ahead = plan(stream, name, mine, numbers, settings, out, grid)
+            try:
+                ahead = plan(stream, name, mine, numbers, settings, out, grid)
+            except Unfit as error:
+                if not several:
+                    raise
+                about = {"name": stream.name, "sha256": stream.sha256}
+                skipped = [{"learner": "all", "because": str(error)}]
+                documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
+                continue
             journal.say(_ahead(name, ahead, spread.workers))
             with journal.progress(name, len(mine) * len(numbers), "runs") as tick:
                 documents.append(run_grid(stream, name, mine, numbers, settings, out, tick, where, spread, grid))

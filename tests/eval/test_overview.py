@@ -1,0 +1,93 @@
+"""The table over all protocols and streams: ranks, what differs, what was skipped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import drifting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval.overview import alike, cells_of, critical_difference, diagram, overview, ranks
+from eval.report import write
+
+
+def document(protocol: str, stream: str, **means: float | None) -> dict[str, Any]:
+    results = [
+        {
+            "learner": name,
+            "settings": {},
+            "scores": {"first": {"mean": mean, "sd": 0.0, "values": [mean]}},
+            "seeds": [0],
+        }
+        for name, mean in means.items()
+    ]
+    return {"protocol": protocol, "stream": {"name": stream, "sha256": stream}, "results": results, "skipped": []}
+
+
+DOCUMENTS = [document("a", "x", one=0.9, two=0.8, three=0.7), document("a", "y", one=0.9, two=0.9, three=0.1),
+             document("b", "x", one=0.2, two=0.3, three=0.1, four=0.9)]  # fmt: skip
+
+
+def test_ranks_share_ties_and_want_every_column() -> None:
+    found = ranks(*cells_of(DOCUMENTS))
+
+    assert found == {"one": pytest.approx(1.5), "two": pytest.approx(4.5 / 3), "three": 3.0}
+
+
+@pytest.mark.parametrize(("learners", "columns", "printed"), [(4, 14, 1.25), (5, 30, 1.11)])
+def test_the_critical_difference_is_demsars(learners: int, columns: int, printed: float) -> None:
+    """[Demšar 2006, sec. 3.2.4, and table 5: q(5) = 2.728]."""
+    assert critical_difference(learners, columns) == pytest.approx(printed, abs=0.005)
+
+
+@given(st.lists(st.floats(1, 9), min_size=1, max_size=8, unique=True), st.floats(0.1, 5))
+def test_groups_hold_all_pairs_that_do_not_differ_and_no_others(values: list[float], difference: float) -> None:
+    order = {str(v): v for v in sorted(values)}
+    groups = alike(order, difference)
+
+    together = {(i, j) for a, b in groups for i in range(a, b + 1) for j in range(i + 1, b + 1)}
+    close = list(order.values())
+    assert together == {
+        (i, j) for i in range(len(close)) for j in range(i + 1, len(close)) if close[j] - close[i] <= difference
+    }
+
+
+def test_the_table_has_the_best_of_each_column_and_dashes_for_what_is_missing() -> None:
+    page = overview(DOCUMENTS)
+
+    assert page.count("class='best'") == 1 + 2 + 1
+    assert page.count("<td>–</td>") == 2 + 1  # four: two columns and no rank
+    assert "critical difference" in page
+    assert overview(DOCUMENTS[:1]) == ""
+
+
+def test_names_cannot_leave_the_diagram() -> None:
+    figure = diagram({"<script>": 1.0, 'a"b': 2.0, "c": 3.0}, 1.5)
+
+    assert "<script>" not in figure.svg
+    assert 'a"b' not in figure.svg.partition("aria-label=")[2].partition(">")[0]
+
+
+def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> None:
+    for name, steps in (("S", 4), ("T", 3)):
+        drifting(steps=steps).save(tmp_path / name)
+    command = [
+        sys.executable, "-m", "pipelines.cli", "eval", str(tmp_path / "S"), str(tmp_path / "T"), "--protocol", "all",
+        "--learners", "nearest-mean,majority,substrate", "--out", str(tmp_path / "runs"), "--json",
+    ]  # fmt: skip
+    documents = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert len(documents) == 2 * 5
+    because = [d["skipped"][0]["because"] for d in documents if not d["results"]]
+    assert len(because) == 2
+    assert all("no val split" in text for text in because)
+    page = write(documents, tmp_path / "page").read_text()
+    assert "All protocols and streams" in page
+    assert np.isfinite(list(ranks(*cells_of(documents)).values())).all()
