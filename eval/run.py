@@ -44,8 +44,8 @@ def evaluate(
 
     learners: catalogue names, also with settings as in `reservoir(alpha=5)`, instances, or classes of your own.
     settings: `{"epochs": 10}` goes to the protocol or to every learner that has such a setting, `{"er.memory": 500}`
-    to one learner. out: folder for rows; finished runs found there are not repeated. tell: called with 1 after each
-    run. where, engine: the stream's folder, and processes or Ray that share the runs of catalogue learners; rows are
+    to one learner, `{"ocrr.every": 20}` to one protocol. out: folder for rows; finished runs found there are not
+    repeated. tell: called with 1 after each run. where, engine: the stream's folder, and processes or Ray that share the runs of catalogue learners; rows are
     the same as those of one process.
 
     tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
@@ -196,8 +196,10 @@ def _settle(
     for key, value in settings.items():
         owner, dot, field = key.rpartition(".")
         targets = [n for n in per_learner if (not dot or owner in (n, n.partition("(")[0])) and field in of_learner[n]]
-        if not dot and key in of_walk:
-            for_walk[key] = value
+        if owner in PROTOCOLS and owner != protocol and field in {f.name for f in dataclasses.fields(PROTOCOLS[owner])}:
+            continue  # said to another of several
+        if (not dot or owner == protocol) and field in of_walk:
+            for_walk[field] = value
         elif targets:
             for name in targets:
                 per_learner[name][field] = value

@@ -76,11 +76,13 @@ def test_names_cannot_leave_the_diagram() -> None:
 
 
 def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> None:
+    """Settings may be said to one protocol alone."""
     for name, steps in (("S", 4), ("T", 3)):
         drifting(steps=steps).save(tmp_path / name)
     command = [
         sys.executable, "-m", "pipelines.cli", "eval", str(tmp_path / "S"), str(tmp_path / "T"), "--protocol", "all",
-        "--learners", "nearest-mean,majority,substrate", "--out", str(tmp_path / "runs"), "--json",
+        "--learners", "nearest-mean,majority,substrate", "--set", "ocrr.every=20", "--json",
+        "--out", str(tmp_path / "runs"),
     ]  # fmt: skip
     documents = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 

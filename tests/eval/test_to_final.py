@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -417,6 +418,23 @@ class TestMethods:
 
         assert "seq-to-final" in found["skipped"][0]["because"]
 
+    def test_validation_data_may_be_held_out_of_training_data(self) -> None:
+        bare = stream()
+        bare = Stream("bare", [Step(s.index, s.name, {k: v for k, v in s.splits.items() if k != "val"}) for s in
+                               bare.steps], bare.classes)  # fmt: skip
+        seen: list[Step] = []
+
+        class Spy(ToFinal):
+            def learn_sequence(self, steps: Sequence[Step]) -> None:
+                seen.extend(steps)
+
+        evaluate(bare, "seq-to-final", [Spy()], settings={"val_share": 0.2})
+
+        for step in seen:
+            assert np.bincount(step["val"].y).tolist() == [6, 6, 6]
+            assert len(step["train"]) == 72
+            assert not set(step["train"].ids.tolist()) & set(step["val"].ids.tolist())
+
     def test_every_stage_of_every_clean_method_tries_equally_many_points(self) -> None:
         assert {len(points) for points in grids("paper", paper=False).values()} == {8}
         assert [len(points) for points in grids("paper", paper=True).values()] == [8, 24, 3, 1]
@@ -464,6 +482,7 @@ class TestBadInput:
             {"fidelity": "paper"},
             {"search": "grid"},
             {"epochs": -1},
+            {"val_share": 1},
             {"network": "vgg"},
             {"lrs": "fast"},
             {"lrs": "0"},

@@ -40,7 +40,8 @@ class SeqToFinal(Walk):
     "paper-code", what the reference executed. epochs: at most; 0 for the budget's. search: the whole grid ("full") or
     successive halving ("raced"). precision: of products. per_step: also test on every step that has a test split. lrs:
     learning rates of the grid, joined by /, in place of the paper's; adjacents: strengths of the pull to the model of
-    the time before, likewise.
+    the time before, likewise. val_share: of the training data of steps that have no validation split, held out of each
+    class as one; 0: such a stream is refused.
     """
 
     network: str = "auto"
@@ -52,14 +53,18 @@ class SeqToFinal(Walk):
     per_step: bool = False
     lrs: str = ""
     adjacents: str = ""
+    val_share: float = 0.0
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise BadConfig(f"{name} is {getattr(self, name)!r}.", f"Expected {' or '.join(known)}.")
         self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
-        if self.epochs < 0:
-            raise BadConfig(f"epochs is {self.epochs}.", "Expected at least 1, or 0 for the budget's.")
+        if self.epochs < 0 or not 0 <= self.val_share < 1:
+            raise BadConfig(
+                f"epochs is {self.epochs}, val_share {self.val_share}.",
+                "Expected at least 1, or 0 for the budget's; a share from 0 to below 1.",
+            )
 
     def values(self, name: str, usual: tuple[float, ...], least: float) -> tuple[float, ...]:
         """Numbers of a setting, or the usual ones. Raises BadConfig for what is none."""
@@ -77,7 +82,7 @@ class SeqToFinal(Walk):
         none or takes other samples."""
         from eval.nets import build
 
-        walks.fit(stream)
+        walks.fit(stream, self.val_share)
         build(self.settled(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
 
     def settled(self, stream: Stream) -> SeqToFinal:
@@ -125,7 +130,7 @@ class SeqToFinal(Walk):
 
     def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """One row tested on "final"; with per_step, one on each step that has a test split."""
-        return walks.to_final(stream, learner, self.per_step)
+        return walks.to_final(stream, learner, self.per_step, self.val_share, seed)
 
     def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
         """final; per-step accuracies where they were asked."""

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from curate.ground.errors import Unfit
+from curate.ground.rng import rng_for
 from eval.learner import Learner
 from eval.protocol import tested
 from eval.rows import Row
-from stream_builder.stream import Stream
+from stream_builder.stream import Step, Stream
 
 
-def fit(stream: Stream) -> None:
+def fit(stream: Stream, val_share: float = 0.0) -> None:
     """Raise Unfit, naming step and split or class, where the stream cannot be walked."""
     if len(stream.steps) < 2:
         raise Unfit(
@@ -24,11 +25,12 @@ def fit(stream: Stream) -> None:
         )
     for step in stream.steps:
         for split in ("train", "val"):
-            if not len(step.splits.get(split, ())):
+            if not len(step.splits.get(split, ())) and not (split == "val" and val_share):
                 raise Unfit(
                     f"Step {step.name!r} of {stream.name!r} has no {split} split.",
                     "seq-to-final chooses hyper-parameters on validation data of every step, never on a test.",
-                    "Make the stream with one: stream compose does; arrays name it in `split`.",
+                    "Make the stream with one (stream compose does, arrays name it in `split`), or hold a part of the "
+                    "training data out with --set val_share=0.2.",
                 )
     last = stream.steps[-1]
     if not len(last.splits.get("test", ())):
@@ -43,13 +45,28 @@ def fit(stream: Stream) -> None:
         )
 
 
-def to_final(stream: Stream, learner: Learner, per_step: bool) -> Iterator[Row]:
+def with_val(step: Step, share: float, seed: int) -> Step:
+    """The step with a share of each class's training data as validation data, if it has none of its own."""
+    if "val" in step.splits or not share:
+        return step
+    train, rng = step["train"], rng_for(seed, "seq-to-final", "val", step.index)
+    held = np.zeros(len(train), bool)
+    for label in np.unique(train.y):
+        here = rng.permutation(np.flatnonzero(train.y == label))
+        held[here[: max(1, round(share * len(here)))]] = True
+    splits = {"train": train.take(np.flatnonzero(~held)), "val": train.take(np.flatnonzero(held))}
+    return Step(step.index, step.name, splits)
+
+
+def to_final(
+    stream: Stream, learner: Learner, per_step: bool, val_share: float = 0.0, seed: int = 0
+) -> Iterator[Row]:  # fmt: skip
     """Row "final"; with per_step also one for each step that has a test split, by its number.
 
     Raises Unfit for an oracle where the stream has no data for one.
     """
     begun = time.process_time()
-    steps = [step.visible() for step in stream.steps]
+    steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
     if getattr(learner, "of_oracle", False):
         if stream.oracle is None:
             raise Unfit(
