@@ -45,8 +45,8 @@ def evaluate(
     learners: catalogue names, also with settings as in `reservoir(alpha=5)`, instances, or classes of your own.
     settings: `{"epochs": 10}` goes to the protocol or to every learner that has such a setting, `{"er.memory": 500}`
     to one learner, `{"ocrr.every": 20}` to one protocol. out: folder for rows; finished runs found there are not
-    repeated. tell: called with 1 after each run. where, engine: the stream's folder, and processes or Ray that share the runs of catalogue learners; rows are
-    the same as those of one process.
+    repeated. tell: called with 1 after each run. where, engine: the stream's folder, and processes or Ray that share
+    the runs of catalogue learners; rows are the same as those of one process.
 
     tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
     training data, for every seed, and its rows tell what it chose. keep: called with each run that finished.

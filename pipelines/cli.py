@@ -339,7 +339,7 @@ def release(
             print(f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}")
 
 
-KINDS = ("sources", "shifts", "protocols", "learners", "exports", "venues", "presets")
+KINDS = ("sources", "shifts", "protocols", "learners", "exports", "venues", "presets", "networks", "encoders")
 
 
 @command(app, "list", "driftline list learners")
@@ -372,6 +372,10 @@ def _entries(what: str) -> dict[str, str]:
         from eval.learners import LEARNERS as CATALOGUE
     elif what == "venues":
         from curate.validation.venues import VENUES as CATALOGUE
+    elif what == "networks":
+        from eval.nets import NETS as CATALOGUE
+    elif what == "encoders":
+        from curate.encoders import ENCODERS as CATALOGUE
     else:
         from curate.export import EXPORTS as CATALOGUE
     return {name: CATALOGUE.summary(name) for name in CATALOGUE}

@@ -90,7 +90,8 @@ class ToFinal(Learner):
     def facts(self) -> dict[str, Any]:
         """What was chosen in each stage, fits tried, found and dropped."""
         book = self.work.book
-        return {"stages": book.fits, "fits": book.tried, "found": book.found, "dropped": book.dropped}
+        told = {"stages": book.fits, "fits": book.tried, "found": book.found, "dropped": book.dropped}
+        return told | {"fit_seconds": round(book.seconds, 1)}
 
 
 def yes(setting: str, otherwise: bool) -> bool:

@@ -51,7 +51,7 @@ class Rule:
 @dataclass(frozen=True)
 class Fitted:
     """The best epoch's weights (the network's state, by name), and how it came to them. curve: validation accuracy
-    before the first and after each epoch. steps: updates of the weights."""
+    before the first and after each epoch. steps: updates of the weights. seconds: of one core, where that was kept."""
 
     state: dict[str, Any]
     accuracy: float
@@ -59,6 +59,7 @@ class Fitted:
     curve: list[float]
     steps: int
     hyper: Hyper
+    seconds: float = 0.0
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from curate.ground.errors import BadConfig, Diverged
@@ -32,12 +32,15 @@ class Job:
 
 @dataclass
 class Book:
-    """What a method's search did, for its report. fits: names in the store of what was chosen, stage after stage."""
+    """What a method's search took, for its report. fits: names in the store of what was chosen, stage after stage.
+    tried: points; found: of them, done before, by this or another method. steps, seconds: of all of them, whoever did
+    them: what the method costs."""
 
     fits: list[dict[str, Any]] = field(default_factory=list)
     tried: int = 0
     found: int = 0
     steps: int = 0
+    seconds: float = 0.0
     dropped: list[str] = field(default_factory=list)
 
 
@@ -49,6 +52,8 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str)
     done = _raced(jobs, store, book) if how == "raced" and len(jobs) > SURVIVORS else _full(jobs, store, book)
     fitted = [(job, one) for job, one in zip(jobs, done, strict=True) if isinstance(one, Fitted)]
     book.tried += len(jobs)
+    book.steps += sum(one.steps for one in done if isinstance(one, Fitted))
+    book.seconds += sum(one.seconds for one in done if isinstance(one, Fitted))
     book.dropped += [f"{stage}: {one}" for one in done if isinstance(one, str)]
     if not fitted:
         raise Diverged(
@@ -98,8 +103,7 @@ def one_of(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | st
                 fit.run(fit.epoch + 1)
                 if kept is not None and not fit.over:
                     kept.keep(fit.keep())
-            result = fit.result()
-            book.steps += fit.steps
+            result = replace(fit.result(), seconds=time.process_time() - begun)
         except Diverged as error:
             result = str(error)
         store.put(key, result, dict(job.identity), time.process_time() - begun)
@@ -132,11 +136,9 @@ def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
                 ranked = sorted(fits, key=lambda i: -max(fits[i].curve))
                 for i in ranked[max(SURVIVORS, len(ranked) // 2) :]:
                     store.put(keys[i], fits[i].result(), dict(jobs[i].identity) | {"raced": share}, 0.0)
-                    book.steps += fits[i].steps
                     del fits[i]
         for i, fit in fits.items():
             store.put(keys[i], fit.result(), dict(jobs[i].identity) | {"raced": 1.0}, time.process_time() - begun)
-            book.steps += fit.steps
         for i, because in out.items():
             store.put(keys[i], because, dict(jobs[i].identity), 0.0)
         results = [store.get(key) for key in keys]

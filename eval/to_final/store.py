@@ -46,7 +46,8 @@ class Store:
         from safetensors.torch import load_file
 
         of = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
-        return Fitted(load_file(place / "best.safetensors"), hyper=Hyper(**about["hyper"]), **of)
+        state = load_file(place / "best.safetensors")
+        return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **of)
 
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
         """Keep a finished fit, or why there is none."""
