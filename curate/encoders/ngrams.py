@@ -13,7 +13,10 @@ from curate.ground.letters import letters
 
 
 class Ngrams:
-    """model: the width, as in "2048". See `curate.ground.letters`."""
+    """Hashed counts of letters; texts only, no weights.
+
+    model: the width, as in "2048". See `curate.ground.letters`.
+    """
 
     device, precision = "cpu", "float32"
 

@@ -15,7 +15,10 @@ from curate.ground.files import content_digest, fingerprint
 
 
 class Sentence:
-    """model: "all-MiniLM-L6-v2", "org/name", or a folder (needs the extra `text`). weights: nothing. Texts only."""
+    """A model of sentence-transformers; texts only (needs the extra `text`).
+
+    model: "all-MiniLM-L6-v2", "org/name", or a folder. weights: nothing.
+    """
 
     precision = "float32"
 

@@ -12,7 +12,7 @@ WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)} 
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
-    """conv-1 … conv-4."""
+    """A stem, then 1 to 4 convolutions with normalisation."""
     widths = WIDTHS[depth_of(name)]
     make = {
         str(i + 1): partial(conv_norm, inside, outside, stride)

@@ -31,8 +31,10 @@ class Layer(nn.Module):
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
-    """dense-1 … dense-4. A block ends in a transition, which halves channels, height and width; the last one in a
-    normalisation and a ReLU."""
+    """A stem, then 1 to 4 dense blocks; dense-4 is DenseNet-121.
+
+    A block ends in a transition, which halves channels, height and width; the last one in a normalisation and a ReLU.
+    """
     counts = LAYERS[depth_of(name)]
     whole, side, inside = {}, {}, 64
     for i, count in enumerate(counts):

@@ -33,7 +33,7 @@ class Basic(nn.Module):
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
-    """res-1 … res-4."""
+    """A stem, then 1 to 4 pairs of residual blocks; res-4 is ResNet-18."""
     widths = WIDTHS[depth_of(name)]
     shapes = list(zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True))
     whole = {str(i + 1): partial(_pair, *shape) for i, shape in enumerate(shapes)}
