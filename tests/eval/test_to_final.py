@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from curate.ground.errors import BadConfig, Diverged, DriftlineError, Unfit
+from curate.ground.workers import Engine
 from eval.learners import LEARNERS
 from eval.learners.to_final import Ft, ToFinal
 from eval.nets import build
@@ -401,6 +402,21 @@ class TestMethods:
         assert scores["erm"][0] < scores["baseline"][0]  # labels moved: all steps together contradict each other
         history = next(r for r in found["results"] if r["learner"] == "lp-ft")["learner_facts"]
         assert history["found"] >= 2  # the history model was ft's
+
+    def test_processes_share_the_fits_and_change_nothing(self, tmp_path: Path) -> None:
+        made = stream().save(tmp_path / "S")
+        learners = ["baseline", "ft", "lp-ft", "st-1"]
+
+        one = evaluate(made, "seq-to-final", learners, settings=QUICK)
+        two = evaluate(
+            made, "seq-to-final", learners, settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
+            engine=Engine("local", 2),
+        )  # fmt: skip
+
+        assert [r["scores"] for r in one["results"]] == [r["scores"] for r in two["results"]]
+        facts = [r["learner_facts"] for r in two["results"]]
+        fits = len(list((tmp_path / "runs" / "fits").glob("*/*/fit.json")))
+        assert fits == sum(f["fits"] - f["found"] for f in facts)  # nothing was done twice
 
     def test_an_oracle_needs_data(self) -> None:
         found = evaluate(stream(), "seq-to-final", ["oracle"], settings=QUICK)
