@@ -19,10 +19,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 HEAVY = (  # files that take longest: begun first, they are not what one worker waits for at the end
-    "test_usda.py", "test_kill.py", "test_docs.py", "test_fault_injection.py", "test_nodes.py", "test_journey.py",
-    "test_shifts.py", "test_seq_to_final.py", "test_wheel.py", "test_annotate.py", "test_explore.py",
-    "test_avalanche.py",
-    "test_ocrr.py", "test_near_future.py",
+    "test_usda.py", "test_kill.py", "test_fault_injection.py", "test_docs.py", "test_nodes.py", "test_shifts.py",
+    "test_seq_to_final.py", "test_ocrr.py", "test_avalanche.py",
 )  # fmt: skip
 
 
