@@ -11,6 +11,7 @@ import numpy as np
 WIDTH, HEIGHT = 860, 340
 LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # room for the axis, the names, the top, and the ticks
 GAP = 14  # pixels between two names
+EDGE, AXIS, BAR = 190, 40, 7  # of ranks: margins for names, height of the axis, room for a bar
 COLOURS = ("#0b6e99", "#c2410c", "#2f7d32", "#8e44ad", "#b8860b", "#ad1457", "#00838f", "#5d4037", "#546e7a", "#6a8d00")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
@@ -118,6 +119,34 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
     return _svg(parts, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", height)
 
 
+def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], difference: float) -> str:
+    """order: name → mean rank, the best first, on an axis; names stand left and right below it. groups: first and last
+    position of those that a bar joins. difference: the length that is drawn above the axis."""
+    names, values = list(order), list(order.values())
+    most, left = max(len(names), 2), (len(names) + 1) // 2
+    first = AXIS + 16 + BAR * len(groups)
+
+    def at(rank: float) -> float:
+        return EDGE + (rank - 1) / (most - 1) * (WIDTH - 2 * EDGE)
+
+    parts = [_stroked(EDGE, AXIS, WIDTH - EDGE, AXIS)]
+    for rank in range(1, most + 1, max(1, most // 10)):
+        parts += [_stroked(at(rank), AXIS - 5, at(rank), AXIS), _text(at(rank), AXIS - 9, str(rank), "middle", 11)]
+    end = at(1 + min(difference, most - 1))
+    parts += [_stroked(EDGE, 12, end, 12, 2), _text(end + 6, 16, f"critical difference {difference:.2f}", "start", 11)]
+    for k, (a, b) in enumerate(groups):
+        y = AXIS + 8 + BAR * k
+        parts.append(_stroked(at(values[a]) - 3, y, at(values[b]) + 3, y, 4, COLOURS[0]))
+    for i, (name, value) in enumerate(order.items()):
+        to_left = i < left
+        y = first + 20 * (i if to_left else len(names) - 1 - i)
+        side, anchor, gap = (EDGE - 8, "end", -4) if to_left else (WIDTH - EDGE + 8, "start", 4)
+        parts += [_stroked(at(value), AXIS, at(value), y), _stroked(at(value), y, side, y)]
+        parts.append(_text(side + gap, y + 4, f"{name[:24]} {value:.2f}", anchor, 12))
+    told = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
+    return _svg(parts, f"Mean ranks: {told}. Critical difference {difference:.2f}.", first + 20 * left + 12)
+
+
 def _height(n: int) -> float:
     """Room for as many names."""
     return max(HEIGHT, TOP + GAP * n + FOOT // 2)
@@ -178,6 +207,10 @@ def _names(ends: Sequence[tuple[float, str, int, str]], height: float) -> list[s
 def _stroke(i: int) -> str:
     dash = DASHES[i // len(COLOURS) % len(DASHES)]
     return f"stroke='{COLOURS[i % len(COLOURS)]}' stroke-width='2' stroke-dasharray='{dash}'"
+
+
+def _stroked(x1: float, y1: float, x2: float, y2: float, width: float = 1, colour: str = "currentColor") -> str:
+    return f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke='{colour}' stroke-width='{width}'/>"
 
 
 def _dashed(x1: float, y1: float, x2: float, y2: float) -> str:

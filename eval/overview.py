@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from eval.figures import Figure
+from eval.figures import Figure, ranked
 from eval.summary import labels
 
 Column = tuple[str, str, str]  # protocol, stream, its hash
 Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → {"mean", "sd"}
 ALPHA = 0.05
-WIDE, EDGE, ROW = 860, 190, 20  # pixels: the diagram, its margins for names, a line of names
 
 
 def cells_of(documents: Sequence[Mapping[str, Any]]) -> tuple[list[Column], Cells]:
@@ -103,47 +102,7 @@ def _cell(score: Mapping[str, Any] | None, best: float | None) -> str:
 
 def diagram(order: Mapping[str, float], difference: float) -> Figure:
     """Learners on an axis of mean ranks; a bar joins those that do not differ."""
-    names, values = list(order), list(order.values())
-    most = max(len(names), 2)
-    left = (len(names) + 1) // 2
-    groups = alike(order, difference)
-    axis = 40
-    first_line = axis + 16 + 7 * len(groups)
-    high = first_line + ROW * left + 12
-
-    def at(rank: float) -> float:
-        return EDGE + (rank - 1) / (most - 1) * (WIDE - 2 * EDGE)
-
-    parts = [f"<line x1='{EDGE}' y1='{axis}' x2='{WIDE - EDGE}' y2='{axis}' stroke='currentColor'/>"]
-    for rank in range(1, most + 1, max(1, most // 10)):
-        x = at(rank)
-        parts.append(f"<line x1='{x:.1f}' y1='{axis - 5}' x2='{x:.1f}' y2='{axis}' stroke='currentColor'/>")
-        parts.append(
-            f"<text x='{x:.1f}' y='{axis - 9}' text-anchor='middle' font-size='11' fill='currentColor'>{rank}</text>"
-        )
-    end = at(1 + min(difference, most - 1))
-    parts.append(f"<line x1='{at(1):.1f}' y1='12' x2='{end:.1f}' y2='12' stroke='currentColor' stroke-width='2'/>")
-    parts.append(
-        f"<text x='{end + 6:.1f}' y='16' font-size='11' fill='currentColor'>critical difference {difference:.2f}</text>"
-    )
-    for k, (a, b) in enumerate(groups):
-        y = axis + 8 + 7 * k
-        parts.append(
-            f"<line x1='{at(values[a]) - 3:.1f}' y1='{y}' x2='{at(values[b]) + 3:.1f}' y2='{y}' "
-            "stroke='#0b6e99' stroke-width='4'/>"
-        )
-    for i, (name, value) in enumerate(order.items()):
-        to_left = i < left
-        y = first_line + ROW * (i if to_left else len(names) - 1 - i)
-        edge, anchor = (EDGE - 8, "end") if to_left else (WIDE - EDGE + 8, "start")
-        parts.append(f"<path d='M{at(value):.1f} {axis}V{y}H{edge}' fill='none' stroke='currentColor' opacity='.6'/>")
-        parts.append(
-            f"<text x='{edge + (-4 if to_left else 4)}' y='{y + 4}' text-anchor='{anchor}' font-size='12' "
-            f"fill='currentColor'>{html.escape(name[:24])} {value:.2f}</text>"
-        )
-    told = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
-    label = html.escape(f"Mean ranks: {told}. Critical difference {difference:.2f}.", quote=True)
-    svg = f"<svg viewBox='0 0 {WIDE} {high}' width='{WIDE}' role='img' aria-label=\"{label}\">{''.join(parts)}</svg>"
+    svg = ranked(order, alike(order, difference), difference)
     return Figure("Mean ranks", "A bar joins learners whose mean ranks do not differ (Nemenyi, 5 %).", svg)
 
 

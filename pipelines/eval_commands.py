@@ -102,7 +102,7 @@ def evaluate(
         for stream in streams.values():
             parts += [(where, vectors) for where in _encoded(stream, encoders, device, out, journal) if vectors]
     for where, mine in parts:
-        stream = Stream.load(where)
+        stream = streams[where] if where in streams else Stream.load(where)
         for name in protocols:
             try:
                 ahead = plan(stream, name, mine, numbers, settings, out, grid)

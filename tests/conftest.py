@@ -18,17 +18,6 @@ settings.load_profile("driftline")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-HEAVY = (  # files that take longest: begun first, they are not what one worker waits for at the end
-    "test_usda.py", "test_kill.py", "test_fault_injection.py", "test_docs.py", "test_nodes.py", "test_shifts.py",
-    "test_seq_to_final.py", "test_ocrr.py", "test_avalanche.py",
-)  # fmt: skip
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Heavy files first; within a file the order stays."""
-    items.sort(key=lambda item: HEAVY.index(item.path.name) if item.path.name in HEAVY else len(HEAVY))
-
-
 @pytest.fixture
 def shared() -> Path:
     """The folder of real data; the test is skipped where it is absent."""

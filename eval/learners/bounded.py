@@ -12,7 +12,7 @@ from curate.ground.errors import BadConfig
 from eval.engine.linear import one_thread
 from eval.knn import Slices, unit
 from eval.learner import Array, Labels, Learner, Task
-from eval.learners.substrate import votes
+from eval.learners.substrate import agreement, votes
 
 
 @dataclass
@@ -71,8 +71,7 @@ class BoundedReservoir(Learner):
         if not self.seen:
             return np.zeros(len(x))
         found, places = self.nearest(x)
-        answers = votes(found, self.y[places], self.order[places], self.margin, "band")
-        return np.asarray((self.y[places] == answers[:, None]).mean(1), np.float64)
+        return agreement(self.y[places], votes(found, self.y[places], self.order[places], self.margin, "band"))
 
     def nearest(self, x: Array) -> tuple[Array, Array]:
         """Cosines and places (m, k) of what is held, best first."""

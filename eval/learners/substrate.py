@@ -89,7 +89,7 @@ class Substrate(Learner):
         if self.vote == "nearest":
             return np.asarray(cosines[:, 0].clip(0, 1), np.float64)
         answers = self.voted(cosines, positions)
-        return np.asarray((self.labels[positions] == answers[:, None]).mean(1), np.float64)
+        return agreement(self.labels[positions], answers)
 
     def recall(self, x: Array) -> float:
         """Of the index, on these queries."""
@@ -107,6 +107,11 @@ class Substrate(Learner):
     def facts(self) -> dict[str, Any]:
         """The index's recall, where there is one."""
         return {"recall": [list(pair) for pair in self.memory.recalls]} if self.memory.recalls else {}
+
+
+def agreement(labels: Labels, answers: Labels) -> npt.NDArray[np.float64]:
+    """labels (m, k) of neighbours, answers (m,) → share of the neighbours that bear the answer's label."""
+    return np.asarray((labels == answers[:, None]).mean(1), np.float64)
 
 
 def votes(cosines: Array, labels: Labels, positions: Array, margin: float, rule: str) -> Labels:

@@ -24,7 +24,6 @@ NETS = Catalogue(
         "mlp": "eval.nets.heads:mlp",
     },
 )
-PAPER = tuple(f"{family}-{n}" for family in ("conv", "dense", "res") for n in (1, 2, 3, 4))  # [Seq-to-Final, Table 7]
 
 
 def build(name: str, n_classes: int, x_shape: tuple[int, ...], rng: np.random.Generator) -> Net:

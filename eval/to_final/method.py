@@ -22,9 +22,9 @@ from curate.ground.rng import rng_for
 from eval.nets import build
 from eval.nets.chain import Net
 from eval.to_final import adapters, layers
-from eval.to_final.fit import Fitted, Hyper
+from eval.to_final.fit import Fitted, Hyper, scores_of
 from eval.to_final.pulls import Pull, fisher
-from eval.to_final.samples import Samples, pooled
+from eval.to_final.samples import Samples, plain, pooled
 from eval.to_final.stage import Work
 from eval.to_final.store import digest_of
 
@@ -252,8 +252,4 @@ def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
 
 def scores(net: Net, x: Any, work: Work) -> Any:
     """(N, C) of the last time's model; x as a stream has it."""
-    from eval.to_final.fit import scores_of
-
-    array = np.ascontiguousarray(x)
-    array = array if array.dtype == np.uint8 else array.astype(np.float32)
-    return scores_of(net, torch.from_numpy(array.copy()).to(work.rules.device), work.rules.rule)
+    return scores_of(net, torch.from_numpy(plain(x)).to(work.rules.device), work.rules.rule)

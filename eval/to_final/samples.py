@@ -38,10 +38,15 @@ class Samples:
         )
 
 
+def plain(x: Any) -> npt.NDArray[Any]:
+    """A copy in main memory: images stay uint8, features become float32."""
+    array = np.array(x)
+    return array if array.dtype == np.uint8 else array.astype(np.float32)
+
+
 def samples(split: Split, device: str = "cpu") -> Samples:
     """A split, decoded and on the device."""
-    x, y = np.array(split.x[:]), np.array(split.y, np.int64)
-    x = x if x.dtype == np.uint8 else x.astype(np.float32)
+    x, y = plain(split.x[:]), np.array(split.y, np.int64)
     digest = hashlib.sha256(f"{x.dtype.str}{x.shape}".encode())
     digest.update(x.tobytes())
     digest.update(y.tobytes())

@@ -18,7 +18,7 @@ from eval.to_final.store import Store, digest_of
 class Rules:
     """What a protocol lays down for all methods. network: name. rule: of every fit. search: "full" or "raced".
     fidelity: "clean" or "paper-code". grids: base (fits without a pull), side (with a pull to the frozen model), joint
-    (JM), joint_side (JST). schedules: learning rates over time steps, (first, change) pairs by name."""
+    (JM), joint-side (JST)."""
 
     network: str
     fidelity: str

@@ -14,7 +14,7 @@ from curate.ground.errors import BadInput, Unfit
 from curate.ground.files import read_json
 from curate.ground.rng import rng_for
 from eval.nets import build
-from eval.nets.chain import Net
+from eval.nets.chain import Net, weights_of
 from eval.protocols.seq_to_final.presets import SeqToFinal
 from eval.rows import Run
 from eval.to_final.adapters import remade
@@ -129,7 +129,5 @@ def _of_norm(part: Any, key: str) -> bool:
 
 def weights(net: Net, name: str) -> np.ndarray[Any, Any]:
     """Weights of a block's convolutions and linear layers of the last time, in one row."""
-    from eval.nets.chain import weights_of
-
     part = net.parts[name][net.used[name][-1][-1]]
     return torch.cat([p.detach().flatten() for p in weights_of(part)]).double().numpy()

@@ -99,11 +99,14 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
         columns = {n: [row[n] for row in cells.values() if n in row] for n in names}
         whole = {n: len(columns[n]) == len(cells) for n in names}
         of = {n: "" if whole[n] else f" <small>of {len(columns[n])}</small>" for n in names}
-        rows.append(_row("mean", [_cell(float(np.mean(columns[n])), look.get(n, ""), None) + of[n] for n in names]))
+        paper = published.means().get(str(told.get("sequence")), {}) if all(map(_printed, theirs.values())) else {}
+        rows.append(
+            _row("mean", [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + of[n] for n in names])
+        )
         rows.append(_row("sd", [_cell(float(np.std(columns[n])), "", None) for n in names]))
     head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
     table = f"<table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    beside = any(v is not None for row in theirs.values() for v in row.values())
+    beside = any(map(_printed, theirs.values()))
     same = fidelity == "paper-code" and budget == "paper" and search == "full"
     caption = (
         f"Accuracy on the last step; fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid. "
@@ -116,6 +119,11 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
             + " Its sft is the best test of three schedules."
         )
     return Figure("Methods by network", caption, table)
+
+
+def _printed(row: Mapping[str, float | None]) -> bool:
+    """Whether the paper has something for a network on these samples."""
+    return any(value is not None for value in row.values())
 
 
 def _place(name: str) -> int:
