@@ -35,6 +35,7 @@ LARGEST = 256 * 2**20  # bytes of all members, unpacked
 MOST = 20_000  # members
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that no second run repeats
+OUTSIDE = ("endpoint", "model", "weights", "ledger", "key_env")
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 
 
@@ -111,7 +112,7 @@ def verify(path: Path, streams: Sequence[Path] = (), again: int = 1, seed: int =
         problems.append(f"{which}: the manifest says {manifest['scores'].get(which)}, its rows {scores.get(which)}.")
     documents = [] if problems else _documents(runs)
     there = {stream.sha256: (stream, where) for where in streams for stream in [Stream.load(where)]}
-    known = [run for run in runs if run.about["stream"]["sha256"] in there]
+    known = [run for run in runs if run.about["stream"]["sha256"] in there and not outside(run)]
     drawn: list[dict[str, Any]] = []
     if not problems and again and known:
         for i in rng_for(seed, "verify").permutation(len(known))[:again].tolist():
@@ -119,8 +120,16 @@ def verify(path: Path, streams: Sequence[Path] = (), again: int = 1, seed: int =
             drawn.append(_repeated(known[i], stream))
         problems += [f"{one['learner']}, seed {one['seed']}: {one['differs']}" for one in drawn if one["differs"]]
     if streams and not known:
-        problems.append("No run is of a stream that was given.")
+        problems.append("No run that may be done again is of a stream that was given.")
     return Verdict(str(manifest["name"]), documents, drawn, problems)
+
+
+def outside(run: Run) -> str:
+    """Which setting of a run names a file, model or address; "" where none does. A stranger's submission is never let
+    write to a folder of this machine, load a file from it, or send requests and keys to where it says."""
+    given = {**run.about["settings"], **run.about["protocol_settings"]}
+    named_there = [key for key in OUTSIDE if f"{key}=" in str(run.about["learner"])]
+    return next(iter([key for key in OUTSIDE if given.get(key)] + named_there), "")
 
 
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -182,7 +191,12 @@ def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
     for run in runs:
         stream = run.about["stream"]
         groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
-    return [summary(of, name, sha, protocol) for (sha, protocol, name), of in sorted(groups.items())]
+    try:
+        return [summary(of, name, sha, protocol) for (sha, protocol, name), of in sorted(groups.items())]
+    except (DriftlineError, TypeError, ValueError, LookupError, ArithmeticError, StopIteration) as error:
+        raise BadInput(
+            f"Its rows cannot be scored ({type(error).__name__}: {error}).", "Expected runs of driftline eval."
+        ) from None
 
 
 def _scores(runs: Sequence[Run]) -> dict[str, float | None]:
@@ -211,6 +225,8 @@ def _repeated(run: Run, stream: Stream) -> dict[str, Any]:
         )  # fmt: skip
     except DriftlineError as error:
         return told | {"differs": f"it cannot be run: {error}"}
+    except Exception as error:  # whatever hostile settings bring about
+        return told | {"differs": f"it cannot be run: {type(error).__name__}: {error}"}
     if found["skipped"]:
         return told | {"differs": f"it was skipped, because {found['skipped'][0]['because']}"}
     (again,) = kept

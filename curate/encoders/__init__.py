@@ -75,10 +75,11 @@ def spec_of(text: str, device: str = "auto") -> EncoderSpec:
     EncoderSpec(model='ViT-B-32', weights='openai', device='auto', kind='clip', precision='auto', compile=False)
     """
     kind, _, rest = text.partition(":")
-    if kind not in ENCODERS:
-        ENCODERS[kind]
-    model, _, weights = rest.partition(":")
-    if not model:
+    ENCODERS[kind]
+    hub = "hf-hub:" if rest.startswith("hf-hub:") else ""  # open_clip's own colon
+    model, _, weights = rest.removeprefix(hub).partition(":")
+    model = hub + model
+    if model == hub:
         raise BadConfig(f"The encoder is {text!r}.", "Expected KIND:MODEL or KIND:MODEL:WEIGHTS, as in ngrams:2048.")
     return EncoderSpec(model, weights or None, device, kind)
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,6 @@ class Llm(Learner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Raises Unfit without an endpoint and for anything but texts, BadConfig for numbers that cannot be."""
-        import urllib3
-
         if task.x_shape:
             raise Unfit(f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/ocrr.md.")
         if not re.match(r"https?://", self.endpoint) or not self.model:
@@ -64,7 +63,26 @@ class Llm(Learner):
         self.texts: list[str] = []
         self.labels: list[int] = []
         self.counts: Counter[str] = Counter()
+        self._open()
+
+    def _open(self) -> None:
+        import urllib3
+
         self.pool = urllib3.PoolManager(num_pools=1, maxsize=self.workers, retries=False)
+        self.lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For checkpoints: without its connections."""
+        return {name: value for name, value in vars(self).items() if name not in ("pool", "lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+    def _count(self, what: str) -> None:
+        """Requests are made in several threads."""
+        with self.lock:
+            self.counts[what] += 1
 
     def learn(self, x: Array, y: Labels) -> None:
         """Remember."""
@@ -85,14 +103,15 @@ class Llm(Learner):
     def _answer(self, text: str, near: Sequence[int]) -> int:
         body = json.dumps({"model": self.model, "temperature": 0, "messages": self._messages(text, near)}).encode()
         for attempt in range(self.retries + 1):
-            self.counts["requests"] += 1
-            self.counts["retries"] += attempt > 0
+            self._count("requests")
+            if attempt:
+                self._count("retries")
             said = self._said(body)
             if said is not None and (label := self.number.get(_plain(said))) is not None:
                 return label
             if said is not None:
-                self.counts["nonsense"] += 1
-        self.counts["given up"] += 1
+                self._count("nonsense")
+        self._count("given up")
         return int(self.labels[near[0]])
 
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
@@ -116,20 +135,20 @@ class Llm(Learner):
             data = answer.read(LARGEST)
             answer.release_conn()
         except urllib3.exceptions.TimeoutError:
-            self.counts["timeouts"] += 1
+            self._count("timeouts")
             return None
         except urllib3.exceptions.HTTPError:
-            self.counts["unreachable"] += 1
+            self._count("unreachable")
             return None
         if answer.status in (401, 403, 404):
             raise BadInput(f"{address} answered {answer.status}.", "", f"Check endpoint, model and ${self.key_env}.")
         if answer.status != 200:
-            self.counts[f"status {answer.status}"] += 1
+            self._count(f"status {answer.status}")
             return None
         try:
             return str(json.loads(data)["choices"][0]["message"]["content"])
         except (ValueError, KeyError, IndexError, TypeError):
-            self.counts["nonsense"] += 1
+            self._count("nonsense")
             return None
 
     def stored_bytes(self) -> int:

@@ -120,27 +120,25 @@ def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
         if all(one is not None for one in found):
             book.found += len(found)
             return [one for one in found if one is not None]
-        begun = time.process_time()
-        fits: dict[int, Fit] = {}
-        out: dict[int, str] = {}
-        for i, job in enumerate(jobs):
-            fits[i] = job.make()
+        fits = {i: job.make() for i, job in enumerate(jobs)}
+        spent = [0.0] * len(jobs)
+
+        def end(i: int, share: float) -> None:
+            fitted = replace(fits.pop(i).result(), seconds=spent[i])
+            store.put(keys[i], fitted, dict(jobs[i].identity) | {"raced": share}, spent[i])
+
         for share in (*RACE, 1.0):
             for i, fit in list(fits.items()):
+                clock = time.process_time()
                 try:
                     fit.run(max(1, round(share * fit.rule.epochs)))
                 except Diverged as error:
-                    out[i] = str(error)
+                    store.put(keys[i], str(error), dict(jobs[i].identity), spent[i])
                     del fits[i]
-            if share < 1 and len(fits) > SURVIVORS:
-                ranked = sorted(fits, key=lambda i: -max(fits[i].curve))
-                for i in ranked[max(SURVIVORS, len(ranked) // 2) :]:
-                    store.put(keys[i], fits[i].result(), dict(jobs[i].identity) | {"raced": share}, 0.0)
-                    del fits[i]
-        for i, fit in fits.items():
-            store.put(keys[i], fit.result(), dict(jobs[i].identity) | {"raced": 1.0}, time.process_time() - begun)
-        for i, because in out.items():
-            store.put(keys[i], because, dict(jobs[i].identity), 0.0)
+                spent[i] += time.process_time() - clock
+            ranked = sorted(fits, key=lambda i: -max(fits[i].curve))
+            for i in ranked[0 if share == 1 else max(SURVIVORS, len(ranked) // 2) :]:
+                end(i, share)
         results = [store.get(key) for key in keys]
     return [one for one in results if one is not None]
 

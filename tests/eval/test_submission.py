@@ -17,8 +17,10 @@ import pytest
 from helpers import drifting
 
 from curate.ground.errors import BadInput, MissingFile, Tampered, Unfit
+from eval.rows import Run
 from eval.run import evaluate
-from eval.submission import Verdict, board, opened, pack, verify
+from eval.submission import Verdict, board, opened, outside, pack, verify
+from stream_builder.stream import Stream
 
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
 
@@ -157,7 +159,48 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
     verdict = verify(made[1], [tmp_path / "other"])
 
     assert other.sha256
-    assert verdict.problems == ["No run is of a stream that was given."]
+    assert verdict.problems == ["No run that may be done again is of a stream that was given."]
+
+
+@pytest.mark.parametrize(
+    ("change", "which"),
+    [
+        ({"learner": "llm(endpoint=http://127.0.0.1:1/v1,model=a)"}, "endpoint"),
+        ({"settings": {"weights": "/etc/passwd"}}, "weights"),
+        ({"protocol_settings": {"ledger": "/tmp/x"}}, "ledger"),
+        ({}, ""),
+    ],
+)
+def test_runs_that_name_files_models_or_addresses_are_never_done_again(change: dict[str, Any], which: str) -> None:
+    about = {"learner": "er", "settings": {"weights": ""}, "protocol_settings": {"ledger": ""}}
+
+    assert outside(Run(about | change, [])) == which
+
+
+def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Path) -> None:
+    stream, _ = made
+    runs, trap = tmp_path / "runs", tmp_path / "trap"
+    evaluate(Stream.load(stream), "ocrr", ["substrate"], settings={"ledger": str(trap)}, out=runs)
+    for file in trap.iterdir():
+        file.unlink()
+    pack([runs], "stranger", tmp_path / "s.zip")
+
+    verdict = verify(tmp_path / "s.zip", [stream])
+
+    assert list(trap.iterdir()) == []
+    assert not verdict.plain()["reproduces"]
+
+
+@pytest.mark.parametrize("change", [{"protocol_settings": {"x": 1}}, {"steps": "many"}, {"protocol": "ocrr"}])
+def test_runs_that_cannot_be_scored_are_told(made: tuple[Path, Path], tmp_path: Path, change: dict[str, Any]) -> None:
+    _, path = made
+    member = rows_member(path, "majority").replace("rows.parquet", "run.json")
+
+    def broken(data: bytes) -> bytes:
+        return json.dumps(json.loads(data) | change).encode()
+
+    with pytest.raises(BadInput, match="cannot be scored"):
+        verify(edited(path, tmp_path / "a.zip", member, broken, hashed=True))
 
 
 def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[Path, Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,6 +179,7 @@ class TestEncoders:
 
     def test_names(self) -> None:
         assert spec_of("ngrams:64").load().width == 64
+        assert spec_of("clip:hf-hub:org/name").model == "hf-hub:org/name"
         with pytest.raises(UnknownName):
             spec_of("word2vec:a")
         with pytest.raises(BadConfig, match="KIND:MODEL"):
@@ -369,6 +371,13 @@ class TestLlm:
             assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
 
         assert {k: v for k, v in learner.facts()["requests"].items() if v} == counted
+
+    def test_threads_lose_no_count_and_checkpoints_no_memory(self) -> None:
+        with chat_server() as chat:
+            learner = pickle.loads(pickle.dumps(self.begun(chat, workers=8, timeout=5.0)))
+            texts = np.array([text for text, _ in rows(20)])
+            assert learner.predict(texts).tolist() == [list(WORDS).index(name) for _, name in rows(20)]
+        assert learner.facts()["requests"] == {"requests": 60}
 
     def test_the_key_comes_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MY_KEY", "secret")
