@@ -24,8 +24,8 @@ class Task:
     """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
     samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
     a batch) each batch of the stream pays for; None where time is no matter. classes: names, where they are told.
-    rules: what a protocol lays down for its methods. seed: of the run, the same for every learner. store: a folder for
-    finished work that learners share."""
+    rules: what a protocol lays down for its methods. seed: of the run, the same for every learner. prior: unlabelled
+    samples from before the first step, or None. store: a folder for finished work that learners share."""
 
     n_classes: int
     x_shape: tuple[int, ...]
@@ -36,6 +36,7 @@ class Task:
     rules: Any = None
     seed: int = 0
     store: Path | None = None
+    prior: Any = None
 
 
 class Learner(ABC):
@@ -93,7 +94,7 @@ class Learner(ABC):
 
     def stored_bytes(self) -> int:
         """Bytes kept between batches: weights, buffers, indices."""
-        return bytes_of([value for name, value in vars(self).items() if name != "rng"])
+        return bytes_of([value for name, value in vars(self).items() if name not in ("rng", "task")])
 
     def facts(self) -> dict[str, Any]:
         """What else the run's record should say, as plain data."""

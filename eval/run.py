@@ -284,7 +284,9 @@ def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | Non
             "",
             "Encode them: stream from-texts --encoder, or --encoders.",
         )
-    task = dataclasses.replace(walk.task(stream), seed=job.seed, store=None if out is None else out / "fits")
+    task = dataclasses.replace(
+        walk.task(stream), seed=job.seed, store=None if out is None else out / "fits", prior=stream.prior
+    )
     learner.begin(task, rng_for(job.seed, protocol, job.name))
     return _Begun(identity, folder, learner, picked, clock)
 

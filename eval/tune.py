@@ -4,6 +4,7 @@ seen."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -35,7 +36,7 @@ def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, se
         learner = make(**candidate)
         learner.begin(task, rng_for(seed, "tune", "learner"))
         try:
-            learner.learn_step(Step(first.index, first.name, {"train": rest}))
+            learner.learn_step(replace(first, splits={"train": rest}))
         except Diverged:
             continue
         right = float(np.mean(learner.predict(held.x) == held.y))

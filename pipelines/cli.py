@@ -17,6 +17,7 @@ from pipelines import VERSION
 from pipelines.eval_commands import eval_app
 from pipelines.figure_commands import figure_app
 from pipelines.ledger_commands import ledger_app
+from pipelines.pretrain_commands import pretrain_app
 from pipelines.shell import Json, Run, Sets, command, context_of
 from pipelines.stream_commands import stream_app
 from pipelines.submit_commands import submit_app
@@ -383,6 +384,7 @@ def _entries(what: str) -> dict[str, str]:
 
 app.add_typer(eval_app)  # without a name: its commands are ours
 app.add_typer(submit_app)
+app.add_typer(pretrain_app)
 app.add_typer(stream_app, name="stream")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(figure_app, name="figure")

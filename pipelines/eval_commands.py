@@ -50,7 +50,7 @@ def evaluate(
     engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
     encoders: Annotated[
         str | None,
-        typer.Option("--encoders", help="Of a stream of texts: vectors by each, as ngrams:2048,sentence:DIR."),
+        typer.Option("--encoders", help="Of texts or images: vectors by each, as ngrams:2048,sentence:DIR."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -126,12 +126,12 @@ def evaluate(
 
 
 def _encoded(stream: Any, encoders: str, device: str, out: Path, journal: Journal) -> list[Path]:
-    """A stream of texts as vectors of each encoder, in OUT/encoders; what is there already is not made again."""
+    """A stream of texts or images as vectors of each encoder, in OUT/encoders; what is there is not made again."""
     from dataclasses import replace
 
     from curate.encoders import spec_of
     from curate.ground.files import fingerprint
-    from stream_builder.from_texts import encoded
+    from stream_builder.encode import encoded, samples_of
 
     found = []
     for told in [part.strip() for part in encoders.split(",")]:
@@ -139,9 +139,8 @@ def _encoded(stream: Any, encoders: str, device: str, out: Path, journal: Journa
         encoder = spec.load()
         where = out / "encoders" / fingerprint([stream.sha256, told, encoder.fingerprint])[:16]
         if not (where / "stream.json").is_file():
-            texts = sum(len(split) for step in stream.steps for split in step.splits.values())
-            with journal.progress(told, texts, "texts") as tick:
-                made = encoded(stream, encoder.texts, told, tick)
+            with journal.progress(told, samples_of(stream), "samples") as tick:
+                made = encoded(stream, encoder, told, tick)
             replace(made, name=f"{stream.name}, {told}").save(where)
         found.append(where)
     return found

@@ -362,12 +362,12 @@ Day = Annotated[str, BeforeValidator(_day), Field(pattern=r"^\d{4}-\d\d-\d\d$")]
 class FeatureEntry(Section):
     """Features for evaluation: a backbone whose vectors of the published images are shipped."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")]
     """name of the features, as in --features NAME"""
     model: str
     """timm network, e.g. resnet50"""
     weights: str
-    """checkpoint file (torchvision, MoCo v2, BYOL, timm) or timm tag"""
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, or timm tag"""
 
 
 class ReleaseSection(Section):

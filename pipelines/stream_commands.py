@@ -61,6 +61,37 @@ def stream_from_release(
     _made(stream.save(out, {**stream.facts, **told}), out)
 
 
+@command(
+    stream_app, "features", "driftline stream features photos2024 --features moco-b0=backbone:resnet18:moco --out F"
+)
+def stream_features(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A stream of images or texts, a release, or a run.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder: a stream for each encoder, OUT/NAME.")],
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--features", metavar="NAME=KIND:MODEL:WEIGHTS", help="An encoder; may be repeated."),
+    ] = None,
+    zoo: Annotated[
+        Path | None, typer.Option("--zoo", help="YAML file with a line NAME: KIND:MODEL:WEIGHTS each.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """The same samples as vectors of other encoders: of each, a stream."""
+    from curate.ground.progress import Journal
+    from pipelines.pretrain_commands import with_features, zoo_of
+
+    named = zoo_of(zoo) if zoo is not None else {}
+    for told in features or ():
+        name, equals, text = told.partition("=")
+        if not equals or not name.replace("-", "").replace("_", "").isalnum():
+            raise BadConfig(f"--features is {told!r}.", "Expected NAME=KIND:MODEL:WEIGHTS.")
+        named[name] = text
+    if not named:
+        raise BadConfig("No encoder was given.", "Expected --features or --zoo.")
+    for name, stream in with_features(path, named, out, device, Journal(None)).items():
+        _made(stream, out / name)
+
+
 @command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
 def stream_from_arrays(
     file: Annotated[
@@ -123,13 +154,14 @@ def stream_from_texts(
     from curate.encoders import spec_of
     from curate.ground.progress import Journal
     from stream_builder.bases import Options, open_base
-    from stream_builder.from_texts import encoded, from_texts
+    from stream_builder.encode import encoded, samples_of
+    from stream_builder.from_texts import from_texts
 
     spec = None if encoder == "none" else spec_of(encoder, device)
     stream = from_texts(open_base(place, Options(data_dir=data_dir, download=download)))
     if spec is not None:
-        with Journal(None).progress("encode", sum(len(s) for s in stream.steps[0].splits.values()), "texts") as tick:
-            stream = encoded(stream, spec.load().texts, encoder, tick)
+        with Journal(None).progress("encode", samples_of(stream), "texts") as tick:
+            stream = encoded(stream, spec.load(), encoder, tick)
     _made(stream.save(out), out)
 
 

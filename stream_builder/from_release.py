@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy as np
 from curate.ground.errors import BadConfig
 from curate.release import Release
 from stream_builder.lazy import Encoded, members
+from stream_builder.lazy import join as join_images
 from stream_builder.stream import Array, Split, Step, Stream, pick
 
 
 def from_release(release: Release, features: str | None = None, split: str = "split_0") -> Stream:
     """features: a name in the release (default: its first), `pixels:SIZE` for uint8 images of SIZE × SIZE, or
-    `images:SIZE` for the same, decoded when they are asked for: the stream then holds links to the release's tars.
+    `images:SIZE` for the same, decoded when they are asked for: the stream then holds links to the release's tars. A
+    stream of images has the release's unlabelled ones, too: of buckets before the first labelled one as `prior`.
 
     Samples of a step are in order of upload time, then id. split: which of the release's seeded splits.
     """
@@ -43,6 +46,9 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
     ids = np.array(table["id"].to_pylist(), dtype=np.str_)
     bucket = table["bucket"].to_numpy()
     sides = np.array(table[split].to_pylist())
+    bare = unlabelled(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
+    first = min(about["index"] for about in release.buckets)
+    before = [x for number, x in sorted(bare.items()) if number < first]
     steps = []
     for index, about in enumerate(release.buckets):
         splits = {}
@@ -51,7 +57,7 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
             here = here[np.lexsort((ids[here], when[here]))]
             if len(here):
                 splits[side] = Split(pick(x, here), label[here], ids[here], when[here])
-        steps.append(Step(index, str(about["name"]), splits))
+        steps.append(Step(index, str(about["name"]), splits, bare.get(about["index"])))
     facts = {
         "from": "release",
         "release": release.name,
@@ -59,7 +65,30 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
         "features": name,
         "split": split,
     }
-    return Stream(release.name, steps, release.classes, facts=facts)
+    prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
+    return Stream(release.name, steps, release.classes, prior, facts=facts)
+
+
+def unlabelled(release: Release, size: int, decode: bool) -> dict[int, Any]:
+    """Bucket → its unlabelled images, where the release ships any."""
+    found = {}
+    tars = sorted((release.path / "unlabelled").glob("bucket_*.tar"))
+    for bucket in sorted({_bucket(tar) for tar in tars}):
+        mine = [tar for tar in tars if _bucket(tar) == bucket]
+        rows = [
+            (number, offset, length)
+            for number, tar in enumerate(mine)
+            for name, offset, length in members(tar)
+            if not name.endswith((".json", ".cls"))
+        ]
+        images = Encoded(tuple(mine), np.array(rows, np.int64).reshape(-1, 3), size)
+        found[bucket] = images[:] if decode else images
+    return found
+
+
+def _bucket(tar: Path) -> int:
+    """Of a tar `bucket_BB-NNNNN.tar`."""
+    return int(tar.name.removeprefix("bucket_").partition("-")[0])
 
 
 def encoded(release: Release, size: int) -> Encoded:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,11 +91,13 @@ def join(splits: Sequence[Split]) -> Split:
 
 @dataclass(frozen=True)
 class Step:
-    """One time step. splits: any subset of "train", "val", "test"."""
+    """One time step. splits: any subset of "train", "val", "test". unlabelled: further samples of that time (N, ...),
+    of which nobody said what they show, or None."""
 
     index: int
     name: str
     splits: Mapping[str, Split]
+    unlabelled: Any = None
 
     def __getitem__(self, split: str) -> Split:
         """Raises Unfit where the step has no such split."""
@@ -109,11 +111,11 @@ class Step:
 
     def visible(self) -> Step:
         """What a learner may see: train and val, never test."""
-        return Step(self.index, self.name, {k: v for k, v in self.splits.items() if k != "test"})
+        return replace(self, splits={k: v for k, v in self.splits.items() if k != "test"})
 
     def past(self) -> Step:
         """The whole step as training data, for protocols in which yesterday's test is today's training."""
-        return Step(self.index, self.name, {"train": self.everything()})
+        return replace(self, splits={"train": self.everything()})
 
     def everything(self) -> Split:
         """All samples of the step, split after split; in time order where times are known."""
@@ -126,13 +128,14 @@ class Step:
 @dataclass(frozen=True)
 class Stream:
     """steps: in time order. classes: names; the index is the label. prior: unlabelled samples from before the
-    first step (N, ...), or None. sha256: hash of the content; equal streams have equal hashes. oracle: data of the last
-    step's distribution, as many as the whole sequence has, for an upper bound; no learner but that one sees them."""
+    first step (N, ...), or None; each step may have more of its own. sha256: hash of the content; equal streams have
+    equal hashes. oracle: data of the last step's distribution, as many as the whole sequence has, for an upper bound;
+    no learner but that one sees them."""
 
     name: str
     steps: Sequence[Step]
     classes: Sequence[str]
-    prior: Array | None = None
+    prior: Any = None
     sha256: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     oracle: Step | None = None
@@ -177,15 +180,15 @@ class Stream:
                 }
                 if isinstance(split.x, Encoded):
                     about["splits"][name]["encoded"] = split.x.size
+            if step.unlabelled is not None:
+                about["unlabelled"] = _save_bare(step.unlabelled, base / "unlabelled", folder)
             sizes.append(about)
-        if self.prior is not None:
-            write_array(folder / "prior_x.npy", self.prior)
         head = {
             "format": FORMAT,
             "name": self.name,
             "classes": list(self.classes),
             "steps": sizes[: len(self.steps)],
-            "prior": None if self.prior is None else len(self.prior),
+            "prior": None if self.prior is None else _save_bare(self.prior, folder / "prior", folder),
             "facts": dict(facts or self.facts),
             **({} if self.oracle is None else {"oracle": sizes[-1]}),
         }
@@ -216,8 +219,9 @@ class Stream:
                 )
                 for name, size in about["splits"].items()
             }
-            steps.append(Step(about["index"], about["name"], splits))
-        prior = _open(folder / "prior_x.npy", head["prior"]) if head["prior"] is not None else None
+            bare = _open_x(base / "unlabelled", about["unlabelled"], folder) if "unlabelled" in about else None
+            steps.append(Step(about["index"], about["name"], splits, bare))
+        prior = None if head["prior"] is None else _open_x(folder / "prior", head["prior"], folder)
         oracle = steps.pop() if "oracle" in head else None
         return cls(head["name"], steps, head["classes"], prior, head["sha256"], head["facts"], oracle)
 
@@ -229,6 +233,12 @@ class Stream:
         """Hash every array again. Raises Tampered naming the first step and split that differs."""
         head = read_json(folder / "stream.json")
         told = [*head["steps"], *([head["oracle"]] if "oracle" in head else [])]
+        bare = [
+            (f"step {s.name!r}", a.get("unlabelled"), s.unlabelled) for a, s in zip(told, self._saved(), strict=True)
+        ]
+        for what, size, x in (*bare, ("the prior", head["prior"], self.prior)):
+            if size is not None and _hash_x(x) != size["sha256"]:
+                raise Tampered(f"Unlabelled samples of {what} in {folder} were changed.", "", "Make the stream again.")
         for about, step in zip(told, self._saved(), strict=True):
             for name, size in about["splits"].items():
                 if _hash(step.splits[name]) != size["sha256"]:
@@ -291,21 +301,36 @@ def _open_x(stem: Path, about: Mapping[str, Any], folder: Path) -> Any:
     return Encoded(files, where, told["size"], told["strict"])
 
 
-def _hash(split: Split, rows: int = 65_536) -> str:
+def _save_bare(x: Any, stem: Path, folder: Path) -> dict[str, Any]:
+    """Samples without labels; what stream.json says of them."""
+    _write_x(x, stem, folder)
+    return {"n": len(x), "sha256": _hash_x(x), **({"encoded": x.size} if isinstance(x, Encoded) else {})}
+
+
+def _hash(split: Split) -> str:
     digest = hashlib.sha256()
-    if isinstance(split.x, Encoded):
-        digest.update(split.x.sha256().encode())
-    arrays: Iterable[Array] = (
-        *(() if isinstance(split.x, Encoded) else (split.x,)),
-        split.y.astype(np.int64),
-        *(() if split.time is None else (split.time.astype(np.int64),)),
-    )
-    for array in arrays:
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        for start in range(0, len(array), rows):
-            digest.update(np.ascontiguousarray(array[start : start + rows]).tobytes())
+    _take(digest, split.x)
+    _take(digest, split.y.astype(np.int64))
+    if split.time is not None:
+        _take(digest, split.time.astype(np.int64))
     digest.update("\n".join(str(i) for i in split.ids).encode())
     return digest.hexdigest()
+
+
+def _hash_x(x: Any) -> str:
+    digest = hashlib.sha256()
+    _take(digest, x)
+    return digest.hexdigest()
+
+
+def _take(digest: Any, x: Any, rows: int = 65_536) -> None:
+    """Bring a digest up to date with an array, or with images that are not decoded yet."""
+    if isinstance(x, Encoded):
+        digest.update(x.sha256().encode())
+        return
+    digest.update(f"{x.dtype.str}{x.shape}".encode())
+    for start in range(0, len(x), rows):
+        digest.update(np.ascontiguousarray(x[start : start + rows]).tobytes())
 
 
 def check(x: Array, y: Array, n_classes: int, what: str) -> None:

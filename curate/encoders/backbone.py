@@ -10,7 +10,7 @@ from typing import Any
 from curate.encoders import Vectors
 from curate.encoders.network import Network, place
 from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import fingerprint, sha256_file
+from curate.ground.files import fingerprint, read_json, sha256_file
 
 HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes
 
@@ -19,8 +19,9 @@ class Backbone(Network):
     """A timm network without its head.
 
     model: a timm name ("resnet50"). weights: a checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's,
-    or any whose names match after a common prefix), or a timm tag ("tv_in1k") from the hub. Preprocessing is that of
-    CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop of 224, ImageNet's mean and deviation.
+    or any whose names match after a common prefix), a timm tag ("tv_in1k") from the hub, or a folder that `driftline
+    pretrain` wrote. Preprocessing is that of CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop
+    of 224, ImageNet's mean and deviation; of a pre-trained folder the size is the one that it was trained at.
     """
 
     def __init__(
@@ -40,10 +41,13 @@ class Backbone(Network):
         if weights is None:
             raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
         device = place(device)
+        size = 224
+        if (Path(weights) / "pretrain.json").is_file():
+            size, weights = pretrained(Path(weights), model)
         if Path(weights).is_file():
             network = timm.create_model(model, pretrained=False, num_classes=0)
             load_checkpoint(network, Path(weights))
-            self.fingerprint = fingerprint([model, sha256_file(Path(weights))])
+            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != 224 else [])])
         else:
             try:
                 network = timm.create_model(f"{model}.{weights}", pretrained=True, num_classes=0)
@@ -58,8 +62,8 @@ class Backbone(Network):
         self.width = int(features)
         transform = transforms.Compose(
             [
-                transforms.Resize(224),
-                transforms.CenterCrop(224),
+                transforms.Resize(size),
+                transforms.CenterCrop(size),
                 transforms.ToTensor(),
                 transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
             ]
@@ -73,6 +77,14 @@ class Backbone(Network):
     def cut(self, text: str) -> str:
         """Nothing is read."""
         return text
+
+
+def pretrained(folder: Path, model: str) -> tuple[int, str]:
+    """Edge in pixels and weights of what `driftline pretrain` wrote. Raises BadConfig for another network."""
+    recipe = read_json(folder / "pretrain.json")["recipe"]
+    if recipe["network"] != model:
+        raise BadConfig(f"{folder} holds a {recipe['network']}.", f"The encoder's model is {model}.", "Name that one.")
+    return int(recipe["size"]), str(folder / "weights.safetensors")
 
 
 def load_checkpoint(network: Any, path: Path) -> None:

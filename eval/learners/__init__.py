@@ -45,6 +45,7 @@ LEARNERS = Catalogue(
         "online-linear": "eval.learners.heads:OnlineLinear",
         "knn-lm": "eval.learners.heads:KnnLm",
         "river-logreg": "eval.learners.river_logreg:RiverLogreg",
+        "self-training": "eval.learners.self_training:SelfTraining",
         "lora": "eval.learners.lora:Lora",
         "llm": "eval.learners.llm:Llm",
         "oracle": "eval.learners.to_final:Oracle",

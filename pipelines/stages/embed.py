@@ -19,11 +19,16 @@ from pipelines.stage import Context, Counts, Stage
 BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
 
 
+def built_in(model: str) -> str:
+    """Where the model lies that comes with driftline; "" for others."""
+    return str(files("pipelines").joinpath("demo/model")) if model == BUILT_IN else ""
+
+
 def model_of(context: Context) -> tuple[str, str | None]:
     """Model name or folder, and weights, as open_clip takes them."""
     section = context.config.embed
-    if section.model == BUILT_IN:
-        return str(files("pipelines").joinpath("demo/model")), None
+    if place := built_in(section.model):
+        return place, None
     folder = context.path(section.model)
     model = str(folder) if folder.is_dir() else section.model
     weights = section.weights

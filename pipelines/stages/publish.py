@@ -259,7 +259,7 @@ class Publish(Stage):
         weights = self.context.path(entry.weights)
         section = self.context.config.embed
         return EncoderSpec(
-            entry.model, str(weights) if weights.is_file() else entry.weights, section.device, "backbone",
+            entry.model, str(weights) if weights.exists() else entry.weights, section.device, "backbone",
             section.precision,
         )  # fmt: skip
 

@@ -79,6 +79,7 @@ def _cannot(protocol: str) -> set[str]:
     readers = {name for name, kind in every() if getattr(kind, "reads_texts", False)}
     return (
         readers
+        | {"self-training"}  # the stream has no unlabelled samples
         | {
             "clear-iid": to_final,
             "clear-streaming": to_final | {name for name, kind in every() if getattr(kind, "sees_all", False)},

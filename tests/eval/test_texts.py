@@ -28,7 +28,8 @@ from eval.learners.lora import Lora
 from eval.run import evaluate
 from stream_builder.bases import Options, intents, open_base
 from stream_builder.bases.texts import MOST
-from stream_builder.from_texts import encoded, from_texts, is_text
+from stream_builder.encode import encoded, is_text
+from stream_builder.from_texts import from_texts
 from stream_builder.stream import Stream
 
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
@@ -188,13 +189,13 @@ class TestEncoders:
             spec_of("ngrams:many").load()
 
     def test_a_stream_of_vectors_keeps_everything_else(self, texts: Stream) -> None:
-        made = encoded(texts, Ngrams("64").texts, "ngrams:64")
+        made = encoded(texts, Ngrams("64"), "ngrams:64")
 
         assert made.x_shape == (64,)
         assert made.facts["encoder"] == "ngrams:64"
         assert (made.steps[0]["test"].ids == texts.steps[0]["test"].ids).all()
         with pytest.raises(BadArray, match="Expected texts"):
-            encoded(made, Ngrams("64").texts, "again")
+            encoded(made, Ngrams("64"), "again")
 
     def test_a_sentence_model_from_a_folder(self, tmp_path: Path) -> None:
         from sentence_transformers import SentenceTransformer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,4 +86,4 @@ def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
         "train": whole.take(np.flatnonzero(~side)),
         "test": whole.take(np.flatnonzero(side)),
     }
-    return Step(step.index, step.name, splits)
+    return replace(step, splits=splits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def with_val(step: Step, share: float, seed: int) -> Step:
         here = rng.permutation(np.flatnonzero(train.y == label))
         held[here[: max(1, round(share * len(here)))]] = True
     splits = {"train": train.take(np.flatnonzero(~held)), "val": train.take(np.flatnonzero(held))}
-    return Step(step.index, step.name, splits)
+    return replace(step, splits=splits)
 
 
 def to_final(

@@ -1,0 +1,139 @@
+"""`driftline pretrain`, `stream features`: from a run's photos to features of its release."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import photo_config
+from typer.testing import CliRunner
+
+from curate.ground.errors import DriftlineError
+from curate.ground.files import read_json, write_text
+from curate.ground.progress import Journal
+from curate.ground.rng import rng_for
+from curate.release import Release
+from pipelines.cli import app
+from pipelines.config import load
+from pipelines.demo.draw import photo
+from pipelines.runner import run
+from pipelines.stage import Context
+from stream_builder.stream import Stream
+
+SMALL = ("network=resnet10t", "size=16", "room=20", "epochs=1", "batch=8", "groups=2", "queue=8")
+SETS = [part for setting in SMALL for part in ("--set", setting)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos of three years; those of 2009 have no labels."""
+    out = tmp_path_factory.mktemp("pretrain") / "run"
+    for year, count in ((2009, 10), (2010, 6), (2011, 6)):
+        for thing in ("car", "bus"):
+            for i in range(count):
+                (out / "photos" / thing).mkdir(parents=True, exist_ok=True)
+                photo([thing], 0.2, rng_for(year, thing, i)).save(out / "photos" / thing / f"{year}-05-{i + 1:02d}.jpg")
+    text = photo_config("  per_class: 4").replace("unlabelled: []", "unlabelled: [0]")
+    write_text(out / "driftline.yaml", text.replace("release: {", "release: {unlabelled: images, "))
+    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)))
+    return out
+
+
+def told(*arguments: object) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if isinstance(result.exception, DriftlineError):
+        return f"error: {result.exception}"
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
+
+
+def test_bucket_0_of_a_run_teaches_features_of_its_release(folder: Path, tmp_path: Path) -> None:
+    facts = json.loads(told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco", "--json"))
+    assert facts["images"] == 20
+    named = f"moco-b0=backbone:resnet10t:{tmp_path / 'moco'}"
+    told("stream", "features", folder, "--features", named, "--out", tmp_path / "f")
+    stream = Stream.load(tmp_path / "f" / "moco-b0")
+
+    assert stream.x_shape == (512,)
+    assert stream.facts["features"] == "moco-b0"
+    assert len(stream.prior) == 20
+    assert sum(len(s.unlabelled) for s in stream.steps if s.unlabelled is not None) == 24 - 16
+    assert "self-training" in told(
+        "eval", tmp_path / "f" / "moco-b0", "--protocol", "clear-iid", "--learners", "self-training",
+        "--set", "epochs=2", "--out", tmp_path / "r",
+    )  # fmt: skip
+
+
+def test_features_that_are_there_are_not_made_again(folder: Path, tmp_path: Path) -> None:
+    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    named = ("--features", f"a=backbone:resnet10t:{tmp_path / 'moco'}", "--out", tmp_path / "f")
+    told("stream", "features", folder, *named)
+    before = (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns
+    told("stream", "features", folder, *named)
+    assert (tmp_path / "f" / "a" / "stream.json").stat().st_mtime_ns == before
+
+
+def test_a_release_and_a_stream_have_the_same_past(folder: Path, tmp_path: Path) -> None:
+    release = Release.open(folder).path
+    of_release = json.loads(told("pretrain", release, "--recipe", "small", *SETS, "--out", tmp_path / "a", "--json"))
+    told("stream", "from-release", release, "--features", "images:20", "--out", tmp_path / "s")
+    of_stream = json.loads(
+        told(
+            "pretrain",
+            tmp_path / "s",
+            "--recipe",
+            "small",
+            *SETS,
+            "--probe",
+            tmp_path / "s",
+            "--out",
+            tmp_path / "b",
+            "--json",
+        )
+    )
+    assert of_release["images"] == of_stream["images"] == 20
+    assert len(of_stream["probe"]) == 1
+    x = np.memmap(tmp_path / "a" / "images.u8", np.uint8, "r", shape=(20, 20, 20, 3))
+    assert np.array_equal(np.sort(x.ravel()), np.sort(np.asarray(Stream.load(tmp_path / "s").prior).ravel()))
+
+
+def test_a_zoo_is_one_file(folder: Path, tmp_path: Path) -> None:
+    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    write_text(tmp_path / "zoo.yaml", "moco-b0: backbone:resnet10t:moco\nworld: clip:driftline-photo-world\n")
+    said = told("stream", "features", folder, "--zoo", tmp_path / "zoo.yaml", "--out", tmp_path / "f")
+    assert {p.name for p in (tmp_path / "f").iterdir()} == {"moco-b0", "world"}, said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--recipe", "byol"), "There is no recipe 'byol'"),
+        (("--recipe", "small", "--bucket", "7"), "There is no image of bucket 7"),
+        (("--recipe", "small", "--set", "epoch=1"), "A recipe has no 'epoch'"),
+        (("--recipe", "small", "--set", "epochs=many"), "epochs is 'many'"),
+        (("--recipe", "small"), "There are 20 images, the batch is 128"),
+    ],
+)
+def test_what_cannot_be_is_told(folder: Path, tmp_path: Path, arguments: tuple[str, ...], what: str) -> None:
+    assert what in told("pretrain", folder, *arguments, "--out", tmp_path / "moco")
+
+
+def test_weights_of_another_network_are_refused(folder: Path, tmp_path: Path) -> None:
+    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    said = told(
+        "stream", "features", folder, "--features", f"a=backbone:resnet18:{tmp_path / 'moco'}", "--out", tmp_path
+    )
+    assert "holds a resnet10t" in said
+    weights = tmp_path / "moco" / "weights.safetensors"
+    said = told("stream", "features", folder, "--features", f"a=backbone:resnet18:{weights}", "--out", tmp_path)
+    assert "does not fit the network" in said
+
+
+def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path) -> None:
+    told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
+    entry = f"{{name: moco-b0, model: resnet10t, weights: {tmp_path / 'moco'}}}"
+    changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
+    run(Context(folder, load(folder / "driftline.yaml", changes), Journal(quiet=True)))
+    assert read_json(Release.open(folder).path / "release.json")["features"] == ["clip", "moco-b0"]

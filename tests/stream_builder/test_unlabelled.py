@@ -1,0 +1,138 @@
+"""Samples without labels: kept, hashed, encoded, and learned from by who asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import drifting
+
+from curate.ground.errors import BadArray, BadConfig, Tampered
+from curate.ground.files import write_array
+from curate.ground.rng import rng_for
+from eval.learner import Task
+from eval.learners.self_training import SelfTraining
+from eval.run import evaluate
+from stream_builder.encode import encoded, samples_of
+from stream_builder.stream import Split, Step, Stream
+
+
+def hinted(labels: int = 6, bare: int = 200) -> Stream:
+    """Two wide classes, few labels a step, and unlabelled samples beside them."""
+    rng = rng_for(0, "hinted")
+    way = rng.normal(size=16)
+    steps = []
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(n) % 2
+        return ((y * 2 - 1)[:, None] * way + rng.normal(0, 2.2, (n, 16))).astype(np.float32), y.astype(np.int64)
+
+    for t in range(3):
+        splits = {
+            s: Split(*draw(n), np.array([f"{t}{s}{i}" for i in range(n)]))
+            for s, n in (("train", labels), ("test", 200))
+        }
+        steps.append(Step(t, str(t), splits, draw(bare)[0]))
+    return Stream("hinted", steps, ["a", "b"], draw(50)[0])
+
+
+def test_a_stream_keeps_its_unlabelled_samples(tmp_path: Path) -> None:
+    stream = hinted()
+    again = stream.save(tmp_path)
+
+    assert np.array_equal(again.prior, stream.prior)
+    assert all(np.array_equal(a.unlabelled, b.unlabelled) for a, b in zip(again.steps, stream.steps, strict=True))
+    again.verify(tmp_path)
+
+
+@pytest.mark.parametrize(("file", "what"), [("prior_x.npy", "the prior"), ("step_00001/unlabelled_x.npy", "step '1'")])
+def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: str) -> None:
+    hinted().save(tmp_path)
+    x = np.load(tmp_path / file)
+    write_array(tmp_path / file, x + 1)
+
+    with pytest.raises(Tampered, match=what):
+        Stream.load(tmp_path).verify(tmp_path)
+
+
+def test_another_past_is_another_stream(tmp_path: Path) -> None:
+    stream = hinted()
+    one = stream.save(tmp_path / "a").sha256
+    assert replace(stream, prior=stream.prior + 1).save(tmp_path / "b").sha256 != one
+
+
+def test_a_learner_sees_them_and_never_the_test() -> None:
+    step = hinted().steps[0].visible()
+    assert step.unlabelled is not None
+    assert set(step.splits) == {"train"}
+
+
+class Mean:
+    """An encoder: the mean colour."""
+
+    fingerprint, width, device, precision = "mean", 3, "cpu", "float32"
+
+    def prepare(self, image: object) -> object:
+        import torch
+
+        return torch.from_numpy(np.asarray(image, np.float32)).permute(2, 0, 1)
+
+    def images(self, batch: object) -> np.ndarray:
+        return np.asarray(batch, np.float32).mean((2, 3))
+
+
+def test_images_are_encoded_with_all_that_has_no_label() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (6, 8, 8, 3), np.uint8)
+    stream = Stream("images", [Step(0, "0", {"train": Split(x, np.zeros(6, np.int64))}, x[:3])], ["a"], x[:2])
+    counted: list[int] = []
+
+    made = encoded(stream, Mean(), "mean", counted.append)  # type: ignore[arg-type]
+
+    assert np.allclose(made.steps[0]["train"].x, x.mean((1, 2)), rtol=1e-2)
+    assert len(made.prior) == 2
+    assert len(made.steps[0].unlabelled) == 3
+    assert sum(counted) == samples_of(stream) == 11
+    with pytest.raises(BadArray, match="Expected texts or images"):
+        encoded(made, Mean(), "mean")  # type: ignore[arg-type]
+
+
+def test_self_training_gains_by_what_has_no_label() -> None:
+    means = {}
+    for name in ("finetune", "self-training(threshold=0.8)"):
+        settings = {"epochs": 60, "decay_after": 60}
+        found = evaluate(hinted(2, 400), "clear-iid", [name], range(5), settings)
+        means[name] = found["results"][0]["scores"]["in_domain"]["mean"]
+    assert means["self-training(threshold=0.8)"] > means["finetune"] + 0.02
+
+
+def test_self_training_counts_what_it_took() -> None:
+    stream = hinted()
+    learner = SelfTraining(epochs=30, threshold=0.7)
+    learner.begin(Task(2, (16,), prior=stream.prior), rng_for(0, "x"))
+    learner.learn_step(stream.steps[0].visible())
+
+    facts = learner.facts()
+    assert facts["unlabelled"] == 250
+    assert 0 < facts["pseudo_labelled"] <= 250
+
+
+def test_nothing_is_taken_where_nothing_is_sure() -> None:
+    stream = hinted()
+    learner = SelfTraining(epochs=2, threshold=1.0)
+    learner.begin(Task(2, (16,)), rng_for(0, "x"))
+    learner.learn_step(stream.steps[0].visible())
+    assert learner.facts()["pseudo_labelled"] == 0
+
+
+def test_without_unlabelled_samples_it_says_so() -> None:
+    found = evaluate(drifting(), "clear-iid", ["self-training", "majority"])
+    assert [r["learner"] for r in found["results"]] == ["majority"]
+    assert "needs unlabelled samples" in found["skipped"][0]["because"]
+
+
+def test_a_threshold_is_a_probability() -> None:
+    with pytest.raises(BadConfig, match="threshold is 2"):
+        SelfTraining(threshold=2.0).begin(Task(2, (16,)), rng_for(0, "x"))
