@@ -17,7 +17,7 @@ from eval.figures import Figure, ranked
 from eval.summary import labels
 
 Column = tuple[str, str, str]  # protocol, stream, its hash
-Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → {"mean", "sd"}
+Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → {"mean", "sd"}, "href" in a site
 ALPHA = 0.05
 
 
@@ -32,7 +32,8 @@ def cells_of(documents: Sequence[Mapping[str, Any]]) -> tuple[list[Column], Cell
         columns.append(column)
         first = next(iter(document["results"][0]["scores"]))
         for result, name in zip(document["results"], labels(document["results"]), strict=True):
-            cells.setdefault(name, {})[column] = result["scores"][first]
+            where = {"href": f"{result['page']}#{result['anchor']}"} if "page" in result else {}
+            cells.setdefault(name, {})[column] = {**result["scores"][first], **where}
     return columns, cells
 
 
@@ -97,7 +98,9 @@ def _cell(score: Mapping[str, Any] | None, best: float | None) -> str:
     if score is None or score["mean"] is None:
         return "<td>–</td>"
     mark = " class='best'" if score["mean"] == best else ""
-    return f"<td{mark}>{100 * score['mean']:.1f} <span class='sd'>± {100 * score['sd']:.1f}</span></td>"
+    value = f"{100 * score['mean']:.1f}"
+    link = f"<a class='n' href='{score['href']}'>{value}</a>" if "href" in score else value
+    return f"<td{mark}>{link} <span class='sd'>± {100 * score['sd']:.1f}</span></td>"
 
 
 def diagram(order: Mapping[str, float], difference: float) -> Figure:
@@ -120,7 +123,5 @@ def overview(documents: Sequence[Mapping[str, Any]]) -> str:
     if len(columns) > 2 and len(order) > 2:
         figure = diagram(order, critical_difference(len(order), len(columns)))
         caption = f"<figcaption class='soft'>{figure.caption}</figcaption>"
-        parts.append(
-            f"<h3>{figure.title}</h3><figure style='margin:0'><div class='scroll'>{figure.svg}</div>{caption}</figure>"
-        )
+        parts.append(f"<h3>{figure.title}</h3><figure><div class='scroll'>{figure.svg}</div>{caption}</figure>")
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""Rows → one self-contained HTML page, CSV and LaTeX. Nothing is computed that does not come from rows."""
+"""Rows → a site of self-contained HTML pages, CSV and LaTeX. Nothing is computed that does not come from rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
+from eval import site
 from eval.overview import overview
 from eval.summary import labels, summary
+from stream_builder.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,23 @@ FAMILIES = {
 }  # that have figures of their own
 FIGURES = Catalogue("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
 NOTES = Catalogue("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
-ACROSS = Catalogue("table", {"ocrr": "eval.protocols.ocrr.figures:across"})  # over several streams and settings
+ACROSS = Catalogue(  # over several streams and settings
+    "table",
+    {
+        "ocrr": "eval.protocols.ocrr.figures:across",
+        "clear-iid": "eval.protocols.clear.figures:across",
+        "clear-streaming": "eval.protocols.clear.figures:across",
+    },
+)
+SHOWN = "Per cent, over seeds. The best of each column is bold."
+ACROSS_TEXTS = {
+    "ocrr": ("Policies and data", "Final novel accuracy; below it, on what was known. Per cent, over seeds."),
+    "clear-iid": ("Network × features × method, iid protocol", f"In-domain accuracy; below it, next-domain. {SHOWN}"),
+    "clear-streaming": (
+        "Network × features × method, streaming protocol",
+        f"Next-domain accuracy; below it, forward transfer. {SHOWN}",
+    ),
+}
 TEXTS = {
     "clear": {
         "measures": "The same matrix by other papers' measures, and how sure the differences are",
@@ -103,44 +121,69 @@ def write(
     notice: str = "",
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),
-    step_names: Mapping[str, Sequence[str]] | None = None,
+    streams: Sequence[Stream] = (),
 ) -> Path:
-    """Write index.html, scores.csv, scores.tex and results.json into `out`; returns the page's path.
+    """Write a site into `out`: index.html with the overview, a page for each protocol, learner and stream, and
+    scores.csv, scores.tex, results.json; returns the first page's path. Results of a single stream stand on the first
+    page, too.
 
-    step_names: stream hash → names of its steps, for the axes of the matrices.
+    streams: those evaluated, where their folders are known: they give names to steps, and their pages more to tell.
     """
-    from jinja2 import Environment, StrictUndefined
-
-    template = files("eval").joinpath("templates/report.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["label"] = lambda name: LABELS.get(name, name)
-    environment.filters["pct"] = _per_cent
-    environment.filters["amount"] = _amount
-    environment.filters["colour"] = colour
-    environment.filters["ink"] = ink
-    page = environment.from_string(template).render(
+    known = {stream.sha256: stream for stream in streams}
+    plain = site.linked(documents)
+    full = [_with_best(d, known.get(d["stream"]["sha256"])) for d in plain]
+    single = len({d["stream"]["sha256"] for d in documents}) <= 1
+    across = _across(plain)
+    whole = overview(plain)
+    sections = [Section("overview", "All protocols and streams", whole)] if whole else []
+    environment = _environment()
+    index = environment.get_template("report.html.j2").render(
         title=title,
+        up="",
         notice=notice,
-        documents=[_with_best(d, (step_names or {}).get(d["stream"]["sha256"])) for d in documents],
-        before=before,
-        after=[*after, *_across(documents)],
+        documents=full if single else [],
+        before=[*before, *([] if single else sections)],
+        after=[*after, *(sections if single else []), *(s for parts in across.values() for s in parts)],
+        pages=site.contents(plain),
     )
-    write_text(out / "index.html", page)
+    for name, page in site.pages(environment, full, plain, title, known, across).items():
+        write_text(out / name, page)
+    write_text(out / "index.html", index)
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
     write_json(out / "results.json", list(documents))
     return out / "index.html"
 
 
-def _across(documents: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Tables over all documents, and over those of a family."""
-    whole = overview(documents)
-    found = [Section("overview", "All protocols and streams", whole)] if whole else []
+def _environment() -> Any:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    made = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=FunctionLoader(lambda name: files("eval").joinpath("templates", name).read_text(encoding="utf-8")),
+    )
+    made.filters |= {
+        "label": lambda name: LABELS.get(name, name),
+        "pct": _per_cent,
+        "amount": _amount,
+        "colour": colour,
+        "ink": ink,
+    }
+    return made
+
+
+def _across(documents: Sequence[Mapping[str, Any]]) -> dict[str, list[Section]]:
+    """Protocol → a table over all of its streams and settings, where there is more than one."""
+    found = {}
     for name in ACROSS:
         mine = [d for d in documents if d["protocol"] == name and d["results"]]
         if table := ACROSS[name](mine):
-            note = "<p class='soft'>Final novel accuracy; below it, on what was known. Per cent, over seeds.</p>"
-            found.append(Section(f"across-{name}", "Policies and data", f"{note}<div class='scroll'>{table}</div>"))
+            title, note = ACROSS_TEXTS[name]
+            text = f"<p class='soft'>{note}</p><div class='scroll'>{table}</div>"
+            found[name] = [Section(f"across-{name}", title, text)]
     return found
 
 
@@ -161,7 +204,7 @@ def _best(results: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return (min if name.startswith("corrections") else max)(there, default=None)
 
 
-def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict[str, Any]:
+def _with_best(document: Mapping[str, Any], stream: Stream | None) -> dict[str, Any]:
     """Add what the page shows but the document does not say: the best of each column, matrix axes and range."""
     results = document["results"]
     columns = list(results[0]["scores"]) if results else []
@@ -179,7 +222,7 @@ def _with_best(document: Mapping[str, Any], names: Sequence[str] | None) -> dict
         "figures": FIGURES[document["protocol"]](document) if results and document["protocol"] in FIGURES else [],
         "note": NOTES[document["protocol"]](document) if results and document["protocol"] in NOTES else "",
         "best": best,
-        "names": list(names or map(str, range(steps))),
+        "names": [step.name for step in stream.steps] if stream is not None else list(map(str, range(steps))),
         "span": span,
     }
 

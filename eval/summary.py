@@ -14,7 +14,7 @@ from eval.compare import half_width, paired
 from eval.learners import LEARNERS
 from eval.named import named
 from eval.protocol import PROTOCOLS
-from eval.rows import Run
+from eval.rows import Run, digest
 
 
 def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
@@ -33,6 +33,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "learner": about["learner"],
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
+                "runs": [digest(run) for run in group],
                 **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
                 **({"published": told} if (told := _published(about)) else {}),
                 "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},

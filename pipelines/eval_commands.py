@@ -198,20 +198,22 @@ def report(
         typer.Option("--run", help="The run that built the benchmark: adds pictures, counts, settings."),
     ] = None,
     stream: Annotated[
-        Path | None, typer.Option("--stream", help="The stream that was evaluated (needed with --run).")
+        list[Path] | None,
+        typer.Option("--stream", help="An evaluated stream: its page shows steps, drift, pictures; may be repeated."),
     ] = None,
 ) -> None:
-    """Turn rows into one self-contained HTML page, CSV and LaTeX."""
+    """Turn rows into a site: an overview, a page for each protocol, learner and stream; CSV, LaTeX and JSON beside."""
     from eval.report import results_of, write
-
-    if run_folder is None:
-        print(f"report: {write(results_of(paths), out)}")
-        return
-    if stream is None or len(paths) != 1:
-        raise BadConfig("--run was given.", "Expected --stream and one RUNS folder with it.")
-    from curate.release import Release
-    from pipelines.journey_report import journey_report
     from stream_builder.stream import Stream
 
+    known = [Stream.load(place) for place in stream or ()]
+    if run_folder is None:
+        print(f"report: {write(results_of(paths), out, streams=known)}")
+        return
+    if len(known) != 1 or len(paths) != 1:
+        raise BadConfig("--run was given.", "Expected one --stream and one RUNS folder with it.")
+    from curate.release import Release
+    from pipelines.journey_report import journey_report
+
     context = context_of(run_folder, None, True)
-    print(f"report: {journey_report(context, Release.open(run_folder), Stream.load(stream), paths[0], out)}")
+    print(f"report: {journey_report(context, Release.open(run_folder), known[0], paths[0], out)}")

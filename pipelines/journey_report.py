@@ -48,9 +48,8 @@ def journey_report(
     after += list(extra)
     text = html.escape((context.root / "driftline.yaml").read_text(encoding="utf-8"))
     after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>"))
-    names = {stream.sha256: [step.name for step in stream.steps]}
     ours = [d for d in results_of([runs]) if d["stream"]["sha256"] == stream.sha256]  # runs of an older build stay out
-    return write(ours, out, title or f"driftline: {release.name}", notice, before, after, names)
+    return write(ours, out, title or f"driftline: {release.name}", notice, before, after, [stream])
 
 
 def pictures(release: Release, each: int = 1) -> str:

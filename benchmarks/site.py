@@ -1,0 +1,96 @@
+"""A report of 10,000 runs: seconds and bytes.
+
+    python benchmarks/site.py            25 learners × 4 protocols × 20 streams × 5 seeds
+
+Rows are written as an evaluation writes them, with scores drawn at random; what is measured is the report alone.
+Goal: under 30 s and under 30 MB [issue 11].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from curate.ground.rng import rng_for
+from eval import rows
+from eval.learners import LEARNERS
+from eval.report import results_of, write
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+PROTOCOLS = ("clear-iid", "clear-streaming", "near-future", "ocrr")
+
+
+def stream_of(name: str, steps: int) -> Stream:
+    """Small and easy: its rows are what counts."""
+    rng = rng_for(0, name)
+    made = []
+    for t in range(steps):
+        splits = {}
+        for side, n in (("train", 40), ("test", 20)):
+            y = np.arange(n, dtype=np.int64) % 4
+            x = (np.eye(6)[y] + rng.normal(0, 0.5, (n, 6))).astype(np.float32)
+            splits[side] = Split(
+                x, y, np.array([f"{t}{side}{i}" for i in range(n)]), np.arange(n, dtype=np.int64) + t * 99
+            )
+        made.append(Step(t, str(t), splits))
+    return Stream(name, made, list("abcd"), sha256=name)
+
+
+def fill(out: Path, runs: int) -> int:
+    """Templates of each protocol, copied with other learners, seeds, streams and counts."""
+    names = list(LEARNERS)[:25]
+    rng = rng_for(0, "fill")
+    templates = {}
+    for protocol in PROTOCOLS:
+        evaluate(stream_of("template", 10), protocol, ["nearest-mean"], out=out / "template" / protocol)
+        templates[protocol] = rows.find([out / "template" / protocol])[0]
+    made = 0
+    for s in range(10**6):
+        for run in templates.values():
+            for name in names:
+                for seed in range(5):
+                    if made == runs:
+                        return made
+                    stream = {**run.about["stream"], "name": f"stream {s}", "sha256": f"{s:064d}"}
+                    about = {**run.about, "learner": name, "seed": seed, "stream": stream}
+                    about.pop("format")
+                    told = [replace(r, n_correct=int(rng.binomial(r.n, 0.7))) for r in run.rows]
+                    rows.save(out / "runs" / f"{made:06d}", about, told)
+                    made += 1
+    return made
+
+
+def main() -> None:
+    """Fill a folder, make the report, print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10_000)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        made = fill(out, options.runs)
+        clock, cpu = time.perf_counter(), time.process_time()
+        documents = results_of([out / "runs"])
+        read = time.perf_counter() - clock
+        write(documents, out / "report")
+        pages = list((out / "report").glob("*.html"))
+        found = {
+            "runs": made,
+            "seconds": round(time.perf_counter() - clock, 1),
+            "core_seconds": round(time.process_time() - cpu, 1),
+            "seconds_reading": round(read, 1),
+            "pages": len(pages),
+            "megabytes_of_pages": round(sum(p.stat().st_size for p in pages) / 1e6, 1),
+            "megabytes": round(sum(p.stat().st_size for p in (out / "report").iterdir()) / 1e6, 1),
+        }
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
