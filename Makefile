@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format docs dist bench clean
 
 $(VENV)/.demo: pyproject.toml eval/engine/kernel.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +32,14 @@ lint: $(VENV)/.dev  ## style, types
 format: $(VENV)/.dev  ## put the source in order
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+docs: $(VENV)/.dev  ## the manual as HTML: docs/_build/html/index.html
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
+	@$(BIN)/python -m build --quiet --outdir dist .
+	@$(BIN)/python -m pipelines.licences > dist/LICENCES.md
+	@$(BIN)/python -m pipelines.licences --json > dist/sbom.json
 
 bench: $(VENV)/.dev  ## every benchmark, one JSON line each
 	@for suite in benchmarks/bench_*.py benchmarks/retrieval.py benchmarks/embedding.py; do $(BIN)/python $$suite || exit 1; done

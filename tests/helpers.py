@@ -21,6 +21,7 @@ from curate.ground.rng import rng_for
 from curate.pack import Held, pack
 from curate.publish import publish
 from curate.release import Release
+from pipelines.demo.draw import photo
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -105,6 +106,17 @@ def release_of(
     packed = pack(full, Held(images), folder / "shards", records, rules.shard_images, strip)
     publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
     return Release.open(folder)
+
+
+def album(folder: Path) -> Path:
+    """Dated photos of cars and buses in a folder each: what a reader of the tutorial has."""
+    for thing in ("car", "bus"):
+        (folder / thing).mkdir(parents=True, exist_ok=True)
+        for year in (2010, 2011, 2012):
+            for i in range(10):
+                picture = photo([thing], 0.2, rng_for(year, thing, i))
+                picture.save(folder / thing / f"{year}-05-{i + 1:02d}.jpg")
+    return folder
 
 
 def photo_config(retrieve: str, short: str = "fewer") -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import write_base
+from helpers import album, write_base
 
 from curate.export import EXPORTS
 from curate.ground.rng import rng_for
@@ -26,7 +26,8 @@ from stream_builder.export import EXPORTS as STREAM_EXPORTS
 from stream_builder.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md"]
+WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in p.parts]  # not from the code
+PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -59,6 +60,7 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         step=np.arange(240) // 60,
         split=np.where(np.arange(240) % 4 == 3, "test", "train"),
     )
+    album(here / "album")
     write_base(here / "base")
     (here / "intents").mkdir()
     for side, each in (("train", 20), ("test", 8)):

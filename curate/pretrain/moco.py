@@ -48,6 +48,10 @@ class Moco:
             k = self._groups(self.key, second[mixed])[back]
         return contrast(q, k, self.queue, self.recipe.temperature), k
 
+    def keys(self, x: Any) -> Any:
+        """Embeddings by the key encoder."""
+        return self._groups(self.key, x)
+
     def _groups(self, network: Any, x: Any) -> Any:
         """Embeddings (N, width) of unit length; each of the batch's groups is normalised by itself."""
         import torch

@@ -187,6 +187,8 @@ class _Work:
         order = rng_for(self.seed, "pretrain", "order", number).permutation(len(self.x))
         self.moco.query.train()
         self.moco.key.train()
+        if number == 0:
+            self.fill(order)
         total = 0.0
         for i in range(self.batches):
             done = (number * self.batches + i) / (self.recipe.epochs * self.batches)
@@ -195,6 +197,21 @@ class _Work:
             total += self.update(order[i * self.recipe.batch :][: self.recipe.batch], number, i)
             tick(1)
         return total / self.batches
+
+    def fill(self, order: Any) -> None:
+        """Keys of views take the place of the queue's random directions before the first update. Those would teach
+        that all images are alike: alike, and unlike what is random, is the cheapest way to tell a positive."""
+        import torch
+
+        recipe, share = self.recipe, self.recipe.batch // self.team.size
+        for i in range(-(-len(self.moco.queue) // recipe.batch)):
+            chosen = np.resize(np.roll(order, -i * recipe.batch), recipe.batch)[self.team.rank * share :][:share]
+            rng = rng_for(self.seed, "pretrain", "fill", i, self.team.rank)
+            drawn = draw(share, recipe.size, recipe.room, rng)
+            views = view(self.images(chosen), drawn, recipe.size)
+            with torch.no_grad(), self.cast():
+                keys = self.moco.keys(views)
+            self.moco.enqueue(self.team.together(keys))
 
     def update(self, chosen: Any, epoch: int, number: int) -> float:
         """One batch. Every process draws for the whole of it and takes its share."""

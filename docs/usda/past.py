@@ -52,11 +52,11 @@ class Scale:
     deep: int
 
 
-FULL = Scale(72, 60, {"room": 72, "size": 64, "epochs": 100, "precision": "bfloat16"}, "resnet18", 30, LEARNERS, 5, 1)
+FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
 QUICK = Scale(
-    40, 30,
-    {"network": "resnet10t", "room": 40, "size": 32, "epochs": 25, "queue": 512, "key_momentum": 0.95},
-    "resnet10t", 12, ("finetune", "cumulative", "er"), 2, 1,
+    36, 30,
+    {"room": 36, "size": 32, "epochs": 12},
+    "resnet10t", 6, ("finetune", "er"), 2, 1,
 )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ class Lora(Learner):
             import peft
             import transformers
         except ImportError:
-            raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[text]'.") from None
+            raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
         import torch
 
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape

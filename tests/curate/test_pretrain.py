@@ -152,6 +152,13 @@ class TestTraining:
         assert facts["loss"][-1] < np.log(1 + facts["queue"])  # of a guess among positive and queue
         assert facts["probe"][-1][1] > 0.9
 
+    def test_half_precision_trains_and_is_probed(self, tmp_path: Path) -> None:
+        x, y = photos(64, 1), np.arange(64) % 2
+        recipe = replace(TINY, epochs=1, precision="bfloat16")
+        facts = pretrain(pictures(), recipe, tmp_path, device="cpu", probe=Probe(x[:32], y[:32], x[32:], y[32:]))
+        assert np.isfinite(facts["loss"]).all()
+        assert len(facts["probe"]) == 1
+
     def test_it_goes_on_where_it_was_killed_with_the_same_bytes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
