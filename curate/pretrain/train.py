@@ -236,11 +236,11 @@ class _Work:
         return float(loss.detach())
 
     def images(self, positions: Any) -> Any:
-        """(n, 3, room, room) float32, 0 … 1, on the device."""
+        """(n, 3, room, room) float32, 0 … 255, on the device."""
         import torch
 
         pixels = torch.from_numpy(np.ascontiguousarray(self.x[positions])).to(self.device)
-        return pixels.permute(0, 3, 1, 2).float().div_(255)
+        return pixels.permute(0, 3, 1, 2).contiguous().float()
 
     def features(self, x: Any) -> Vectors:
         """uint8 (N, room, room, 3) → unit vectors (N, D) of the query encoder."""
@@ -250,7 +250,7 @@ class _Work:
         out = []
         for low in range(0, len(x), 256):
             pixels = torch.from_numpy(np.ascontiguousarray(x[low : low + 256])).to(self.device)
-            floats = pixels.permute(0, 3, 1, 2).float().div_(255)
+            floats = pixels.permute(0, 3, 1, 2).contiguous().float()
             whole = view(floats, plain(len(floats), floats.shape[-1]), self.recipe.size)
             with torch.inference_mode(), self.cast():
                 out.append(self.moco.query["backbone"](whole).float().cpu().numpy())

@@ -110,7 +110,7 @@ def blurring(sigmas: Any, size: int) -> Any:
 
 
 def view(x: Any, drawn: Drawn, size: int) -> Any:
-    """x: (N, 3, room, room) float tensor, 0 … 1 → (N, 3, size, size), normalised, on its device."""
+    """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on its device."""
     import torch
 
     left, top, width, height, flip, sigma, colours, contrast = (
@@ -122,9 +122,12 @@ def view(x: Any, drawn: Drawn, size: int) -> Any:
     if bool((sigma > 0).any()):
         blur = blurring(sigma, size)
         rows, columns = blur @ rows, blur @ columns
-    y = torch.matmul(torch.matmul(rows[:, None], x), columns.transpose(1, 2)[:, None])
-    y = torch.bmm(colours, y.reshape(n, 3, -1))
-    mean = torch.einsum("nci,c->n", y, torch.tensor(LUMA, dtype=y.dtype, device=y.device))[:, None, None] / y.shape[2]
-    y = torch.lerp(mean, y, contrast[:, None, None]).clamp_(0, 1).reshape(n, 3, size, size)
+    tall = torch.bmm(rows / 255, x.permute(0, 2, 1, 3).reshape(n, room, 3 * room))  # all channels side by side
+    y = torch.bmm(tall.view(n, size * 3, room), columns.transpose(1, 2)).view(n, size, 3, size)
+    y = y.permute(0, 2, 1, 3).reshape(n, 3, size * size)
+    luma = torch.tensor(LUMA, dtype=y.dtype, device=y.device)
+    grey = torch.einsum("c,ncd,nd->n", luma, colours, y.mean(2))  # the mean luma, once colours have changed
+    shift = ((1 - contrast) * grey)[:, None, None].expand(n, 3, 1)
+    y = torch.baddbmm(shift, contrast[:, None, None] * colours, y).clamp_(0, 1).view(n, 3, size, size)
     means, stds = (torch.tensor(v, dtype=y.dtype, device=y.device).view(1, 3, 1, 1) for v in (MEAN, STD))
-    return (y - means) / stds
+    return y.sub_(means).div_(stds)

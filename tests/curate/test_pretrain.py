@@ -60,13 +60,13 @@ class TestViews:
         x = np.random.default_rng(0).integers(0, 256, (1, 40, 40, 3), np.uint8)
         box = plain(1, 40)
         box = replace(box, left=np.array([4.0]), top=np.array([7.0]), width=np.array([30.0]), height=np.array([25.0]))
-        got = view(torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255, box, 16)[0]
+        got = view(torch.from_numpy(x).permute(0, 3, 1, 2).float(), box, 16)[0]
         got = (got * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]).permute(1, 2, 0).numpy()
         cut = Image.fromarray(x[0]).crop((4, 7, 34, 32)).resize((16, 16), Image.Resampling.BILINEAR)
         assert np.abs(255 * got - np.asarray(cut, np.float64)).max() < 1.5
 
     def test_a_flip_mirrors(self) -> None:
-        x = torch.rand(1, 3, 20, 20)
+        x = 255 * torch.rand(1, 3, 20, 20)
         flipped = view(x, replace(plain(1, 20), flip=np.ones(1)), 16)
         assert torch.allclose(flipped, view(x.flip(3), plain(1, 20), 16), atol=1e-5)
 
@@ -74,7 +74,7 @@ class TestViews:
         x = np.zeros((31, 31), np.uint8)
         x[15, 15] = 255
         blurred = view(
-            torch.from_numpy(np.stack([x] * 3))[None].float() / 255, replace(plain(1, 31), sigma=np.array([2.0])), 31
+            torch.from_numpy(np.stack([x] * 3))[None].float(), replace(plain(1, 31), sigma=np.array([2.0])), 31
         )[0, 0]
         blurred = blurred * STD[0] + MEAN[0]
         theirs = np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(2.0)), np.float64) / 255
@@ -97,7 +97,7 @@ class TestViews:
         assert np.allclose(there @ np.ones(3), np.ones(3), atol=1e-4)
 
     def test_views_are_decided_by_the_generator(self) -> None:
-        x = torch.rand(4, 3, 20, 20)
+        x = 255 * torch.rand(4, 3, 20, 20)
         one, two = (view(x, draw(4, 16, 20, np.random.default_rng(3)), 16) for _ in range(2))
         assert torch.equal(one, two)
         assert resampling(torch.zeros(1), torch.full((1,), 20.0), 16, 20).sum(2).allclose(torch.ones(1, 16))

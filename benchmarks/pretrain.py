@@ -1,0 +1,103 @@
+"""Pre-training's images per second against the barest loop on the same data, device and network.
+
+    python benchmarks/pretrain.py            two minutes on one core
+
+The bare loop has the same two encoders, loss, queue and optimiser, and views that lie ready: no drawing, no gathering,
+no shuffled keys, no state on disk. Goal: at least 90 % of its images per second [issue 11]. Also timed: views by
+torchvision, an image at a time, as MoCo's reference code makes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from curate.pretrain import RECIPES
+from curate.pretrain.moco import Moco, contrast
+from curate.pretrain.train import Team, _Work
+from curate.pretrain.views import draw, view
+
+
+def main() -> None:
+    """Interleave, print medians as JSON."""
+    import torch
+    from PIL import Image
+    from torchvision import transforms
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--network", default="resnet10t", help="of timm")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    recipe = replace(RECIPES["small"], precision=options.precision, network=options.network)
+    x = np.random.default_rng(0).integers(0, 256, (recipe.batch * 4, recipe.room, recipe.room, 3), np.uint8)
+    ours = _Work(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", Team(), 0)
+    bare = _Work(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", Team(), 0)
+    pixels = ours.images(np.arange(recipe.batch))
+    ready = [
+        view(pixels, draw(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
+        for i in (0, 1)
+    ]
+
+    def embedded(network: Any, batch: Any) -> Any:
+        parts = [network["head"](network["backbone"](part)) for part in batch.chunk(recipe.groups)]
+        return torch.nn.functional.normalize(torch.cat(parts).float(), dim=1)
+
+    def barest() -> None:
+        bare.rule.zero_grad(set_to_none=True)
+        with bare.cast():
+            q = embedded(bare.moco.query, ready[0])
+            with torch.no_grad():
+                k = embedded(bare.moco.key, ready[1])
+            loss = contrast(q, k, bare.moco.queue, recipe.temperature)
+        loss.backward()
+        bare.rule.step()
+        bare.moco.follow()
+        bare.moco.enqueue(k)
+
+    theirs = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(recipe.size, scale=(0.2, 1.0)),
+            transforms.RandomApply([transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)], p=0.8),
+            transforms.RandomGrayscale(p=0.2),
+            transforms.RandomApply([transforms.GaussianBlur(9, (0.1, 2.0))], p=0.5),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+        ]
+    )
+    images = [Image.fromarray(one) for one in x[: recipe.batch]]
+    order = np.random.default_rng(1).permutation(len(x))
+    ways = {
+        "driftline": lambda i: ours.update(order[: recipe.batch], 0, i),
+        "bare": lambda i: barest(),
+        "views, driftline": lambda i: [
+            view(pixels, draw(recipe.batch, recipe.size, recipe.room, np.random.default_rng(k)), recipe.size)
+            for k in (0, 1)
+        ],
+        "views, torchvision": lambda i: [theirs(image) for image in images for _ in range(2)],
+    }
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    for i in range(options.repeats + 1):
+        for name, way in ways.items():
+            clock = time.process_time()
+            way(i)
+            spent[name].append(time.process_time() - clock)
+    median = {name: float(np.median(times[1:])) for name, times in spent.items()}
+    found = {
+        "network": recipe.network,
+        "precision": options.precision,
+        "images_per_core_second": {name: round(recipe.batch / value, 1) for name, value in median.items()},
+        "share_of_bare": round(median["bare"] / median["driftline"], 3),
+        "views_faster_than_torchvision": round(median["views, torchvision"] / median["views, driftline"], 1),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
