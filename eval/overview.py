@@ -26,6 +26,7 @@ def cells_of(documents: Sequence[Mapping[str, Any]]) -> tuple[list[Column], Cell
     columns: list[Column] = []
     cells: Cells = {}
     for document in documents:
+        told = [s for s in document.get("skipped", ()) if s["learner"] != "all"]
         if not document["results"]:
             continue
         column = (document["protocol"], document["stream"]["name"], document["stream"]["sha256"])
@@ -34,6 +35,8 @@ def cells_of(documents: Sequence[Mapping[str, Any]]) -> tuple[list[Column], Cell
         for result, name in zip(document["results"], labels(document["results"]), strict=True):
             where = {"href": f"{result['page']}#{result['anchor']}"} if "page" in result else {}
             cells.setdefault(name, {})[column] = {**result["scores"][first], **where}
+        for one in told:
+            cells.setdefault(one["learner"], {}).setdefault(column, {"mean": None, "because": one["because"]})
     return columns, cells
 
 
@@ -95,6 +98,8 @@ def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -
 
 
 def _cell(score: Mapping[str, Any] | None, best: float | None) -> str:
+    if score is not None and "because" in score:
+        return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(score['because'])}</span></td>"
     if score is None or score["mean"] is None:
         return "<td>–</td>"
     mark = " class='best'" if score["mean"] == best else ""

@@ -106,12 +106,23 @@ BLIND = ("majority", "random", "blind")  # learners that never look at an image
 
 
 def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Row folders → one document of `eval --json` per protocol and stream; streams are never mixed."""
+    """Row folders → one document of `eval --json` per protocol and stream; streams are never mixed. A learner that was
+    skipped once and has rows now is not listed any more."""
     groups: dict[tuple[str, str, str], list[row_files.Run]] = {}
     for run in row_files.find(paths):
         stream = run.about["stream"]
         groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
-    return [summary(runs, name, sha, protocol) for (sha, protocol, name), runs in sorted(groups.items())]
+    why = {
+        (one["stream"]["sha256"], one["protocol"], one["stream"]["name"]): one["skipped"]
+        for one in row_files.find_skipped(paths)
+    }
+    found = []
+    for key in sorted({*groups, *why}):
+        sha, protocol, name = key
+        there = {run.about["learner"] for run in groups.get(key, ())}
+        skipped = [one for one in why.get(key, ()) if one["learner"] not in there]
+        found.append({**summary(groups.get(key, ()), name, sha, protocol), "skipped": skipped})
+    return found
 
 
 def write(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from curate.ground.errors import BadInput, MissingFile
 from curate.ground.files import read_json, write_json, write_parquet
 
 FORMAT = 1
+SKIPPED = "skipped"
 ROWS = pa.schema(
     [
         ("tested_on", pa.string()),
@@ -91,6 +92,28 @@ def load(folder: Path) -> Run:
         )
     with pq.ParquetFile(folder / "rows.parquet") as file:  # a third of what read_table costs for a small file
         return Run(about, [Row(**row) for row in file.read(use_threads=False).to_pylist()])
+
+
+def keep_skipped(
+    out: Path, protocol: str, stream: Mapping[str, str], asked: Sequence[str], skipped: Sequence[Mapping[str, str]]
+) -> None:
+    """Beside the rows, why learners have none. asked: those just tried; what was said of others before stays."""
+    path = (
+        out
+        / protocol
+        / SKIPPED
+        / f"{hashlib.sha256(json.dumps(stream, sort_keys=True).encode()).hexdigest()[:12]}.json"
+    )
+    before = read_json(path)["skipped"] if path.is_file() else []
+    told = [one for one in before if one["learner"] not in asked] + [dict(one) for one in skipped]
+    if told or path.is_file():
+        write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": told})
+
+
+def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """What `keep_skipped` wrote below some folders."""
+    files = sorted({file for path in paths for file in path.rglob(f"{SKIPPED}/*.json")})
+    return [read_json(file) for file in files]
 
 
 def find(paths: Sequence[Path]) -> list[Run]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.ground.errors import BadConfig, Diverged, Unfit
+from curate.ground.errors import BadConfig, Diverged, DriftlineError, Unfit, crashed
 from curate.ground.files import fingerprint
 from curate.ground.rng import rng_for
 from curate.ground.workers import Engine
@@ -19,7 +19,7 @@ from eval.estimate import core_seconds
 from eval.learner import Learner
 from eval.named import fields_of, named
 from eval.protocol import PROTOCOLS, Walk
-from eval.rows import Row, Run
+from eval.rows import Row, Run, keep_skipped
 from eval.summary import summary
 from eval.tune import Grid, choose
 from stream_builder.stream import Stream
@@ -79,6 +79,9 @@ def evaluate(
     skipped = [
         {"learner": name, "because": failed[name]} for name in dict.fromkeys(job.name for job in jobs) if name in failed
     ]
+    if out is not None:
+        about = {"name": stream.name, "sha256": stream.sha256}
+        keep_skipped(out, protocol, about, [*dict.fromkeys(job.name for job in jobs), "all"], skipped)
     return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
 
 
@@ -177,6 +180,10 @@ def _runs(
                 yield job, _finish(stream, walk, one, rows)
         except (Unfit, Diverged) as error:
             yield job, error
+        except DriftlineError:  # a setting or a file that the user can put right, for all
+            raise
+        except Exception as error:  # the learner is somebody's own: the others go on
+            yield job, crashed(error)
     if begun:
         saves = [None if one.folder is None else Checkpoint(one.folder / "state.pickle") for _, one in begun]
         for i, rows in walk.together(stream, [one.learner for _, one in begun], saves):  # type: ignore[attr-defined]

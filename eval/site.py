@@ -71,7 +71,8 @@ def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
     """Kind of page → (name, file) of each."""
     protocols = dict.fromkeys(d["protocol"] for d in documents)
     streams = dict.fromkeys((d["stream"]["name"], d["stream"]["page"]) for d in documents)
-    learners = dict.fromkeys(r["learner"].partition("(")[0].strip() for d in documents for r in d["results"])
+    told = [r["learner"] for d in documents for r in (*d["results"], *d.get("skipped", ()))]
+    learners = dict.fromkeys(name.partition("(")[0].strip() for name in told if name != "all")
     return {
         "Protocols": [(name, protocol_page(name)) for name in protocols],
         "Learners": [(name, learner_page(name)) for name in sorted(learners)],

@@ -60,6 +60,7 @@ def evaluate(
     from eval.learners import LEARNERS
     from eval.presets import fitting
     from eval.protocol import PROTOCOLS
+    from eval.rows import keep_skipped
     from eval.run import evaluate as run_grid
     from eval.run import plan, seeds_of
     from pipelines.config import given
@@ -111,6 +112,7 @@ def evaluate(
                     raise
                 about = {"name": stream.name, "sha256": stream.sha256}
                 skipped = [{"learner": "all", "because": str(error)}]
+                keep_skipped(out, name, about, ["all"], skipped)
                 documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
                 continue
             journal.say(_ahead(name, ahead, spread.workers))

@@ -6,6 +6,9 @@ as one paragraph and no traceback.
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 
 class DriftlineError(Exception):
     """One clear paragraph.
@@ -63,6 +66,17 @@ class Busy(DriftlineError):
 
 class Diverged(DriftlineError):
     """Training produced numbers that are not finite."""
+
+
+class Crashed(DriftlineError):
+    """Code of somebody's own raised what nobody foresaw."""
+
+
+def crashed(error: Exception) -> Crashed:
+    """The error as a sentence that tells where it happened."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f", {Path(frame.filename).name} line {frame.lineno}" for frame in last)
+    return Crashed(f"It crashed: {type(error).__name__}: {str(error)[:300]}{where}.")
 
 
 class Waiting(DriftlineError):

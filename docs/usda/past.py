@@ -55,8 +55,8 @@ class Scale:
 FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
 QUICK = Scale(
     36, 30,
-    {"room": 36, "size": 32, "epochs": 12},
-    "resnet10t", 6, ("finetune", "er"), 2, 1,
+    {"room": 36, "size": 32, "epochs": 4},
+    "resnet10t", 10, ("finetune", "er"), 1, 1,
 )  # fmt: skip
 
 
@@ -120,9 +120,14 @@ def main() -> None:
     deep = {"net": scale.network, "epochs": scale.epochs, "precision": "bfloat16", "batch": 64}
     evaluate(stream, "clear-iid", list(scale.learners), list(range(scale.deep)), deep, out / "runs")
     documents = results_of([out / "runs"])
-    write(documents, out / "report", "What the past taught: USDA watercolours")
-    write_json(out / "compared.json", {"probe": facts["probe"], "clear-iid": compared(documents, scale.learners)})
-    print(json.dumps(compared(documents, scale.learners)))
+    write(documents, out / "report", "What the past taught: USDA watercolours", streams=[stream, features])
+    found = {
+        "probe": facts["probe"],
+        "clear-iid": compared(documents, scale.learners),
+        "near-future and retention": agreement(documents),
+    }
+    write_json(out / "compared.json", found)
+    print(json.dumps(found))
 
 
 def compared(documents: list[dict[str, Any]], learners: tuple[str, ...]) -> dict[str, dict[str, list[float]]]:
@@ -137,6 +142,15 @@ def compared(documents: list[dict[str, Any]], learners: tuple[str, ...]) -> dict
             if name in found:
                 found[name][which] = [round(result["scores"][s]["mean"], 4) for s in ("in_domain", "next_domain")]
     return found
+
+
+def agreement(documents: list[dict[str, Any]]) -> float:
+    """Spearman's correlation of learners' near-future accuracy and retention."""
+    from scipy.stats import spearmanr
+
+    (document,) = [d for d in documents if d["protocol"] == "near-future"]
+    pairs = [[r["scores"][s]["mean"] for s in ("near_future", "retention")] for r in document["results"]]
+    return round(float(spearmanr(*zip(*pairs, strict=True)).statistic), 3)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import pytest
 from helpers import drifting
 
 from eval import rows
+from eval.learners import LEARNERS as LEARNERS_BY_NAME
 from eval.report import results_of, write
 from eval.rows import Run, digest
 from eval.run import evaluate
@@ -205,3 +206,36 @@ def test_it_prints_without_its_navigation(made: tuple[Path, list[Stream]], brows
     page.pdf(path=str(tmp_path / "page.pdf"))
     assert (tmp_path / "page.pdf").stat().st_size > 10_000
     page.close()
+
+
+class Fragile(LEARNERS_BY_NAME["majority"]):  # type: ignore[misc]
+    """A stranger's learner that does not bear eight features."""
+
+    def learn(self, x: Any, y: Any) -> None:
+        if x.shape[1:] == (8,):
+            raise ZeroDivisionError("eight")
+        super().learn(x, y)
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "near-future"])
+def test_a_learner_that_crashes_on_one_stream_leaves_the_others_alone(tmp_path: Path, protocol: str) -> None:
+    for stream in (drifting(), replace(pictured(), sha256="pictured")):
+        evaluate(stream, protocol, [Fragile(), "nearest-mean"], out=tmp_path / "runs")
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    row = page[page.index(">Fragile</th>") :].partition("</tr>")[0]
+    assert "It crashed: ZeroDivisionError: eight, test_site.py line" in row
+    assert re.search(r"<a class='n'[^>]*>\d+\.\d</a>", row)
+    learner = (tmp_path / "out" / "learner-Fragile.html").read_text()
+    assert f"{protocol} on drifting: It crashed" in learner
+
+
+def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None:
+    class Late(Fragile):  # type: ignore[misc]
+        """Broken first."""
+
+    evaluate(drifting(), "clear-iid", [Late()], out=tmp_path)
+    Late.learn = LEARNERS_BY_NAME["majority"].learn  # type: ignore[method-assign]
+    evaluate(drifting(), "clear-iid", [Late()], out=tmp_path)
+    (document,) = results_of([tmp_path])
+    assert document["skipped"] == []
+    assert [r["learner"] for r in document["results"]] == ["Late"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from curate.ground.errors import BadArray, Diverged, Unfit
+from curate.ground.errors import BadArray, Diverged, DriftlineError, Unfit, crashed
 from eval.checkpoint import Checkpoint
 from eval.learner import Learner
 from eval.past import Past
@@ -84,6 +84,10 @@ def advance(
                     _retain(learner, state, stream, j, seen)
             except (Diverged, Unfit) as error:
                 state.stopped = error
+            except DriftlineError:
+                raise
+            except Exception as error:  # the learner is somebody's own: the others go on
+                state.stopped = crashed(error)
             state.done = t + 1
             save = saves[i]
             if save is not None and state.stopped is None:
