@@ -22,7 +22,7 @@ demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by p
 	@$(BIN)/driftline demo --out $(DEMO)
 
 test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations 12
 
 lint: $(VENV)/.dev  ## style, types
 	@$(BIN)/ruff check .

@@ -42,24 +42,27 @@ def pretrain(
     as_json: Json = False,
 ) -> None:
     """Learn features from a bucket's images, without labels (MoCo v2); several processes: torchrun -m pipelines.cli."""
+    from curate.encoders.network import place
     from curate.pretrain import RECIPES
     from curate.pretrain.gather import gather
+    from curate.pretrain.train import Team
     from curate.pretrain.train import pretrain as train
 
     if recipe not in RECIPES:
         raise UnknownName(f"There is no recipe {recipe!r}.", f"Known: {', '.join(RECIPES)}.")
     rules = _changed(RECIPES[recipe], sets or [])
-    journal = Journal(out / "log.jsonl", as_json)
+    team = Team.join(place(device))
+    journal = Journal(out / "log.jsonl", as_json) if team.rank == 0 else Journal(None, True)
     asked = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
         pictures = _of_stream(source, bucket, rules.room)
     else:
-        with journal.progress("images", None, "images") as tick:
+        with team.turns(), journal.progress("images", None, "images") as tick:
             pictures = gather(source, bucket, rules.room, out, tick)
     facts = train(pictures, rules, out, seed, device, journal, asked, every)
-    if as_json:
+    if as_json and team.rank == 0:
         print(json.dumps(facts))
-    else:
+    elif team.rank == 0:
         told = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
         print(f"pretrain: {facts['images']:,} images, loss {facts['loss'][-1]:.3f}{told}, in {out}")
 

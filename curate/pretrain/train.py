@@ -6,7 +6,8 @@ import io
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,17 @@ class Team:
         if size > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
         return cls(int(os.environ.get("RANK", "0")), size)
+
+    @contextmanager
+    def turns(self) -> Iterator[None]:
+        """The first process does it, then the others find it done."""
+        import torch.distributed as dist
+
+        if self.rank > 0:
+            dist.barrier()
+        yield
+        if self.rank == 0 and self.size > 1:
+            dist.barrier()
 
     def mean(self, parameters: Any) -> None:
         """Gradients become their means over all processes."""

@@ -209,22 +209,25 @@ class TestTraining:
             replace(TINY, **change)
 
     def test_two_processes_end_with_one_network(self, tmp_path: Path) -> None:
-        np.save(tmp_path / "x.npy", photos(64))
+        (tmp_path / "in").mkdir()
+        for i, x in enumerate(photos(64)):
+            Image.fromarray(x).save(tmp_path / "in" / f"{i:02d}.png")
         script = tmp_path / "go.py"
         script.write_text(
             "import sys, numpy as np, torch\n"
             "torch.set_num_threads(1)\n"
             "from pathlib import Path\n"
             "from curate.pretrain import Recipe\n"
-            "from curate.pretrain.gather import Pictures\n"
-            "from curate.pretrain.train import pretrain, _Work\n"
+            "from curate.pretrain.gather import gather\n"
+            "from curate.pretrain.train import Team, pretrain, _Work\n"
             "here = Path(sys.argv[1])\n"
             f"recipe = Recipe(**{vars(replace(TINY, epochs=2))!r})\n"
             "kept = []\n"
             "begin = _Work.__init__\n"
             "def remember(self, *a):\n    begin(self, *a)\n    kept.append(self)\n"
             "_Work.__init__ = remember\n"
-            "pretrain(Pictures(np.load(here / 'x.npy'), {}, 'x'), recipe, here / 'out', device='cpu')\n"
+            "with Team.join('cpu').turns():\n    pictures = gather(here / 'in', 0, 20, here / 'out')\n"
+            "pretrain(pictures, recipe, here / 'out', device='cpu')\n"
             "flat = torch.cat([p.detach().flatten() for p in kept[0].weights] + [kept[0].moco.queue.flatten()])\n"
             "np.save(here / f'rank{kept[0].team.rank}.npy', flat.numpy())\n"
         )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,3 +233,17 @@ def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     bad = edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True)
     done = run("verify", str(bad))
     assert (done.returncode, "does not hold" in done.stderr) == (1, True)
+
+
+def test_streams_of_one_name_have_tables_of_their_own(tmp_path: Path) -> None:
+    for sha in ("one", "two"):
+        evaluate(replace(drifting(), sha256=sha), "clear-iid", ["majority"], out=tmp_path / "runs")
+    pack([tmp_path / "runs"], "ours", tmp_path / "s.zip")
+    assert board([verify(tmp_path / "s.zip")]).count("## clear-iid on drifting") == 2
+
+
+def test_the_published_leaderboard_comes_from_submissions_that_hold() -> None:
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    verdicts = [verify(path) for path in sorted((docs / "submissions").glob("*.zip"))]
+    assert verdicts
+    assert (docs / "leaderboard.md").read_text(encoding="utf-8").strip() == board(verdicts).strip()
