@@ -16,7 +16,7 @@ from eval.figures import lines
 from stream_builder.measure import distances, label_facts
 from stream_builder.stream import Split, Step, Stream
 
-MOST = 500  # samples of a split that drift is measured on
+MOST, EDGE = 300, 16  # samples of a split that drift is measured on, and pixels of a picture's edge
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
 
@@ -79,12 +79,15 @@ def _shares(values: Sequence[float]) -> list[float]:
 
 
 def _thinned(stream: Stream) -> Stream:
-    """At most MOST samples of each split, evenly spaced, flat."""
+    """At most MOST samples of each split, evenly spaced, flat; of pictures, every so many pixels."""
 
     def thin(split: Split) -> Split:
         here = np.unique(np.linspace(0, len(split) - 1, min(MOST, len(split))).astype(np.int64))
         part = split.take(here)
-        return Split(np.asarray(part.x, np.float32).reshape(len(here), -1), part.y, part.ids)
+        x = np.asarray(part.x)
+        if x.ndim == 4:
+            x = x[:, :: -(-x.shape[1] // EDGE), :: -(-x.shape[2] // EDGE)]
+        return Split(x.astype(np.float32).reshape(len(here), -1), part.y, part.ids)
 
     steps = [Step(s.index, s.name, {n: thin(s.splits[n]) for n in s.splits}) for s in stream.steps]
     return Stream(stream.name, steps, stream.classes)
