@@ -13,10 +13,8 @@ import numpy as np
 
 from curate.ground.errors import DriftlineError
 from eval.figures import lines
-from stream_builder.measure import distances, label_facts
-from stream_builder.stream import Split, Step, Stream
+from stream_builder.stream import Stream
 
-MOST, EDGE = 300, 16  # samples of a split that drift is measured on, and pixels of a picture's edge
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
 
@@ -66,7 +64,7 @@ def _steps(stream: Stream) -> str:
 def _drift(stream: Stream) -> Part | None:
     if len(stream.steps) < 2 or not stream.x_shape:
         return None
-    found = distances(_thinned(stream), ["sliced"])["sliced"]
+    found = stream.drift()
     series = {"to the last step's test data": (list(range(len(found))), _shares(found))}
     svg = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
@@ -78,30 +76,15 @@ def _shares(values: Sequence[float]) -> list[float]:
     return [value / top for value in values]
 
 
-def _thinned(stream: Stream) -> Stream:
-    """At most MOST samples of each split, evenly spaced, flat; of pictures, every so many pixels."""
-
-    def thin(split: Split) -> Split:
-        here = np.unique(np.linspace(0, len(split) - 1, min(MOST, len(split))).astype(np.int64))
-        part = split.take(here)
-        x = np.asarray(part.x)
-        if x.ndim == 4:
-            x = x[:, :: -(-x.shape[1] // EDGE), :: -(-x.shape[2] // EDGE)]
-        return Split(x.astype(np.float32).reshape(len(here), -1), part.y, part.ids)
-
-    steps = [Step(s.index, s.name, {n: thin(s.splits[n]) for n in s.splits}) for s in stream.steps]
-    return Stream(stream.name, steps, stream.classes)
-
-
 def _blind(stream: Stream) -> Part | None:
-    told = label_facts(stream)["autocorrelation"]
+    told = stream.repetition()
     if not told:
         return None
-    lags, values = zip(*((int(lag), max(0.0, value)) for lag, value in told.items()), strict=True)
+    lags, values = zip(*((lag, max(0.0, value)) for lag, value in told.items()), strict=True)
     svg = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
     caption = (
-        "How often a label comes again so many samples later. A flat line at a class's share: labels come in no order; "
-        "a line that begins high: a learner may score by repeating what it heard."
+        "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels come in "
+        "no order. A line that begins high: a learner may score by repeating what it heard."
     )
     return Part("labels", "Label correlation", _figure(svg, caption))
 

@@ -9,6 +9,7 @@ by the last step's own distance from training to test data. Other distances are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -73,6 +74,21 @@ def distances(stream: Stream, names: Sequence[str], components: int = 100, seed:
     for p in points:
         check_points(p, target)
     return {name: [DISTANCES[name].work(p, target, seed) for p in points] for name in names}
+
+
+def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
+    """At most `most` samples of each split, evenly spaced, flat; of pictures, some `edge` × `edge` pixels."""
+
+    def thin(split: Split) -> Split:
+        here = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
+        part = split.take(here)
+        x = np.asarray(part.x)
+        if x.ndim == 4:
+            x = x[:, :: -(-x.shape[1] // edge), :: -(-x.shape[2] // edge)]
+        return Split(x.astype(np.float32).reshape(len(here), -1), part.y, part.ids)
+
+    steps = [replace(s, splits={name: thin(split) for name, split in s.splits.items()}) for s in stream.steps]
+    return replace(stream, steps=steps, oracle=None)
 
 
 def label_facts(stream: Stream) -> dict[str, Any]:

@@ -153,6 +153,19 @@ class Stream:
         times = [s.time for s in splits if s.time is not None]
         return curve_of(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
 
+    def repetition(self) -> dict[int, float]:
+        """Lag → how much more often than by chance a training label comes again so many samples later."""
+        from stream_builder.blind import autocorrelation
+
+        return autocorrelation(np.concatenate([np.asarray(step["train"].y, np.int64) for step in self.steps]))
+
+    def drift(self) -> list[float]:
+        """Sliced Wasserstein distance of each step's training data to the last step's test data: see
+        `stream_builder.measure`. A few hundred samples of each, and pixels of pictures, are looked at."""
+        from stream_builder.measure import distances, thinned
+
+        return distances(thinned(self), ["sliced"])["sliced"]
+
     @property
     def x_shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
