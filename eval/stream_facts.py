@@ -83,8 +83,8 @@ def _blind(stream: Stream) -> Part | None:
     lags, values = zip(*((lag, max(0.0, value)) for lag, value in told.items()), strict=True)
     svg = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
     caption = (
-        "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels come in "
-        "no order. A line that begins high: a learner may score by repeating what it heard."
+        "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels "
+        "come in no order. A line that begins high: a learner may score by repeating what it heard."
     )
     return Part("labels", "Label correlation", _figure(svg, caption))
 
