@@ -6,6 +6,7 @@ import importlib.util
 import io
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,11 @@ def drifting(
             splits[name] = Split(x, y, ids, np.arange(size, dtype=np.int64) + t * 1000)
         made.append(Step(t, str(t), splits))
     return Stream("drifting", made, [f"class {c}" for c in range(classes)], sha256="drifting")
+
+
+def hinted(stream: Stream) -> Stream:
+    """The same, with every step's training samples as unlabelled ones, too: for learners that ask for some."""
+    return replace(stream, steps=[replace(step, unlabelled=step["train"].x) for step in stream.steps])
 
 
 YFCC_LINE = (

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers import hinted
 from torch.nn.functional import cross_entropy
 
 from curate.ground.errors import BadConfig, BadInput, MissingFile, Unfit
@@ -204,7 +205,7 @@ TRAINED = [n for n in LEARNERS if hasattr(LEARNERS[n], "hidden") and n != "cosin
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_method_trains_a_network_on_images(name: str) -> None:
-    found = evaluate(painted(), "clear-iid", [name], settings=SHORT)
+    found = evaluate(hinted(painted()), "clear-iid", [name], settings=SHORT)
     assert not found["skipped"]
     assert found["results"][0]["gradient_steps"] > 0
 

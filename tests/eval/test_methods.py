@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from helpers import drifting
+from helpers import drifting, hinted
 
 from curate.ground.errors import BadConfig
 from curate.ground.rng import rng_for
@@ -242,7 +242,7 @@ def test_cwr_star_freezes_what_lies_below_the_output_after_the_first_step() -> N
 @pytest.mark.parametrize("name", [n for n in LEARNERS if hasattr(LEARNERS[n], "hidden") and n != "cosine-fc"])
 def test_every_method_learns_with_two_layers(name: str) -> None:
     found = evaluate(
-        drifting(steps=3, drift=0.1), "clear-iid", [name, "majority"],
+        hinted(drifting(steps=3, drift=0.1)), "clear-iid", [name, "majority"],
         settings={"net": "mlp", "hidden": 16, "epochs": 30},
     )  # fmt: skip
     assert not found["skipped"]
