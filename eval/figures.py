@@ -15,6 +15,16 @@ EDGE, AXIS, BAR = 190, 40, 7  # of ranks: margins for names, height of the axis,
 COLOURS = ("#0b6e99", "#c2410c", "#2f7d32", "#8e44ad", "#b8860b", "#ad1457", "#00838f", "#5d4037", "#546e7a", "#6a8d00")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page. html: escaped already."""
+
+    id: str
+    title: str
+    html: str
+
+
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
 At = Callable[[float, float], tuple[float, float]]

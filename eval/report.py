@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,10 @@ from curate.ground.catalogue import Catalogue
 from curate.ground.files import csv_text, write_json, write_text
 from eval import rows as row_files
 from eval import site
+from eval.figures import Section
 from eval.overview import overview
 from eval.summary import labels, summary
 from stream_builder.stream import Stream
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page that the caller made: `html` must be escaped already."""
-
-    id: str
-    title: str
-    html: str
-
 
 LABELS = {
     "in_domain": "in-domain",

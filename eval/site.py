@@ -116,9 +116,10 @@ def _learner(environment: Any, name: str, documents: Documents, title: str) -> s
         ]
         if rows:
             columns = list(dict.fromkeys(c for r in rows for c in r["scores"]))
-            rows = [r for r in rows if all(c in r["scores"] for c in columns)] or rows[:1]
-            page = protocol_page(protocol)
-            groups.append({"protocol": protocol, "page": page, "columns": list(rows[0]["scores"]), "rows": rows})
+            none = {"mean": None, "sd": None}
+            for r in rows:  # settings may bring scores that others do not have
+                r["scores"] = {c: r["scores"].get(c, none | {"values": [None] * len(r["seeds"])}) for c in columns}
+            groups.append({"protocol": protocol, "page": protocol_page(protocol), "columns": columns, "rows": rows})
     skipped = [
         {"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]}
         for d in documents

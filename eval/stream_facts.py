@@ -6,25 +6,15 @@ import base64
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from curate.ground.errors import DriftlineError
-from eval.figures import lines
+from eval.figures import Section, lines
 from stream_builder.stream import Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of the page. html: escaped already."""
-
-    id: str
-    title: str
-    html: str
 
 
 def facts(stream: Stream) -> dict[str, str]:
@@ -36,9 +26,9 @@ def facts(stream: Stream) -> dict[str, str]:
     return told | {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
 
 
-def sections(stream: Stream) -> list[Part]:
+def sections(stream: Stream) -> list[Section]:
     """Those that the stream has something for."""
-    found = [Part("steps", "Steps", _steps(stream))]
+    found = [Section("steps", "Steps", _steps(stream))]
     for make in (_drift, _blind, _pictures):
         try:
             part = make(stream)
@@ -61,14 +51,14 @@ def _steps(stream: Stream) -> str:
     return _table(head, rows)
 
 
-def _drift(stream: Stream) -> Part | None:
+def _drift(stream: Stream) -> Section | None:
     if len(stream.steps) < 2 or not stream.x_shape:
         return None
     found = stream.drift()
     series = {"to the last step's test data": (list(range(len(found))), _shares(found))}
     svg = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
-    return Part("drift", "Drift", _figure(svg, caption))
+    return Section("drift", "Drift", _figure(svg, caption))
 
 
 def _shares(values: Sequence[float]) -> list[float]:
@@ -76,7 +66,7 @@ def _shares(values: Sequence[float]) -> list[float]:
     return [value / top for value in values]
 
 
-def _blind(stream: Stream) -> Part | None:
+def _blind(stream: Stream) -> Section | None:
     told = stream.repetition()
     if not told:
         return None
@@ -86,10 +76,10 @@ def _blind(stream: Stream) -> Part | None:
         "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels "
         "come in no order. A line that begins high: a learner may score by repeating what it heard."
     )
-    return Part("labels", "Label correlation", _figure(svg, caption))
+    return Section("labels", "Label correlation", _figure(svg, caption))
 
 
-def _pictures(stream: Stream) -> Part | None:
+def _pictures(stream: Stream) -> Section | None:
     from PIL import Image
 
     shape = stream.x_shape
@@ -112,7 +102,7 @@ def _pictures(stream: Stream) -> Part | None:
             data = base64.b64encode(file.getvalue()).decode()
             cells.append(f"<td><img alt='{alt}' src='data:image/jpeg;base64,{data}'></td>")
         rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
-    return Part("pictures", "What the classes look like", _table(f"<td></td>{head}", rows, "pictures"))
+    return Section("pictures", "What the classes look like", _table(f"<td></td>{head}", rows, "pictures"))
 
 
 def _table(head: str, rows: Sequence[str], kind: str = "plain") -> str:

@@ -25,7 +25,7 @@ from curate.ground.files import write_bytes
 from curate.ground.rng import rng_for
 from eval import rows as row_files
 from eval.protocol import PROTOCOLS
-from eval.rows import ROWS, Row, Run
+from eval.rows import ROWS, Row, Run, counted
 from eval.run import evaluate
 from eval.summary import summary
 from stream_builder.stream import Stream
@@ -34,7 +34,6 @@ FORMAT = 1
 LARGEST = 256 * 2**20  # bytes of all members, unpacked
 MOST = 20_000  # members
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
-OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that no second run repeats
 OUTSIDE = ("endpoint", "model", "weights", "ledger", "key_env")
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 
@@ -230,9 +229,7 @@ def _repeated(run: Run, stream: Stream) -> dict[str, Any]:
     if found["skipped"]:
         return told | {"differs": f"it was skipped, because {found['skipped'][0]['because']}"}
     (again,) = kept
-    mine, theirs = (
-        [{k: v for k, v in asdict(row).items() if k not in OF_CLOCKS} for row in one.rows] for one in (again, run)
-    )
+    mine, theirs = ([counted(row) for row in one.rows] for one in (again, run))
     for k, (a, b) in enumerate(zip(mine, theirs, strict=False)):
         if json.dumps(a, sort_keys=True, default=list) != json.dumps(b, sort_keys=True, default=list):
             return told | {"differs": f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']}"}

@@ -55,6 +55,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
+    from curate.ground.files import fingerprint
     from curate.ground.text import value_of
     from eval.grids import expand, split
     from eval.learners import LEARNERS
@@ -64,6 +65,7 @@ def evaluate(
     from eval.run import evaluate as run_grid
     from eval.run import plan, seeds_of
     from pipelines.config import given
+    from pipelines.features import encoded_at
     from stream_builder.stream import Stream
 
     streams = {path: Stream.load(path) for path in paths}
@@ -100,8 +102,11 @@ def evaluate(
         readers = [n for n in chosen if getattr(LEARNERS[n.partition("(")[0].strip()], "reads_texts", False)]
         vectors = [n for n in chosen if n not in readers]
         parts = [(path, readers) for path in paths if readers]
-        for stream in streams.values():
-            parts += [(where, vectors) for where in _encoded(stream, encoders, device, out, journal) if vectors]
+        for stream in streams.values() if vectors else ():
+            for told in [part.strip() for part in encoders.split(",")]:
+                where = out / "encoders" / fingerprint([stream.sha256, told])[:16]
+                encoded_at(stream, stream.sha256, told, told, where, device, journal)
+                parts.append((where, vectors))
     for where, mine in parts:
         stream = streams[where] if where in streams else Stream.load(where)
         for name in protocols:
@@ -125,27 +130,6 @@ def evaluate(
             print(_scores(document))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
-
-
-def _encoded(stream: Any, encoders: str, device: str, out: Path, journal: Journal) -> list[Path]:
-    """A stream of texts or images as vectors of each encoder, in OUT/encoders; what is there is not made again."""
-    from dataclasses import replace
-
-    from curate.encoders import spec_of
-    from curate.ground.files import fingerprint
-    from stream_builder.encode import encoded, samples_of
-
-    found = []
-    for told in [part.strip() for part in encoders.split(",")]:
-        spec = spec_of(told, device)
-        encoder = spec.load()
-        where = out / "encoders" / fingerprint([stream.sha256, told, encoder.fingerprint])[:16]
-        if not (where / "stream.json").is_file():
-            with journal.progress(told, samples_of(stream), "samples") as tick:
-                made = encoded(stream, encoder, told, tick)
-            replace(made, name=f"{stream.name}, {told}").save(where)
-        found.append(where)
-    return found
 
 
 def _ahead(name: str, ahead: Plan, workers: int) -> str:

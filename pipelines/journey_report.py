@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from curate.ground.files import read_json
 from curate.release import Release
-from eval.report import Section, results_of, write
+from eval.figures import Section
+from eval.report import results_of, write
 from pipelines.runner import folder_of, status
 from pipelines.stage import Context, parts_of
 from stream_builder.stream import Stream

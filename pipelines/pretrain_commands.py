@@ -1,4 +1,4 @@
-"""`driftline pretrain` and `driftline stream features`: features of the past, and of everybody else's networks."""
+"""`driftline pretrain`: features of the past."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pipelines.shell import Json, Sets, command
 
 if TYPE_CHECKING:
     from curate.pretrain import Recipe
-    from stream_builder.stream import Stream
 
 pretrain_app = typer.Typer()
 
@@ -118,59 +117,3 @@ def _probe(place: Path, room: int) -> Any:
     if stream.x_shape != (room, room, 3):
         raise BadConfig(f"--probe has samples of shape {stream.x_shape}.", f"Expected images of {room} × {room}.")
     return Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
-
-
-def zoo_of(path: Path) -> dict[str, str]:
-    """A zoo: YAML of name → KIND:MODEL:WEIGHTS; paths are relative to the file. Raises BadConfig."""
-    import yaml
-
-    from curate.encoders import spec_of
-    from pipelines.stages.embed import built_in
-
-    try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise BadConfig(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).", "Expected a zoo.") from None
-    if not isinstance(told, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in told.items()):
-        raise BadConfig(f"{path} is no zoo.", "Expected lines NAME: KIND:MODEL:WEIGHTS.")
-    found = {}
-    for name, text in told.items():
-        spec = spec_of(text)
-        parts = [built_in(part) or _near(path.parent, part) for part in (spec.model, spec.weights or "") if part]
-        found[name] = ":".join([spec.kind, *parts])
-    return found
-
-
-def _near(folder: Path, part: str) -> str:
-    """A path of the zoo, if there is such a file; else the name that it is."""
-    return str(folder / part) if (folder / part).exists() else part
-
-
-def with_features(place: Path, named: dict[str, str], out: Path, device: str, journal: Journal) -> dict[str, Stream]:
-    """A stream of images or a release → OUT/NAME of each encoder; what is there is not made again."""
-    from curate.encoders import spec_of
-    from curate.ground.files import fingerprint, sha256_file
-    from curate.release import Release
-    from stream_builder.encode import encoded, samples_of
-    from stream_builder.from_release import from_release
-    from stream_builder.stream import Stream
-
-    if (place / "stream.json").is_file():
-        stream = Stream.load(place)
-        source = stream.sha256
-    else:
-        release = Release.open(place)
-        stream = from_release(release, "images:256")
-        source = sha256_file(release.path / "SHA256SUMS")
-    made = {}
-    for name, text in named.items():
-        encoder = spec_of(text, device).load()
-        key = fingerprint([source, text, encoder.fingerprint])
-        where = out / name
-        if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
-            with journal.progress(name, samples_of(stream), "samples") as tick:
-                vectors = encoded(stream, encoder, text, tick)
-            facts = {**vectors.facts, "features": name, "made_from": key}
-            replace(vectors, name=f"{stream.name}, {name}").save(where, facts)
-        made[name] = Stream.load(where)
-    return made

@@ -78,7 +78,7 @@ def stream_features(
 ) -> None:
     """The same samples as vectors of other encoders: of each, a stream."""
     from curate.ground.progress import Journal
-    from pipelines.pretrain_commands import with_features, zoo_of
+    from pipelines.features import encoded_at, opened, zoo_of
 
     named = zoo_of(zoo) if zoo is not None else {}
     for told in features or ():
@@ -88,8 +88,9 @@ def stream_features(
         named[name] = text
     if not named:
         raise BadConfig("No encoder was given.", "Expected --features or --zoo.")
-    for name, stream in with_features(path, named, out, device, Journal(None)).items():
-        _made(stream, out / name)
+    stream, source = opened(path)
+    for name, encoder in named.items():
+        _made(encoded_at(stream, source, name, encoder, out / name, device, Journal(None)), out / name)
 
 
 @command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.encoders import Vectors
-from curate.encoders.network import Network, place
+from curate.encoders.network import MEAN, STD, Network, place
 from curate.ground.errors import BadConfig, BadInput, MissingFile
 from curate.ground.files import fingerprint, read_json, sha256_file
 
+CLEAR = 224  # pixels; another size is part of the fingerprint
 HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes
 
 
@@ -41,13 +42,13 @@ class Backbone(Network):
         if weights is None:
             raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
         device = place(device)
-        size = 224
+        size = CLEAR
         if (Path(weights) / "pretrain.json").is_file():
             size, weights = pretrained(Path(weights), model)
         if Path(weights).is_file():
             network = timm.create_model(model, pretrained=False, num_classes=0)
             load_checkpoint(network, Path(weights))
-            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != 224 else [])])
+            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != CLEAR else [])])
         else:
             try:
                 network = timm.create_model(f"{model}.{weights}", pretrained=True, num_classes=0)
@@ -65,7 +66,7 @@ class Backbone(Network):
                 transforms.Resize(size),
                 transforms.CenterCrop(size),
                 transforms.ToTensor(),
-                transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+                transforms.Normalize(MEAN, STD),
             ]
         )
         super().__init__(network.eval().to(device), transform, device, precision, compiled)

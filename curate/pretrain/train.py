@@ -248,10 +248,14 @@ class _Work:
         return float(loss.detach())
 
     def images(self, positions: Any) -> Any:
-        """(n, 3, room, room) float32, 0 … 255, on the device."""
+        """Of the images learned from: see `floats`."""
+        return self.floats(self.x[positions])
+
+    def floats(self, x: Any) -> Any:
+        """uint8 (n, room, room, 3) → (n, 3, room, room) float32, 0 … 255, on the device."""
         import torch
 
-        pixels = torch.from_numpy(np.ascontiguousarray(self.x[positions])).to(self.device)
+        pixels = torch.from_numpy(np.ascontiguousarray(x)).to(self.device)
         return pixels.permute(0, 3, 1, 2).contiguous().float()
 
     def features(self, x: Any) -> Vectors:
@@ -261,8 +265,7 @@ class _Work:
         self.moco.query.eval()
         out = []
         for low in range(0, len(x), 256):
-            pixels = torch.from_numpy(np.ascontiguousarray(x[low : low + 256])).to(self.device)
-            floats = pixels.permute(0, 3, 1, 2).contiguous().float()
+            floats = self.floats(x[low : low + 256])
             whole = view(floats, plain(len(floats), floats.shape[-1]), self.recipe.size)
             with torch.inference_mode(), self.cast():
                 out.append(self.moco.query["backbone"](whole).float().cpu().numpy())

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from curate.encoders.network import MEAN, STD
+
 Numbers = npt.NDArray[np.float64]
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as in the reference code
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1
 GREY, BLURRED, SIGMA = 0.2, 0.5, (0.1, 2.0)  # sigma in pixels of a view of 224
 AREA, RATIO = (0.2, 1.0), (3 / 4, 4 / 3)

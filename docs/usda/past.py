@@ -28,7 +28,7 @@ from curate.pretrain.probe import Probe
 from curate.pretrain.train import pretrain
 from eval.report import results_of, write
 from eval.run import evaluate
-from pipelines.pretrain_commands import with_features
+from pipelines.features import encoded_at
 from stream_builder.stream import Split, Step, Stream
 
 FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
@@ -111,8 +111,8 @@ def main() -> None:
     recipe = replace(RECIPES["small"], **scale.recipe)
     probe = Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
     facts = pretrain(pictures, recipe, out / "moco", journal=journal, probe=probe, probe_every=10)
-    named = {"moco-b0": f"backbone:{recipe.network}:{out / 'moco'}"}
-    features = with_features(place, named, out / "features", "cpu", journal)["moco-b0"]
+    encoder = f"backbone:{recipe.network}:{out / 'moco'}"
+    features = encoded_at(stream, stream.sha256, "moco-b0", encoder, out / "features" / "moco-b0", "cpu", journal)
     seeds = list(range(scale.seeds))
     evaluate(features, "clear-iid", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
     evaluate(features, "clear-streaming", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")

@@ -16,7 +16,7 @@ from curate.ground.progress import Journal
 from curate.ground.workers import Engine
 from curate.release import Release
 from curate.validation.batches import read_batch
-from eval.report import Section
+from eval.figures import Section
 from eval.run import evaluate
 from pipelines import presets
 from pipelines.audit import audit

@@ -17,6 +17,7 @@ import torch
 from PIL import Image, ImageFilter
 
 from curate.encoders import EncoderSpec
+from curate.encoders.network import MEAN, STD
 from curate.ground.errors import BadConfig, MissingFile
 from curate.ground.files import read_json
 from curate.pretrain import RECIPES, Recipe
@@ -24,7 +25,7 @@ from curate.pretrain.gather import Pictures, gather
 from curate.pretrain.moco import Moco, contrast
 from curate.pretrain.probe import Probe, vote
 from curate.pretrain.train import STATE, WEIGHTS, _Work, pretrain
-from curate.pretrain.views import MEAN, STD, boxes, draw, plain, resampling, turned, view
+from curate.pretrain.views import boxes, draw, plain, resampling, turned, view
 
 TINY = Recipe(
     "resnet10t",

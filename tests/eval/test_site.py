@@ -239,3 +239,15 @@ def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None
     (document,) = results_of([tmp_path])
     assert document["skipped"] == []
     assert [r["learner"] for r in document["results"]] == ["Late"]
+
+
+def test_a_result_with_other_scores_than_the_rest_is_shown(tmp_path: Path) -> None:
+    evaluate(drifting(), "clear-iid", ["majority"], [0, 1], out=tmp_path / "runs")
+    (one,) = results_of([tmp_path / "runs"])
+    (result,) = one["results"]
+    fewer = {name: score for name, score in result["scores"].items() if name != "forward"}
+    other = {**one, "stream": {"name": "other", "sha256": "other"}, "results": [{**result, "scores": fewer}]}
+    write([one, other], tmp_path / "out")
+    page = (tmp_path / "out" / "learner-majority.html").read_text()
+    assert "majority on other</h3>" in page
+    assert '<th scope="col">forward transfer</th>' in page
