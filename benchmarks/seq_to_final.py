@@ -1,6 +1,6 @@
 """Seq-to-Final: epochs against the loop that a user would write, and what the reference's way of working costs.
 
-    python benchmarks/seq_to_final.py [--images 1200] [--networks conv-1,res-4]
+    python benchmarks/seq_to_final.py [--images 1200] [--networks conv-1,res-4] [--compile]
 
 One thread, same images, same run, CPU seconds, medians of three. Gates: an epoch with augmentation at least 1.9 ×
 faster than the loop in bfloat16 and 1.2 × in float32, for each network; a whole method at least 3 × faster than the
@@ -35,6 +35,7 @@ from stream_builder.stream import Split, Step, Stream
 
 GATES = {"epoch_bfloat16": 1.9, "epoch_float32": 1.2, "method": 3.0}
 CLASSES, BATCH, SIDE = 10, 100, 32
+HALF = {"float32": False, "bfloat16": True}
 REFERENCE_EPOCH = 5.0  # CPU-s: Conv-1, 3,200 + 800 images, one thread [spec, section 5; another machine]
 
 
@@ -113,13 +114,14 @@ def references_epoch(net: nn.Module, train: Samples, val: Samples) -> Callable[[
     return epoch
 
 
-def ours(name: str, train: Samples, val: Samples, half: bool, augment: bool) -> Callable[[], None]:
+def ours(
+    name: str, train: Samples, val: Samples, half: bool, augment: bool, compiled: bool = False
+) -> Callable[[], None]:
     """One epoch of a fit, its evaluation included."""
     net = build(name, CLASSES, (SIDE, SIDE, 3), rng_for(0))
     kinds = ("flip", "crop", "rotate") if augment else ()
-    fit = Fit(
-        net, [train], val, Hyper(), Rule(epochs=10**6, patience=10**6, augment=kinds, normalise=augment, half=half), 0
-    )
+    rule = Rule(epochs=10**6, patience=10**6, augment=kinds, normalise=augment, half=half)
+    fit = Fit(net, [train], val, Hyper(), rule, 0, compiled=compiled)
     return lambda: fit.run(fit.epoch + 1) and None
 
 
@@ -161,6 +163,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--images", type=int, default=1200)
     parser.add_argument("--networks", default="conv-1,res-4")
+    parser.add_argument("--compile", action="store_true", help="also what torch.compile does to our epoch")
     given = parser.parse_args()
     torch.set_num_threads(1)
     data, few = resident(given.images, 0), resident(BATCH, 1)
@@ -169,15 +172,19 @@ def main() -> int:
     names = given.networks.split(",")
     for name in names:
         kinds = {"user": users_epoch(PEERS[name](), data)}
-        kinds |= {str(h): ours(name, data, few, h, augment=True) for h in (False, True)}
+        kinds |= {told: ours(name, data, few, h, augment=True) for told, h in HALF.items()}
+        if given.compile:
+            kinds |= {f"{told}_compiled": ours(name, data, few, h, True, compiled=True) for told, h in HALF.items()}
         for one in kinds.values():
             one()
         taken = {kind: seconds(one) for kind, one in kinds.items()}
         found[f"{name}_user_s_20k"] = taken["user"] * 20_000 / given.images
-        for kind, told in (("False", "float32"), ("True", "bfloat16")):
-            found[f"{name}_{told}_s_20k"] = taken[kind] * 20_000 / given.images
-            found[f"{name}_{told}"] = taken["user"] / taken[kind]
-    for told in ("float32", "bfloat16"):
+        for told in HALF:
+            found[f"{name}_{told}_s_20k"] = taken[told] * 20_000 / given.images
+            found[f"{name}_{told}"] = taken["user"] / taken[told]
+            if given.compile:
+                found[f"{name}_{told}_compiled"] = taken[told] / taken[f"{told}_compiled"]
+    for told in HALF:
         found[f"epoch_{told}"] = min(found[f"{name}_{told}"] for name in names)
     train, val = resident(given.images * 4 // 5, 2), resident(given.images // 5, 3)
     epochs = {

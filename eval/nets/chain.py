@@ -53,6 +53,11 @@ class Net(nn.Module):
         return list(self.used)
 
     @property
+    def device(self) -> Any:
+        """Where its weights lie."""
+        return next(self.parameters()).device
+
+    @property
     def times(self) -> int:
         """Models that this one holds: one, or one for each time."""
         return len(next(iter(self.used.values())))

@@ -35,7 +35,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
             out.used[name] = [[newest]] if name in (STEM, HEAD) else [[*out.used[name][-1], newest]]
     out.made.append({"sides": kind})
     out.only(out.names)
-    return out
+    return out.to(net.device)
 
 
 def ends_to_old(net: Net, hyper: Hyper) -> Sequence[Pull]:
@@ -66,7 +66,7 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
             out.used[name] = [[t] if kind == "all" else list(range(t + 1)) for t in range(times)]
     out.made.append({"times": times, "kind": kind, "shared": list(shared)})
     out.requires_grad_(True)
-    return out
+    return out.to(net.device)
 
 
 def adjacent(net: Net, hyper: Hyper) -> Sequence[Pull]:
@@ -88,7 +88,8 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
     layers = [m for m in out.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     with _seeded(rng):
         for layer in layers:
-            parametrize.register_parametrization(layer, "weight", LowRank(layer.weight, rank, kind == "lowrank-mul"))
+            change = LowRank(layer.weight, rank, kind == "lowrank-mul").to(net.device)
+            parametrize.register_parametrization(layer, "weight", change)
             if layer.bias is not None:
                 layer.bias.requires_grad_(True)
     for name, p in out.named_parameters():

@@ -17,6 +17,7 @@ from eval.to_final.pulls import Pull
 from eval.to_final.samples import Samples, batches, shown
 
 CHUNK = 1000  # images evaluated at once
+RECOMPILED = 256  # kinds of parts, batches and modes
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Fit:
     objective: str = "erm"
     pulls_of: Callable[[Net], Sequence[Pull]] = lambda net: ()
     decays: str = "l2"  # what `hyper.decay` is a factor of: Σw² ("l2"), Σ|w| ("l1"), or of the pulls alone ("pulls")
+    compiled: bool = False  # blocks by torch.compile: equal to rounding
     epoch: int = 0
     steps: int = 0
     curve: list[float] = field(default_factory=list)
@@ -88,6 +90,8 @@ class Fit:
         self.rng = rng_for(self.seed, "fit")
         self.net.still, self.net.dropout, self.net.masks = self.rule.still, self.hyper.dropout, self._mask
         self.net.to(memory_format=torch.channels_last)
+        if self.compiled:
+            _compile(self.net)
         params = [p for p in self.net.parameters() if p.requires_grad]
         decayed = {id(p) for p in weights_of(self.net)} if self.decays == "l2" else set()
         groups = [
@@ -176,6 +180,15 @@ class Fit:
             self.best_epoch = len(self.curve) - 1
             self.best = {k: v.clone() for k, v in self.net.state_dict().items()}
         self.over = self.over or stops(self.curve, self.rule)
+
+
+def _compile(net: Net) -> None:
+    """Each part by itself: dropout's masks are drawn between them, by numpy. Torch counts all parts of all networks
+    against one limit, above which it silently does without."""
+    config = torch._dynamo.config
+    config.recompile_limit = max(config.recompile_limit, RECOMPILED)
+    for part in net.each():
+        part.compile(dynamic=False)
 
 
 def stops(curve: Sequence[float], rule: Rule) -> bool:

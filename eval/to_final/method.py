@@ -93,6 +93,7 @@ class Data:
 def run(method: Method, data: Data, work: Work, n_classes: int, x_shape: tuple[int, ...]) -> Net:
     """The network that the method ends with; its last time's model answers for the last step."""
     start = build(work.rules.network, n_classes, x_shape, _rng(work, "start", work.rules.network))
+    start = start.to(work.rules.device)
     if method.history == "joint":
         return _joint(method, data, work, start)
     if method.history == "each":

@@ -18,7 +18,7 @@ from eval.to_final.store import Store, digest_of
 class Rules:
     """What a protocol lays down for all methods. network: name. rule: of every fit. search: "full" or "raced".
     fidelity: "clean" or "paper-code". grids: base (fits without a pull), side (with a pull to the frozen model), joint
-    (JM), joint-side (JST)."""
+    (JM), joint-side (JST). compiled: networks by torch.compile."""
 
     network: str
     fidelity: str
@@ -26,6 +26,7 @@ class Rules:
     rule: Rule
     grids: dict[str, list[Hyper]]
     device: str = "cpu"
+    compiled: bool = False
 
     @property
     def paper(self) -> bool:
@@ -75,11 +76,25 @@ class Work:
             base["made"] = net.made
         if decays != "l2":
             base["decays"] = decays
+        if self.rules.compiled:
+            base["compiled"] = True
 
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:
                 pulls = (lambda one: pulled[1](one, hyper)) if pulled else (lambda one: ())
-                return Fit(net.copy(), train, val, hyper, self.rules.rule, self.seed, objective, pulls, decays)
+                rules = self.rules
+                return Fit(
+                    net.copy(),
+                    train,
+                    val,
+                    hyper,
+                    rules.rule,
+                    self.seed,
+                    objective,
+                    pulls,
+                    decays,
+                    compiled=rules.compiled,
+                )
 
             return Job(base | {"hyper": asdict(hyper)}, make, hyper)
 

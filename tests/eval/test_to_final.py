@@ -238,6 +238,21 @@ class TestFits:
         assert later.curve == whole.curve
         assert all(torch.equal(later.best[k], whole.best[k]) for k in whole.best)
 
+    def test_a_compiled_network_learns_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        compiled, calls = torch.nn.Module.compile, []
+
+        def traced(module: Any, **settings: Any) -> None:
+            calls.append(module)
+            compiled(module, backend="aot_eager", **settings)  # traced and differentiated as ever, without a C compiler
+
+        monkeypatch.setattr(torch.nn.Module, "compile", traced)
+
+        whole, fast = self.fit().run(), self.fit(compiled=True).run()
+
+        assert len(calls) == len(fast.net.each())
+        assert fast.curve == whole.curve
+        assert all(torch.allclose(fast.best[k], whole.best[k], atol=1e-5) for k in whole.best)
+
     def test_frozen_blocks_do_not_move(self) -> None:
         net = net_of()
         net.only(["fc"])

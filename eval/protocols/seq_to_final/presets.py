@@ -41,7 +41,7 @@ class SeqToFinal(Walk):
     successive halving ("raced"). precision: of products. per_step: also test on every step that has a test split. lrs:
     learning rates of the grid, joined by /, in place of the paper's; adjacents: strengths of the pull to the model of
     the time before, likewise. val_share: of the training data of steps that have no validation split, held out of each
-    class as one; 0: such a stream is refused.
+    class as one; 0: such a stream is refused. compile: blocks by torch.compile, for GPUs; on a CPU that is slower.
     """
 
     network: str = "auto"
@@ -54,6 +54,7 @@ class SeqToFinal(Walk):
     lrs: str = ""
     adjacents: str = ""
     val_share: float = 0.0
+    compile: bool = False
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
@@ -114,7 +115,7 @@ class SeqToFinal(Walk):
         )
         pulls = self.values("adjacents", ADJACENTS, 0.0)
         points = grids(self.budget, paper, self.values("lrs", RATES, TINY), pulls)
-        return Rules(self.network, self.fidelity, self.search, rule, points)
+        return Rules(self.network, self.fidelity, self.search, rule, points, compiled=self.compile)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""
