@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from console import driftline
 from helpers import album, write_base
 
 from curate.export import EXPORTS
@@ -85,9 +86,7 @@ def execute(command: str, here: Path) -> None:
         subprocess.run([sys.executable, str(ROOT / words[1]), "--help"], check=True, capture_output=True)
     else:
         assert words[0] == "driftline", command
-        done = subprocess.run(
-            [sys.executable, "-m", "pipelines.cli", *words[1:]], cwd=here, capture_output=True, text=True
-        )
+        done = driftline(*words[1:], here=here)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from console import driftline
 from helpers import drifting
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,11 +79,11 @@ def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> 
     for name, steps in (("S", 4), ("T", 3)):
         drifting(steps=steps).save(tmp_path / name)
     command = [
-        sys.executable, "-m", "pipelines.cli", "eval", str(tmp_path / "S"), str(tmp_path / "T"), "--protocol", "all",
+        "eval", str(tmp_path / "S"), str(tmp_path / "T"), "--protocol", "all",
         "--learners", "nearest-mean,majority,substrate", "--set", "ocrr.every=20", "--json",
         "--out", str(tmp_path / "runs"),
     ]  # fmt: skip
-    documents = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    documents = json.loads(driftline(*command).stdout)
 
     assert len(documents) == 2 * 5
     because = [d["skipped"][0]["because"] for d in documents if not d["results"]]

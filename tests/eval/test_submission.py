@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from console import driftline
 from helpers import drifting
 
 from curate.ground.errors import BadInput, MissingFile, Tampered, Unfit
@@ -221,17 +221,14 @@ def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[P
 def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     stream, path = made
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "pipelines.cli", *words], capture_output=True, text=True)
-
-    done = run("submit", str(path.parent / "runs"), "--name", "ours", "--out", str(tmp_path / "s.zip"))
+    done = driftline("submit", str(path.parent / "runs"), "--name", "ours", "--out", str(tmp_path / "s.zip"))
     assert "7 runs" in done.stdout
-    done = run("verify", str(tmp_path / "s.zip"), "--stream", str(stream), "--json")
+    done = driftline("verify", str(tmp_path / "s.zip"), "--stream", str(stream), "--json")
     assert json.loads(done.stdout)["reproduces"]
-    done = run("leaderboard", str(tmp_path / "s.zip"), "--out", str(tmp_path / "board.md"))
+    done = driftline("leaderboard", str(tmp_path / "s.zip"), "--out", str(tmp_path / "board.md"))
     assert (tmp_path / "board.md").read_text().startswith("# Leaderboard")
     bad = edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True)
-    done = run("verify", str(bad))
+    done = driftline("verify", str(bad))
     assert (done.returncode, "does not hold" in done.stderr) == (1, True)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chat_server import Chat, chat_server
+from console import driftline
 
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
@@ -218,11 +217,11 @@ class TestEncoders:
 
     def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
         command = [
-            sys.executable, "-m", "pipelines.cli", "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
+            "eval", str(tmp_path / "S"), "--protocol", "ocrr", "--learners",
             "substrate,static-knn,llm", "--encoders", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
             "--out", str(tmp_path / "runs"), "--json",
         ]  # fmt: skip
-        documents = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        documents = json.loads(driftline(*command).stdout)
 
         assert [d["stream"]["name"] for d in documents] == ["intent", "intent, ngrams:64", "intent, ngrams:16"]
         assert "endpoint" in documents[0]["skipped"][0]["because"]
