@@ -62,7 +62,8 @@ def evaluate(
         shared = {job.name for job in given}
         parts = _parts(walk, sorted(given, key=lambda job: job.seed), engine.workers)
         tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
-        for number, because in engine.spread(_shared_runs, tasks):
+        gpus = int(any(str(job.changed.get("device")).startswith("cuda") for job in given))
+        for number, because in engine.spread(_shared_runs, tasks, gpus=gpus):
             failed |= {name: why for name, why in because.items() if name not in failed}
             tell(len(parts[number]))
     runs: list[Run] = []

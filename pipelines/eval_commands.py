@@ -11,7 +11,7 @@ import typer
 
 from curate.ground.errors import BadConfig, DriftlineError, Unfit
 from curate.ground.progress import Journal
-from curate.ground.workers import Engine
+from curate.ground.workers import Engine, cards
 from pipelines.shell import Json, Sets, command, context_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def evaluate(
         typer.Option("--tune", metavar="KEY=V,V", help="Candidates, chosen among on the first step; may be repeated."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core).")
+        int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core, or a GPU).")
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
     encoders: Annotated[
@@ -82,7 +82,8 @@ def evaluate(
     cores = len(os.sched_getaffinity(0))
     numbers = seeds_of(seeds)
     few = len(chosen) * len(numbers) < FEW_RUNS  # a process takes seconds to begin
-    spread = Engine("ray" if engine == "ray" else "local", workers or (1 if few or place != "cpu" else cores))
+    usual = 1 if few else cores if place == "cpu" else max(1, len(cards()))
+    spread = Engine("ray" if engine == "ray" else "local", workers or usual)
     kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
     settings |= {"sort": True} if sort else {}

@@ -40,7 +40,8 @@ class Engine:
         """Yield (position of the task, result) as tasks finish, in no order.
 
         work: a function at the top of a module. light: work that holds no lock of the interpreter for long (Arrow,
-        NumPy) and is not worth a process of its own. gpus: how many each task needs for itself (Ray sees to it).
+        NumPy) and is not worth a process of its own. gpus: how many each task needs for itself: Ray sees to it; with
+        one, processes of this machine take turns among its GPUs, and several share one where they are more.
         Raises what `work` raises; DriftlineError for lost workers.
         """
         if self.kind == "ray":
@@ -51,7 +52,7 @@ class Engine:
             with ThreadPoolExecutor(self.workers) as pool:
                 yield from _drain({pool.submit(work, task): i for i, task in enumerate(tasks)})
         else:
-            yield from _processes(work, tasks, self.workers)
+            yield from _processes(work, tasks, self.workers, cards() if gpus else [])
 
 
 def _drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
@@ -65,11 +66,26 @@ def _drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
             future.cancel()
 
 
-def _processes(work: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iterator[tuple[int, R]]:
+def cards() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        import torch
+
+        return [str(i) for i in range(torch.cuda.device_count())]
+    return [card.strip() for card in told.split(",") if card.strip()]
+
+
+def _processes(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: Sequence[str]
+) -> Iterator[tuple[int, R]]:  # fmt: skip
     left = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, die_with_parent, (os.getpid(),)) as pool:
+        turns = context.SimpleQueue()
+        for i in range(workers if gpus else 0):
+            turns.put(gpus[i % len(gpus)])
+        with ProcessPoolExecutor(workers, context, _begin, (os.getpid(), turns if gpus else None)) as pool:
             try:
                 for i, result in _drain({pool.submit(work, task): i for i, task in left.items()}):
                     del left[i]
@@ -84,6 +100,12 @@ def _processes(work: Callable[[T], R], tasks: Sequence[T], workers: int) -> Iter
         "Expected them to end by themselves.",
         "This is nearly always a lack of memory: lower --workers. What is done is kept.",
     )
+
+
+def _begin(parent: int, turns: Any) -> None:
+    die_with_parent(parent)
+    if turns is not None:  # before torch is imported, which looks once
+        os.environ["CUDA_VISIBLE_DEVICES"] = turns.get()
 
 
 def die_with_parent(parent: int) -> None:

@@ -88,6 +88,14 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.Monkey
         list(Engine("ray").spread(square, [1]))
 
 
+def test_processes_take_turns_among_the_gpus_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 7")
+
+    found = dict(Engine(workers=2).spread(gpu, [0.5] * 4, gpus=1))
+
+    assert {gpus for gpus, _ in found.values()} == {"4", "7"}
+
+
 def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     ray = pytest.importorskip("ray")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -417,6 +418,21 @@ class TestMethods:
         assert scores["erm"][0] < scores["baseline"][0]  # labels moved: all steps together contradict each other
         history = next(r for r in found["results"] if r["learner"] == "lp-ft")["learner_facts"]
         assert history["found"] >= 2  # the history model was ft's
+
+    @pytest.mark.parametrize(("device", "gpus"), [("cpu", 0), ("cuda", 1)])
+    def test_each_run_on_gpus_asks_for_one(self, device: str, gpus: int, tmp_path: Path) -> None:
+        asked = []
+
+        class Asked(Engine):
+            def spread(self, work: Any, tasks: Any, light: bool = False, gpus: int = 0) -> Any:
+                asked.append(gpus)
+                return iter(())
+
+        more = {"settings": QUICK | {"ft.device": device}, "out": tmp_path, "where": tmp_path}
+        with suppress(BadConfig):  # this machine has no GPU
+            evaluate(stream(), "seq-to-final", ["ft"], engine=Asked(workers=2), **more)
+
+        assert asked == [gpus]
 
     def test_processes_share_the_fits_and_change_nothing(self, tmp_path: Path) -> None:
         made = stream().save(tmp_path / "S")
