@@ -21,6 +21,9 @@ $(VENV)/.dev: pyproject.toml eval/engine/kernel.c
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
 	@$(BIN)/driftline demo --out $(DEMO)
 
+# Two workers of two threads each on two cores would spin, waiting for one another.
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations 12
 

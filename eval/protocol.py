@@ -21,7 +21,7 @@ from stream_builder.stream import Split, Step, Stream
 
 class Walk(TypingProtocol):
     """A frozen dataclass of settings with these verbs. One that also has `together` walks a stream once with many
-    learners; see `eval.protocols.near_future`."""
+    learners; see `eval.protocols.near_future`. One with `divides` lets several processes share the work of one run."""
 
     def fit(self, stream: Stream) -> None:
         """Raise Unfit, before any work, where the stream lacks what the protocol needs."""

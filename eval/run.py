@@ -63,9 +63,11 @@ def evaluate(
         parts = _parts(walk, sorted(given, key=lambda job: job.seed), engine.workers)
         tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
         gpus = int(any(str(job.changed.get("device")).startswith("cuda") for job in given))
+        if tasks and getattr(walk, "divides", False):  # more processes than runs: several at one
+            tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), engine.workers))]
         for number, because in engine.spread(_shared_runs, tasks, gpus=gpus):
             failed |= {name: why for name, why in because.items() if name not in failed}
-            tell(len(parts[number]))
+            tell(len(parts[number]) if number < len(parts) else 0)
     runs: list[Run] = []
     left = [job for job in jobs if job.name not in failed]
     for part in _parts(walk, left, 1):

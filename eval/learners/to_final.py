@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import Unfit
+from eval.engine.linear import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.net import place
 from eval.to_final import method as methods
@@ -70,7 +71,8 @@ class ToFinal(Learner):
         """All steps' train and val splits."""
         device = self.work.rules.device
         data = Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))
-        self.net = methods.run(self.method, data, self.work, self.task.n_classes, self.task.x_shape)
+        with one_thread():
+            self.net = methods.run(self.method, data, self.work, self.task.n_classes, self.task.x_shape)
         self.gradient_steps = self.work.book.steps
 
     def learn(self, x: Array, y: Labels) -> None:
@@ -81,7 +83,8 @@ class ToFinal(Learner):
         """Class of the highest score; class 0 before anything was learned."""
         if self.net is None:
             return np.zeros(len(x), np.int64)
-        return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
+        with one_thread():
+            return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
 
     def stored_bytes(self) -> int:
         """The network that answers."""

@@ -449,6 +449,20 @@ class TestMethods:
         fits = len(list((tmp_path / "runs" / "fits").glob("*/*/fit.json")))
         assert fits == sum(f["fits"] - f["found"] for f in facts)  # nothing was done twice
 
+    def test_processes_share_one_learners_grid(self, tmp_path: Path) -> None:
+        made = stream().save(tmp_path / "S")
+        told: list[int] = []
+
+        alone = evaluate(made, "seq-to-final", ["st-1"], settings=QUICK)
+        many = evaluate(
+            made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
+            engine=Engine("local", 2), tell=told.append,
+        )  # fmt: skip
+
+        assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
+        assert sum(told) == 1
+        assert len(list((tmp_path / "runs" / "seq-to-final").iterdir())) == 1
+
     def test_an_oracle_needs_data(self) -> None:
         found = evaluate(stream(), "seq-to-final", ["oracle"], settings=QUICK)
 

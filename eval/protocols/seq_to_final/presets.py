@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class SeqToFinal(Walk):
     adjacents: str = ""
     val_share: float = 0.0
     compile: bool = False
+
+    divides: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
