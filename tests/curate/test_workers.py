@@ -17,11 +17,12 @@ from curate.ground.workers import Engine
 
 @pytest.fixture(scope="module")
 def _ray_ends() -> Iterator[None]:
+    import ray
+
+    ray.shutdown()  # another file may have begun it without the path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))  # Ray's workers import `work` by name, too
         yield
-    import ray
-
     ray.shutdown()
 
 
