@@ -22,7 +22,7 @@ from stream_builder.draws import (
     published_draws,
     shares_of,
 )
-from stream_builder.sequence import Planned, parse, sizes_of
+from stream_builder.sequence import NAMES, Planned, parse, sizes_of
 from stream_builder.shifts.base import ORDER, Labels, Shift
 from stream_builder.stream import Array, Split, Step, Stream
 
@@ -103,7 +103,8 @@ def compose(
 
     with ThreadPoolExecutor(workers) as pool:
         rendered = list(pool.map(made, range(len(steps))))
-    facts: dict[str, Any] = {"from": "shifts", "base": base.name, "sequence": sequence, "sizes": list(sizes)}
+    told = NAMES.get(sequence, sequence)  # a name of the paper and what it stands for are one
+    facts: dict[str, Any] = {"from": "shifts", "base": base.name, "sequence": told, "sizes": list(sizes)}
     facts |= {"seed": seed, "fidelity": how.fidelity, "draws": "published" if published else "own"}
     facts |= {"overlap": policy, "loading": how.loading()}
     facts["shared"] = overlap_of(drawn[: len(steps)])

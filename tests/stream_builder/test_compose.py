@@ -244,6 +244,13 @@ def test_named_sequences_have_the_papers_sizes() -> None:
         sizes_of("C:C")
 
 
+def test_a_name_of_the_paper_and_its_sequence_are_told_alike() -> None:
+    by_name, spelled = (compose(base(), s, (40, 40, 40, 40), 40, 0) for s in ("TTT", "T:T:T"))
+
+    assert by_name.facts == spelled.facts
+    assert by_name.facts["sequence"] == "T:T:T"
+
+
 def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> None:
     from helpers import write_base
 
