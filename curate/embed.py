@@ -11,6 +11,7 @@ import io
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,7 @@ from curate.encoders import Encoder, EncoderSpec
 from curate.ground.errors import BadInput, MissingFile
 from curate.ground.files import write_array, write_parquet
 from curate.ground.progress import Journal
+from curate.ground.threads import one_thread
 from curate.ground.workers import Engine
 from curate.shards import Reader
 
@@ -134,14 +136,9 @@ def _tell(journal: Journal, paces: Sequence[Pace], seconds: float) -> None:
 
 def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Pace:
     """Embed the shards of one group, in order, and write each when its last batch is done."""
-    import torch
-
-    threads = torch.get_num_threads()
     begun, model_seconds, images = time.monotonic(), 0.0, 0
     encoder = tasks[0].spec.load()
-    if encoder.device == "cpu" and not tasks[0].decoders:
-        torch.set_num_threads(1)  # sums in another order would differ in the last bit
-    try:
+    with one_thread() if encoder.device == "cpu" and not tasks[0].decoders else nullcontext():
         held: list[Decoded] = []
         vectors: list[npt.NDArray[np.float16]] = []
         for number, last, batch in _batches(tasks, encoder):
@@ -156,8 +153,6 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
                 held, vectors = [], []
             if tick is not None:
                 tick(len(batch.ids))
-    finally:
-        torch.set_num_threads(threads)
     return Pace(images, time.monotonic() - begun, model_seconds)
 
 

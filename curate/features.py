@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from curate.encoders import EncoderSpec
 from curate.ground.progress import Journal
+from curate.ground.threads import one_thread
 from curate.ground.workers import Engine
 
 CHUNK = 256  # images a task
@@ -41,15 +42,13 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     import torch
     from PIL import Image
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in another order would differ in the last bit
     encoder = chunk.spec.load()
     out = []
-    for low in range(0, len(chunk.images), chunk.batch):
-        tensors = []
-        for data in chunk.images[low : low + chunk.batch]:
-            with Image.open(io.BytesIO(data)) as image:
-                tensors.append(encoder.prepare(image))
-        out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
-    torch.set_num_threads(threads)
+    with one_thread():
+        for low in range(0, len(chunk.images), chunk.batch):
+            tensors = []
+            for data in chunk.images[low : low + chunk.batch]:
+                with Image.open(io.BytesIO(data)) as image:
+                    tensors.append(encoder.prepare(image))
+            out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
     return np.concatenate(out)

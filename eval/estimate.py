@@ -20,7 +20,7 @@ def product_rate(size: int = 768) -> float:
     """Operations a second of float32 matrix products on one thread, best of three."""
     import torch
 
-    from eval.engine.linear import one_thread
+    from curate.ground.threads import one_thread
 
     a = torch.ones(size, size)
     with one_thread():

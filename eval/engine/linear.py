@@ -8,7 +8,6 @@ spec of performance).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import Diverged
+from curate.ground.threads import one_thread
 from eval.engine import fused
 
 Floats = npt.NDArray[np.float32]
@@ -207,19 +207,6 @@ class Rule:
 
     def moved(self, grads: Params, steps: Params) -> None:
         """Called after each step with the data's gradient and the step that the weights took."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Run torch on one thread."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def fit(

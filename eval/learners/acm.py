@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import BadConfig
-from eval.engine.linear import one_thread
+from curate.ground.threads import one_thread
 from eval.knn import MEASURED, Memory
 from eval.learner import Array, Labels, Learner, Task
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import BadConfig
-from eval.engine.linear import one_thread
+from curate.ground.threads import one_thread
 from eval.knn import Slices, unit
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.substrate import agreement, votes

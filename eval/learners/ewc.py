@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import BadConfig
-from eval.engine.linear import Net, Params, Rule, on, one_thread, zeros
+from curate.ground.threads import one_thread
+from eval.engine.linear import Net, Params, Rule, on, zeros
 from eval.learner import Array, Labels, Task, check_variant
 from eval.learners.net import NetLearner
 

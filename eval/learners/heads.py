@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from eval.engine.linear import grown, one_thread
+from curate.ground.threads import one_thread
+from eval.engine.linear import grown
 from eval.knn import Memory, Watched
 from eval.learner import Array, Labels, Task
 from eval.learners.net import NetLearner

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.ground.errors import BadArray, BadConfig, Unfit
+from curate.ground.threads import one_thread
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, known
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, one_thread, predict, step
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 

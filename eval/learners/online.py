@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import BadConfig
+from curate.ground.threads import one_thread
 from eval.engine.deep import Deep
-from eval.engine.linear import LinearSettings, errors, move, one_thread, tensor
+from eval.engine.linear import LinearSettings, errors, move, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
 from eval.learner import Array, Labels, Task, bytes_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from curate.ground.errors import Unfit
-from eval.engine.linear import one_thread
+from curate.ground.threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.net import place
 from eval.to_final import method as methods
