@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import Unfit
+from curate.ground.errors import BadConfig, Unfit
 from curate.ground.threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.net import place
@@ -97,9 +97,16 @@ class ToFinal(Learner):
         return told | {"fit_seconds": round(book.seconds, 1)}
 
 
-def yes(setting: str, otherwise: bool) -> bool:
-    """ "yes", "no" or "auto"."""
-    return otherwise if setting == "auto" else setting == "yes"
+def yes(setting: str | bool, otherwise: bool) -> bool:
+    """ "yes", "no" or "auto"; the command line hands over True for yes. Raises BadConfig for anything else.
+
+    >>> yes("yes", False), yes(True, False), yes("no", True), yes(False, True), yes("auto", True)
+    (True, True, False, False, True)
+    """
+    found = {"auto": otherwise, "yes": True, "true": True, "no": False, "false": False}.get(str(setting).lower())
+    if found is None:
+        raise BadConfig(f"A setting is {setting!r}.", "Expected yes, no or auto.")
+    return found
 
 
 def _named(name: str, told: str, **defaults: Any) -> Any:

@@ -561,6 +561,10 @@ class TestBadInput:
         with pytest.raises(BadConfig):
             Method(**({"history": "erm"} | parts))
 
+    def test_a_setting_that_is_neither_yes_nor_no(self) -> None:
+        with pytest.raises(BadConfig, match="'maybe'.*yes, no or auto"):
+            evaluate(stream(), "seq-to-final", ["sft(resets=maybe)"], settings=QUICK)
+
     def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
         with pytest.raises(Unfit, match="seq-to-final"):
             Ft().learn(np.zeros((1, 8), np.float32), np.zeros(1, np.int64))
