@@ -25,7 +25,7 @@ demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by p
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations 12
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12
 
 lint: $(VENV)/.dev  ## style, types
 	@$(BIN)/ruff check .

@@ -62,7 +62,7 @@ def evaluate(
         shared = {job.name for job in given}
         parts = _parts(walk, sorted(given, key=lambda job: job.seed), engine.workers)
         tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
-        gpus = int(any(str(job.changed.get("device")).startswith("cuda") for job in given))
+        gpus = int(any(job.changed.get("device") == "cuda" for job in given))
         if tasks and getattr(walk, "divides", False):  # more processes than runs: several at one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), engine.workers))]
         for number, because in engine.spread(_shared_runs, tasks, gpus=gpus):

@@ -18,6 +18,12 @@ settings.load_profile("driftline")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: begun last, one would keep one worker busy while the other has nothing."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture
 def shared() -> Path:
     """The folder of real data; the test is skipped where it is absent."""

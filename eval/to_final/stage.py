@@ -82,19 +82,8 @@ class Work:
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:
                 pulls = (lambda one: pulled[1](one, hyper)) if pulled else (lambda one: ())
-                rules = self.rules
-                return Fit(
-                    net.copy(),
-                    train,
-                    val,
-                    hyper,
-                    rules.rule,
-                    self.seed,
-                    objective,
-                    pulls,
-                    decays,
-                    compiled=rules.compiled,
-                )
+                rule, compiled = self.rules.rule, self.rules.compiled
+                return Fit(net.copy(), train, val, hyper, rule, self.seed, objective, pulls, decays, compiled)
 
             return Job(base | {"hyper": asdict(hyper)}, make, hyper)
 
