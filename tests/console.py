@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import sys
@@ -9,10 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
+from typing import Any
 
 NEEDED = ["torch", "duckdb", "pandas", "pyarrow.parquet", "scipy.stats", "pipelines.cli", "eval.run", "eval.report"]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(NEEDED)
+
+
+def answer(*words: str) -> Any:
+    """The JSON that a command prints. Raises CalledProcessError where it fails."""
+    done = driftline(*words)
+    done.check_returncode()
+    return json.loads(done.stdout)
 
 
 def driftline(*words: str, here: Path | None = None) -> CompletedProcess[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from console import driftline
+from console import answer
 from helpers import drifting
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +82,7 @@ def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> 
         "--learners", "nearest-mean,majority,substrate", "--set", "ocrr.every=20", "--json",
         "--out", str(tmp_path / "runs"),
     ]  # fmt: skip
-    documents = json.loads(driftline(*command).stdout)
+    documents = answer(*command)
 
     assert len(documents) == 2 * 5
     because = [d["skipped"][0]["because"] for d in documents if not d["results"]]

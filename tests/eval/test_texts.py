@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chat_server import Chat, chat_server
-from console import driftline
+from console import answer
 
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
@@ -221,7 +221,7 @@ class TestEncoders:
             "substrate,static-knn,llm", "--encoders", "ngrams:64,ngrams:16", "--set", "held_out=1", "--set", "every=4",
             "--out", str(tmp_path / "runs"), "--json",
         ]  # fmt: skip
-        documents = json.loads(driftline(*command).stdout)
+        documents = answer(*command)
 
         assert [d["stream"]["name"] for d in documents] == ["intent", "intent, ngrams:64", "intent, ngrams:16"]
         assert "endpoint" in documents[0]["skipped"][0]["because"]
