@@ -41,8 +41,8 @@ docs: $(VENV)/.dev  ## the manual as HTML: docs/_build/html/index.html
 
 dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 	@$(BIN)/python -m build --quiet --outdir dist .
-	@$(BIN)/python -m pipelines.licences > dist/LICENCES.md
-	@$(BIN)/python -m pipelines.licences --json > dist/sbom.json
+	@$(BIN)/python -m pipelines.reporting.dependency_licences > dist/LICENCES.md
+	@$(BIN)/python -m pipelines.reporting.dependency_licences --json > dist/sbom.json
 
 bench: $(VENV)/.dev  ## every benchmark, one JSON line each
 	@for suite in benchmarks/bench_*.py benchmarks/retrieval.py benchmarks/embedding.py; do $(BIN)/python $$suite || exit 1; done

@@ -91,7 +91,7 @@ with open(sys.argv[1], "rb") as f:
 OWN_BZ2 = """
 import sys
 from pathlib import Path
-from curate.ground.bzip2 import blocks
+from curate.sources.yfcc.bzip2 import blocks
 for block in blocks(Path(sys.argv[1]), int(sys.argv[2])): pass
 """
 
@@ -137,10 +137,10 @@ def ingest(folder: Path, rows: int) -> dict[str, Any]:
 
 def child_ingest(path: str, workers: str) -> dict[str, Any]:
     """Ingest and filter, as `driftline run --until filter` does them."""
-    from curate.ground.progress import Journal
-    from curate.ground.workers import Engine
+    from curate.core.executor import Engine
+    from curate.core.run_log import Journal
     from pipelines import runner
-    from pipelines.config import load
+    from pipelines.config.loader import load
     from pipelines.stage import Context
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as name:
@@ -196,7 +196,7 @@ def buckets(folder: Path, rows: int) -> dict[str, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from curate.ground.rng import rng_for
+        from curate.core.seeding import rng_for
 
         rng = rng_for(0, "uploads")
         ids = rng.permutation(7_850_000) + 3_000_000_000
@@ -229,8 +229,8 @@ def child_buckets(path: str) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.buckets import BucketRules, assign
-    from curate.table import whole
+    from curate.bucketing.assign import BucketRules, assign
+    from curate.metadata.schema import whole
 
     begun = time.perf_counter()
     table = pq.read_table(path)
@@ -332,7 +332,7 @@ def photograph() -> bytes:
     import numpy as np
     from PIL import Image, ImageFilter
 
-    from curate.ground.rng import rng_for
+    from curate.core.seeding import rng_for
 
     pixels = rng_for(0, "photograph").integers(0, 256, (375, 500, 3)).astype(np.uint8)
     image = Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(0.9))
@@ -359,10 +359,10 @@ def _rows(address: str, images: int, folder: Path) -> Path:
 
 def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, Any]:
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
+    from curate.core.run_log import Journal
     from curate.fetch import FetchRules, client, shard
     from curate.fetch import fetch as run
-    from curate.ground.progress import Journal
-    from curate.images import look as plain_look
+    from curate.images.checks import look as plain_look
 
     spent = 0.0
 

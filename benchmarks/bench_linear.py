@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from peers import users_loop
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.engine.linear import Head, LinearSettings, fit
 
 N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features

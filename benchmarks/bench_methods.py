@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
+from eval.integrations import Avalanche
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
-from eval.wrap import Avalanche
 
 N, D, C, BATCH = 2310, 2048, 11, 256
 FEW, MANY = 2, 12  # epochs: what a bucket costs besides training falls out of the difference

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from peers import users_loop
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.engine.linear import LinearSettings, fit
 from eval.engine.mlp import Mlp
 

@@ -17,7 +17,7 @@ import torch
 from peers import Pictures, product_rate, seconds
 from torchvision import models, transforms
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.engine.augment import KINDS
 from eval.engine.deep import MEAN, STD, Deep
 from eval.engine.linear import LinearSettings, fit

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from peers import product_rate, users_loop
 
-from curate.ground.rng import rng_for
-from curate.ground.workers import Engine
-from eval.grids import TABLE_4
+from curate.core.executor import Engine
+from curate.core.seeding import rng_for
+from eval.experiment.learner_sets import TABLE_4
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.embed import embed
+from curate.core.atomic_io import sha256_bytes, write_parquet
+from curate.core.run_log import Journal
+from curate.embedding.embed import embed
 from curate.encoders import EncoderSpec
-from curate.ground.files import sha256_bytes, write_parquet
-from curate.ground.progress import Journal
-from curate.shards import index_path, shard_path, write_tar
-from pipelines.small_clip import save
+from curate.images.shards import index_path, shard_path, write_tar
+from curate.pretrain.small_clip import save
 
 
 def shards_of(folder: Path, images: int, each: int = 256) -> pa.Table:

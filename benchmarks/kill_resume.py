@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from curate.ground.progress import Journal
-from pipelines import presets
+from curate.core.run_log import Journal
+from pipelines.config import presets
 from pipelines.demo.journey import simulate_answers
 from pipelines.demo.world import build, serve
 

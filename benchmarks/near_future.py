@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from peers import product_rate
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.engine.wide import Wide
-from eval.knn import Memory, unit
+from eval.memory.knn_index import Memory, unit
 
 C, D, B, ALL = 10_788, 2048, 64, 460_000
 WIDTH, K = 384, 5

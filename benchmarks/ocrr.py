@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from curate.ground.rng import rng_for
-from eval.knn import Memory, Watched, unit
+from curate.core.seeding import rng_for
+from eval.experiment.presets import fitting
 from eval.learner import Task
 from eval.learners import LEARNERS
-from eval.ledger import Ledger, verify
-from eval.presets import fitting
+from eval.memory.correction_ledger import Ledger, verify
+from eval.memory.knn_index import Memory, Watched, unit
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -49,7 +49,7 @@ SYSTEMS = {
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from eval.ledger import Ledger
+from eval.memory.correction_ledger import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     print("begun", flush=True)
     while True:

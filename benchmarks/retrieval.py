@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.ground.files import write_json, write_parquet
-from curate.ground.workers import Engine
-from curate.search import Part, Store, part_of, search
+from curate.core.atomic_io import write_json, write_parquet
+from curate.core.executor import Engine
+from curate.retrieval.exact_search import search
+from curate.retrieval.vector_store import Part, Store, part_of
 
 CORES = len(os.sched_getaffinity(0))
 REPEATS = 5
@@ -231,13 +232,13 @@ def collection(folder: Path, rows: int) -> Path:
     """A run folder whose fetch, bucket and embed stages are there; all shards hold the same thousand pictures."""
     import open_clip
 
+    from curate.core.atomic_io import sha256_bytes, write_text
+    from curate.core.seeding import rng_for
     from curate.encoders.clip import Clip
-    from curate.ground.files import sha256_bytes, write_text
-    from curate.ground.rng import rng_for
-    from curate.shards import index_path, shard_path, write_tar
-    from pipelines import presets
+    from curate.images.shards import index_path, shard_path, write_tar
+    from curate.pretrain.small_clip import model_config, save
+    from pipelines.config import presets
     from pipelines.demo.draw import jpeg, photo
-    from pipelines.small_clip import model_config, save
 
     run, each = folder / "run", 1000
     stages = {name: run / "stages" / name for name in ("03_fetch", "04_bucket", "05_embed")}

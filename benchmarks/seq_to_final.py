@@ -23,14 +23,14 @@ from peers import Pictures, product_rate, seconds
 from torch import nn
 from torchvision import models, transforms
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.engine.deep import MEAN, STD
+from eval.finetuning.fit import Fit, Hyper, Rule, scores_of
+from eval.finetuning.fit_cache import Store
+from eval.finetuning.samples import Samples
+from eval.finetuning.search import Book, Job, best_of, points
 from eval.nets import build
 from eval.run import evaluate
-from eval.to_final.fit import Fit, Hyper, Rule, scores_of
-from eval.to_final.samples import Samples
-from eval.to_final.search import Book, Job, best_of, points
-from eval.to_final.store import Store
 from stream_builder.stream import Split, Step, Stream
 
 GATES = {"epoch_bfloat16": 1.9, "epoch_float32": 1.2, "method": 3.0}

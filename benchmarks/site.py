@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval import rows
 from eval.learners import LEARNERS
-from eval.report import results_of, write
+from eval.reporting.report import results_of, write
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

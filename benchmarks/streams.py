@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from stream_builder.bases import Base, Side
-from stream_builder.distances import wasserstein2
-from stream_builder.draws import Composition
-from stream_builder.from_shifts import compose
-from stream_builder.lazy import Encoded, members
-from stream_builder.loading import Policy, loader
-from stream_builder.sequence import PAPER
+from stream_builder.builders.sampling import Composition
+from stream_builder.builders.shift_sequence import compose
+from stream_builder.datasets import Base, Side
+from stream_builder.interop.torch_loader import Policy, loader
+from stream_builder.lazy_images import Encoded, members
+from stream_builder.measures.distances import wasserstein2
+from stream_builder.shifts.grammar import PAPER
 from stream_builder.stream import Split, Stream
 
 REPEATS = 5

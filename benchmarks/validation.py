@@ -26,15 +26,15 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from curate.compose import PublishRules, select, splits_of
-from curate.duplicates import _pairs_by_all, pairs_by_hash
-from curate.ground.files import sha256_bytes, write_parquet
-from curate.ground.workers import Engine
-from curate.pack import Fetched, pack
-from curate.publish import publish
-from curate.shards import write_tar
+from curate.core.atomic_io import sha256_bytes, write_parquet
+from curate.core.executor import Engine
+from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
+from curate.images.shards import write_tar
+from curate.release.packing import Fetched, pack
+from curate.release.selection import PublishRules, select, splits_of
+from curate.release.writer import publish
 from curate.validation.answers import read_answers, read_lines
-from curate.validation.tally import TallyRules, agreement, tally
+from curate.validation.verdicts import TallyRules, agreement, tally
 
 CORES = len(os.sched_getaffinity(0))
 ANSWERS = 200_000

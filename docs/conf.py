@@ -46,7 +46,7 @@ def commands() -> str:
     from typer.main import get_command
     from typer.testing import CliRunner
 
-    from pipelines.cli import app
+    from pipelines.cli.app import app
 
     def walk(command: Any, path: list[str]) -> list[list[str]]:
         inner = getattr(command, "commands", {})

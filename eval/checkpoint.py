@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.ground.errors import BadInput
-from curate.ground.files import write_bytes
+from curate.core.atomic_io import write_bytes
+from curate.core.errors import BadInput
 
 EVERY = 60.0  # seconds between two states
 

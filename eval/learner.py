@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig
-from eval.past import Past
+from curate.core.errors import BadConfig
+from eval.history import Past
 from stream_builder.stream import Step
 
 Labels = npt.NDArray[np.int64]

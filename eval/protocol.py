@@ -12,8 +12,8 @@ from typing import Protocol as TypingProtocol
 
 import numpy as np
 
-from curate.ground.catalogue import Catalogue
-from curate.ground.errors import BadArray
+from curate.core.errors import BadArray
+from curate.core.registry import Catalogue
 from eval.learner import Learner, Task
 from eval.rows import Row
 from stream_builder.stream import Split, Step, Stream
@@ -62,11 +62,11 @@ CHUNK = 8192  # samples predicted at once
 PROTOCOLS = Catalogue(
     "protocol",
     {
-        "clear-iid": "eval.protocols.clear.presets:Iid",
-        "clear-streaming": "eval.protocols.clear.presets:Streaming",
-        "ocrr": "eval.protocols.ocrr.presets:Ocrr",
-        "seq-to-final": "eval.protocols.seq_to_final.presets:SeqToFinal",
-        "near-future": "eval.protocols.near_future.presets:NearFuture",
+        "clear-iid": "eval.protocols.clear.protocol:Iid",
+        "clear-streaming": "eval.protocols.clear.protocol:Streaming",
+        "ocrr": "eval.protocols.ocrr.protocol:Ocrr",
+        "seq-to-final": "eval.protocols.seq_to_final.protocol:SeqToFinal",
+        "near-future": "eval.protocols.near_future.protocol:NearFuture",
     },
 )
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.ground.errors import BadInput, MissingFile
-from curate.ground.files import read_json, write_json, write_parquet
+from curate.core.atomic_io import read_json, write_json, write_parquet
+from curate.core.errors import BadInput, MissingFile
 
 FORMAT = 1
 SKIPPED = "skipped"

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.ground.errors import BadConfig, Diverged, DriftlineError, Unfit, crashed
-from curate.ground.files import fingerprint
-from curate.ground.rng import rng_for
-from curate.ground.workers import Engine
+from curate.core.atomic_io import fingerprint
+from curate.core.errors import BadConfig, Diverged, DriftlineError, Unfit, crashed
+from curate.core.executor import Engine
+from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
-from eval.estimate import core_seconds
+from eval.experiment.cost_estimate import core_seconds
+from eval.experiment.learner_spec import fields_of, named
+from eval.experiment.tune import Grid, choose
 from eval.learner import Learner
-from eval.named import fields_of, named
 from eval.protocol import PROTOCOLS, Walk
 from eval.rows import Row, Run, keep_skipped
-from eval.summary import summary
-from eval.tune import Grid, choose
+from eval.scoring.aggregate import summary
 from stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.ground.progress import Journal
-from curate.ground.workers import Engine
-from pipelines.config import resolve
-from pipelines.sections import Config
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
+from pipelines.config.loader import resolve
+from pipelines.config.schema import Config
 
 
 @dataclass(frozen=True)

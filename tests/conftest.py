@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import drifting
 from hypothesis import settings
+from support.helpers import drifting
 
-from curate.ground.progress import Journal
+from curate.core.run_log import Journal
 from pipelines.demo.journey import Scale, demo
 from stream_builder.stream import Stream
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from curate.card import UNWRITTEN
-from curate.judgement import unwritten
-from pipelines.recipes import recipe_card
+from curate.release.card_sections import unwritten
+from curate.release.data_card import UNWRITTEN
+from pipelines.reporting.recipe_card import recipe_card
 
 CARDS = Path(__file__).resolve().parents[1] / "data_cards"
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from console import driftline
-from helpers import album, write_base
+from support.console import driftline
+from support.helpers import album, write_base
 
+from curate.core.seeding import rng_for
 from curate.export import EXPORTS
-from curate.ground.rng import rng_for
 from curate.sources import SOURCES
-from curate.validation.venues import VENUES
+from curate.validation.platforms import VENUES
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
-from pipelines import presets
+from pipelines.config import presets
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
 from stream_builder.export import EXPORTS as STREAM_EXPORTS

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from pipelines.cli import app
-from pipelines.licences import dependencies, materials, table
+from pipelines.cli.app import app
+from pipelines.reporting.dependency_licences import dependencies, materials, table
 
 ROOT = Path(__file__).resolve().parents[1]
 

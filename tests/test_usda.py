@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.shared
 @pytest.mark.slow
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "docs/usda/build.py", "--data", str(shared / "usda"), "--out", str(tmp_path)]
+    command = [sys.executable, "examples/usda/build.py", "--data", str(shared / "usda"), "--out", str(tmp_path)]
     done = subprocess.run([*command, "--epochs", "8", "--seeds", "1"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "report: " in done.stdout
@@ -53,7 +53,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     logistic regression [DATA.md]. Ours is CLEAR's SGD probe with six times its epochs: at the paper's 100 it has not
     converged on these vectors (in-domain .91), as the specification found on others."""
     from eval.run import evaluate
-    from stream_builder.from_arrays import from_arrays
+    from stream_builder.builders.arrays import from_arrays
 
     data = np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False)
     vectors = data["embedding_u8"].astype(np.float32) * data["scale"]
@@ -75,7 +75,15 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
 def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Path, tmp_path: Path) -> None:
     """CLEAR's finding at a small scale, on real pictures: MoCo on bucket 0, then a linear layer; and in-domain above
     next-domain, and near-future accuracy and retention in one order."""
-    command = [sys.executable, "docs/usda/past.py", "--data", str(shared / "usda"), "--out", str(tmp_path), "--quick"]
+    command = [
+        sys.executable,
+        "examples/usda/past.py",
+        "--data",
+        str(shared / "usda"),
+        "--out",
+        str(tmp_path),
+        "--quick",
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "compared.json").read_text())

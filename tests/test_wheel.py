@@ -14,17 +14,17 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from helpers import album
+from support.helpers import album
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_data_files_lie_inside_their_packages() -> None:
-    assert (files("curate") / "templates" / "question.html.j2").is_file()
-    assert (files("curate") / "templates" / "card.md.j2").is_file()
-    assert (files("eval") / "templates" / "report.html.j2").is_file()
+    assert (files("curate.validation") / "templates" / "question.html.j2").is_file()
+    assert (files("curate.release") / "templates" / "card.md.j2").is_file()
+    assert (files("eval.reporting") / "templates" / "report.html.j2").is_file()
     assert (files("pipelines") / "demo" / "model" / "open_clip_model.safetensors").is_file()
-    assert (files("pipelines") / "presets" / "mini.yaml").is_file()
+    assert (files("pipelines.config") / "presets" / "mini.yaml").is_file()
 
 
 def test_the_shipped_model_is_small() -> None:
@@ -102,7 +102,7 @@ def test_a_strangers_path_through_the_tutorial(installed: Path, tmp_path: Path) 
 
 def test_asking_for_help_does_not_load_the_heavy_libraries() -> None:
     code = (
-        "import sys; from typer.testing import CliRunner; from pipelines.cli import app\n"
+        "import sys; from typer.testing import CliRunner; from pipelines.cli.app import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "print(sorted({'torch', 'pandas', 'pyarrow', 'duckdb', 'faiss', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.catalogue import Catalogue
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
+from curate.core.registry import Catalogue
 
 Vectors = npt.NDArray[np.float32]
 
@@ -107,7 +107,7 @@ ENCODERS = Catalogue(
     {
         "clip": "curate.encoders.clip:Clip",
         "backbone": "curate.encoders.backbone:Backbone",
-        "table": "curate.encoders.table:TableOfVectors",
+        "table": "curate.encoders.precomputed:TableOfVectors",
         "sentence": "curate.encoders.sentence:Sentence",
         "ngrams": "curate.encoders.ngrams:Ngrams",
     },

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from curate.core.atomic_io import fingerprint, read_json, sha256_file
+from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.encoders import Vectors
 from curate.encoders.network import MEAN, STD, Network, place
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import fingerprint, read_json, sha256_file
 
 CLEAR = 224  # pixels; another size is part of the fingerprint
 HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from curate.core.atomic_io import fingerprint, sha256_file
+from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.encoders import Vectors, unit
 from curate.encoders.network import Network, place
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import fingerprint, sha256_file
 
 
 class Clip(Network):

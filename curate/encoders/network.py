@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from curate.core.errors import BadConfig
 from curate.encoders import Vectors, unit
-from curate.ground.errors import BadConfig
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as CLEAR's and MoCo's code have them
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from curate.core.errors import BadConfig
+from curate.core.hashed_ngrams import letters
 from curate.encoders import Vectors
-from curate.ground.errors import BadConfig
-from curate.ground.letters import letters
 
 
 class Ngrams:
     """Hashed counts of letters; texts only, no weights.
 
-    model: the width, as in "2048". See `curate.ground.letters`.
+    model: the width, as in "2048". See `curate.core.hashed_ngrams`.
     """
 
     device, precision = "cpu", "float32"

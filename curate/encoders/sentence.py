@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from curate.core.atomic_io import content_digest, fingerprint
+from curate.core.errors import BadConfig, MissingFile
 from curate.encoders import Vectors, unit
 from curate.encoders.network import place
-from curate.ground.errors import BadConfig, MissingFile
-from curate.ground.files import content_digest, fingerprint
 
 
 class Sentence:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from curate.ground.catalogue import Catalogue
-from curate.release import Release
+from curate.core.registry import Catalogue
+from curate.release.format import Release
 
 
 class Exporter(Protocol):

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.ground.files import write_bytes, write_json, write_text
-from curate.release import Release
+from curate.core.atomic_io import write_bytes, write_json, write_text
+from curate.release.format import Release
 
 LOADABLE = "moco_b0"  # the one feature name that both of Avalanche's old data names accept
 

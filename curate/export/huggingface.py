@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.card import card
-from curate.croissant import croissant
-from curate.ground.files import sha256_file, write_json, write_text, writing
-from curate.publish import seal
-from curate.release import Release
+from curate.core.atomic_io import sha256_file, write_json, write_text, writing
+from curate.release.croissant import croissant
+from curate.release.data_card import card
+from curate.release.format import Release
+from curate.release.writer import seal
 
 IMAGES = 2000  # images a file
 GROUP = 100  # images a row group: what streaming readers fetch at a time

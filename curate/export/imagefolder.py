@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.ground.files import write_bytes
-from curate.release import Release
+from curate.core.atomic_io import write_bytes
+from curate.release.format import Release
 
 
 def export(release: Release, out: Path) -> dict[str, int]:

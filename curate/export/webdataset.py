@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from curate.ground.files import writing
-from curate.publish import seal
-from curate.release import Release
+from curate.core.atomic_io import writing
+from curate.release.format import Release
+from curate.release.writer import seal
 
 
 def export(release: Release, out: Path) -> dict[str, int]:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.core.atomic_io import writing
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
 from curate.fetch.rules import FetchRules
 from curate.fetch.shard import COLUMNS, INDEX, Shard, fetch_shard
-from curate.ground.files import writing
-from curate.ground.progress import Journal
-from curate.ground.workers import Engine
-from curate.shards import index_path, shard_path
+from curate.images.shards import index_path, shard_path
 
 WAVE = 4  # shards a worker between two looks at whether there are enough
 GATHERED = 65_536  # rows of the joint index that are written at a time

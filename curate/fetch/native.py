@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from curate.fetch.guard import Refused, is_private, is_private_host
+from curate.fetch.address_guard import Refused, is_private, is_private_host
 from curate.fetch.rules import PLACEHOLDER_URL, FetchRules, Got, opted_out, seconds_after
 
 REDIRECTS = 5

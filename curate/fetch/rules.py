@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Literal
 
-from curate.images import ImageRules
+from curate.images.checks import ImageRules
 
 # Misses that another try may mend; all others are final.
 MAY_PASS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}

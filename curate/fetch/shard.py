@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.core.atomic_io import sha256_bytes, write_parquet
+from curate.core.errors import DriftlineError
 from curate.fetch.rules import MAY_PASS, FetchRules, Got, mirror_url
-from curate.ground.errors import DriftlineError
-from curate.ground.files import sha256_bytes, write_parquet
-from curate.images import look
-from curate.local import read_local
-from curate.shards import index_path, shard_path, write_tar
+from curate.images.checks import look
+from curate.images.local_files import read_local
+from curate.images.shards import index_path, shard_path, write_tar
 
 INDEX = pa.schema(
     [
@@ -168,7 +168,7 @@ def _download(rows: list[tuple[int, str]], rules: FetchRules, spool: Spool, scra
 
         native.download(rows, rules, spool.keep)
     else:
-        from curate.fetch import client
+        from curate.fetch.img2dataset import client
 
         client.download(rows, rules, spool.keep, scratch)
 

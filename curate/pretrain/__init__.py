@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig, MissingFile, Tampered
-from curate.ground.files import read_json, sha256_file, write_json, writing
-from curate.images import ImageRules, look
-from curate.shards import read_images, read_tar
+from curate.core.atomic_io import read_json, sha256_file, write_json, writing
+from curate.core.errors import BadConfig, MissingFile, Tampered
+from curate.images.checks import ImageRules, look
+from curate.images.shards import read_images, read_tar
 
 RULES = ImageRules()
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -111,7 +111,7 @@ def _of_run(source: Path, members: Path, bucket: int) -> Iterator[bytes]:
 
 def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
     """Unlabelled images of the bucket, and labelled ones outside the first split's test; labels are not looked at."""
-    from curate.release import Release
+    from curate.release.format import Release
 
     release = Release.open(source)
     tars = sorted((release.path / "unlabelled").glob(f"bucket_{bucket:02d}-*.tar"))

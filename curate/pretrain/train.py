@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
+from curate.core.errors import BadConfig
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
 from curate.encoders import Vectors, unit
 from curate.encoders.network import place
-from curate.ground.errors import BadConfig
-from curate.ground.files import fingerprint, read_json, write_bytes, write_json
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
 from curate.pretrain import Recipe
 from curate.pretrain.gather import Pictures
 from curate.pretrain.moco import Moco

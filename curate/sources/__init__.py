@@ -1,4 +1,4 @@
-"""Metadata sources: anything that lists time-stamped photos → record batches of `curate.table.SOURCE`.
+"""Metadata sources: anything that lists time-stamped photos → record batches of `curate.metadata.schema.SOURCE`.
 
 A new source is one file here and one line in `SOURCES`.
 """
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from curate.ground.catalogue import Catalogue
+from curate.core.registry import Catalogue
 
 
 class Source(Protocol):

@@ -15,9 +15,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from curate.ground.errors import BadInput, MissingFile
-from curate.mapped import check_columns, is_utf8, printable, record_of
-from curate.table import batch_of
+from curate.core.errors import BadInput, MissingFile
+from curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
+from curate.metadata.schema import batch_of
 
 JSON_LINES = (".jsonl", ".ndjson")
 

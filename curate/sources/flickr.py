@@ -19,10 +19,10 @@ from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
 
-from curate.ground.errors import BadConfig, BadInput, DriftlineError
-from curate.ground.files import fingerprint, read_json, write_json
-from curate.mapped import LONGEST_RAW, seconds_of
-from curate.table import batch_of, rebatch
+from curate.core.atomic_io import fingerprint, read_json, write_json
+from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.metadata.column_mapping import LONGEST_RAW, seconds_of
+from curate.metadata.schema import batch_of, rebatch
 
 ENDPOINT = "https://api.flickr.com/services/rest/"
 CEILING = 4000  # results that a query shows

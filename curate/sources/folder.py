@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.mapped import seconds_of
-from curate.table import batch_of, safe_id
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.metadata.column_mapping import seconds_of
+from curate.metadata.schema import batch_of, safe_id
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif"}
 EPOCH = datetime(1970, 1, 1)

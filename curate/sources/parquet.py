@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.ground.errors import BadInput, MissingFile
-from curate.local import cell_path
-from curate.mapped import check_columns, record_of
-from curate.table import batch_of, rebatch
+from curate.core.errors import BadInput, MissingFile
+from curate.images.local_files import cell_path
+from curate.metadata.column_mapping import check_columns, record_of
+from curate.metadata.schema import batch_of, rebatch
 
 READ = 4096  # rows that are read at a time
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

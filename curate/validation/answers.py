@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.ground.errors import BadInput
+from curate.core.errors import BadInput
 from curate.validation.batches import NONE
 
 ANSWERS = pa.schema(

@@ -15,10 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from curate.concepts import Concept
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import csv_text, write_bytes, write_json, write_text
-from curate.ground.rng import name_for, rng_for
+from curate.core.atomic_io import csv_text, write_bytes, write_json, write_text
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.seeding import name_for, rng_for
+from curate.retrieval.candidates import Concept
 
 NONE = "none"  # value of the exclusive box "None of the above"
 FIELDS = ("batch", "item", "image_url")
@@ -45,7 +45,7 @@ def question(concepts: Sequence[Concept]) -> str:
     """
     from jinja2 import Environment
 
-    template = files("curate").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
+    template = files("curate.validation").joinpath("templates/question.html.j2").read_text(encoding="utf-8")
     options = [(c.name, c.option, c.examples) for c in concepts]
     page = Environment(autoescape=True).from_string(template).render(options=options, nothing=NONE)
     return page.replace("@@image_url@@", "${image_url}")

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.ground.errors import BadConfig, BadInput, DriftlineError
-from curate.ground.files import write_text
+from curate.core.atomic_io import write_text
+from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.validation.answers import fields_of
 from curate.validation.batches import estimate, table
 

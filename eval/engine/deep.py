@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.linear import Params, Pull, zeros

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import Diverged
-from curate.ground.threads import one_thread
+from curate.core.errors import Diverged
+from curate.core.torch_threads import one_thread
 from eval.engine import fused
 
 Floats = npt.NDArray[np.float32]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import Diverged
+from curate.core.errors import Diverged
 from eval.engine import fused
 from eval.engine.linear import errors, layer
 

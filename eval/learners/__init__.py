@@ -5,7 +5,7 @@ A new learner is one file here and one line in `LEARNERS`.
 
 from __future__ import annotations
 
-from curate.ground.catalogue import Catalogue
+from curate.core.registry import Catalogue
 
 LEARNERS = Catalogue(
     "learner",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eval.learner import Labels
-from eval.learners.online import OnlineLearner
+from eval.training.online_learner import OnlineLearner
 
 
 @dataclass

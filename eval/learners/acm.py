@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig
-from curate.ground.threads import one_thread
-from eval.knn import MEASURED, Memory
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import MEASURED, Memory
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from eval.engine.linear import Net, Params, Rule, on
+from eval.history import Past
 from eval.learner import Array, Labels, Task, check_variant
-from eval.learners.net import NetLearner
-from eval.memory import Share, balanced
-from eval.past import Past
+from eval.memory.buffers import Share, balanced
+from eval.training.sgd_learner import NetLearner
 
 
 class Project(Rule):

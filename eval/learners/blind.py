@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
 from eval.learner import Array, Labels, Learner, Task
 
 GRID = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)  # [EvalOCL]

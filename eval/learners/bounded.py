@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig
-from curate.ground.threads import one_thread
-from eval.knn import Slices, unit
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.substrate import agreement, votes
+from eval.memory.knn_index import Slices, unit
 
 
 @dataclass

@@ -10,7 +10,7 @@ import numpy as np
 from eval.engine.deep import Deep
 from eval.engine.linear import Net, Params, Rule, on, zeros
 from eval.learner import Array, Labels, Task
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 class Frozen(Rule):

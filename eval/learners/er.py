@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task
-from eval.learners.net import NetLearner
-from eval.memory import Share, balanced
+from eval.memory.buffers import Share, balanced
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig
-from curate.ground.threads import one_thread
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
 from eval.engine.linear import Net, Params, Rule, on, zeros
 from eval.learner import Array, Labels, Task, check_variant
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task, check_variant
-from eval.learners.net import NetLearner
-from eval.memory import class_reservoirs, greedy_balanced
+from eval.memory.buffers import class_reservoirs, greedy_balanced
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.threads import one_thread
+from curate.core.torch_threads import one_thread
 from eval.engine.linear import grown
-from eval.knn import Memory, Watched
 from eval.learner import Array, Labels, Task
-from eval.learners.net import NetLearner
+from eval.memory.knn_index import Memory, Watched
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig, BadInput, Unfit
-from curate.ground.letters import letters
-from eval.knn import Memory
+from curate.core.errors import BadConfig, BadInput, Unfit
+from curate.core.hashed_ngrams import letters
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
 WIDTH = 2048  # of the counts of letters by which examples are found

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig, MissingFile, Unfit
-from curate.ground.threads import one_thread
+from curate.core.errors import BadConfig, MissingFile, Unfit
+from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
-from eval.learners.net import place
+from eval.training.sgd_learner import place
 
 CHUNK = 64  # samples predicted at once
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eval.engine.linear import Net, Pull, Rule
 from eval.learner import Array, Labels
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 class Distil(Rule):

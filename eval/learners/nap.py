@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.learner import Array, Labels, Task
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

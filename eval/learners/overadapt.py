@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.learners.online import OnlineLearner
+from eval.training.online_learner import OnlineLearner
 
 
 @dataclass

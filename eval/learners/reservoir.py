@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
 from eval.learner import Array, Labels, Task, check_variant
-from eval.learners.net import NetLearner
-from eval.memory import biased_reservoir
+from eval.memory.buffers import biased_reservoir
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

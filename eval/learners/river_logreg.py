@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.knn import unit
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import unit
 
 
 @dataclass

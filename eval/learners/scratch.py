@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eval.learner import Array, Labels
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 @dataclass

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, Unfit
 from eval.learner import Task
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step, pick
 
 CHUNK = 1024  # unlabelled samples looked at together

@@ -9,7 +9,7 @@ import numpy as np
 
 from eval.engine.linear import Net, Params, Rule, zeros
 from eval.learner import Array, Labels, Task, check_variant
-from eval.learners.net import NetLearner
+from eval.training.sgd_learner import NetLearner
 
 
 class Path(Rule):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig
-from curate.ground.threads import one_thread
-from eval.knn import MEASURED, Found, Memory, Watched
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import MEASURED, Found, Memory, Watched
 
 VOTES = ("band", "nearest", "sum", "count", "no-recency")
 

@@ -1,4 +1,4 @@
-"""Seq-to-Final's methods by name: each is a history mode and a final mode of `eval.to_final.method`."""
+"""Seq-to-Final's methods by name: each is a history mode and a final mode of `eval.finetuning.method`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from curate.ground.errors import BadConfig, Unfit
-from curate.ground.threads import one_thread
+from curate.core.errors import BadConfig, Unfit
+from curate.core.torch_threads import one_thread
+from eval.finetuning import method as methods
+from eval.finetuning.fit_cache import Store
+from eval.finetuning.method import Data, Method
+from eval.finetuning.samples import samples
+from eval.finetuning.stage import Rules, Work
 from eval.learner import Array, Labels, Learner, Task
-from eval.learners.net import place
-from eval.to_final import method as methods
-from eval.to_final.method import Data, Method
-from eval.to_final.samples import samples
-from eval.to_final.stage import Rules, Work
-from eval.to_final.store import Store
+from eval.training.sgd_learner import place
 from stream_builder.stream import Step
 
 
@@ -25,7 +25,7 @@ class ToFinal(Learner):
     """Compose a method for the last step: history (none, erm, irm, dro, each, joint) × final (pooled, all, fc, fc-all,
     unfreeze-last, unfreeze-first, side-1, side-b, lowrank-add, lowrank-mul, search, surgical-rgn, surgical-snr).
 
-    The other settings are those of `eval.to_final.method.Method`; shared: names of blocks, joined by +. sees_final:
+    The other settings are those of `eval.finetuning.method.Method`; shared: names of blocks, joined by +. sees_final:
     "auto" is yes for histories of IRM and DRO with fidelity=paper-code, as that code does. device: "cpu", "cuda" or
     "auto". Network, grids and budget are the protocol's, the same for all.
     """

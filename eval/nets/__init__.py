@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from curate.ground.catalogue import Catalogue
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
+from curate.core.registry import Catalogue
 from eval.nets.chain import Blocks, Net
 
 NETS = Catalogue(

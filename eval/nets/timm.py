@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from curate.ground.errors import BadConfig
+from curate.core.errors import BadConfig
 from eval.nets.chain import HEAD, Blocks, Make
 
 

@@ -10,26 +10,26 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.concepts import BACKGROUND
-from curate.ground.files import write_json, write_text
-from curate.ground.progress import Journal
-from curate.ground.workers import Engine
+from curate.core.atomic_io import write_json, write_text
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
 from curate.release import Release
+from curate.retrieval.candidates import BACKGROUND
 from curate.validation.batches import read_batch
-from eval.figures import Section
+from eval.plotting.charts import Section
 from eval.run import evaluate
-from pipelines import presets
-from pipelines.audit import audit
-from pipelines.audit import lines as audit_lines
-from pipelines.audit import page as audit_page
-from pipelines.config import load
+from pipelines.config import presets
+from pipelines.config.loader import load
 from pipelines.demo.draw import CONCEPTS
 from pipelines.demo.workers import answer
 from pipelines.demo.world import World, build, serve
-from pipelines.journey_report import journey_report
+from pipelines.reporting.audit import audit
+from pipelines.reporting.audit import lines as audit_lines
+from pipelines.reporting.audit import page as audit_page
+from pipelines.reporting.run_report import journey_report
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
-from stream_builder.from_release import from_release
+from stream_builder.builders.release import from_release
 
 LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]

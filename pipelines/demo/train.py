@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
+from curate.pretrain.small_clip import train
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
-from pipelines.small_clip import train
 
 SEED = 90_210  # the demo's worlds use seeds below 90,000
 PHOTOS = 9_000

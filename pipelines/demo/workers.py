@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from curate.validation.batches import NONE
 
 HEADER = (

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
-from curate.ground.errors import Busy
-from curate.ground.files import read_json, write_bytes, write_json
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import read_json, write_bytes, write_json
+from curate.core.errors import Busy
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 
 START, END = datetime(2004, 1, 5, tzinfo=UTC), datetime(2014, 4, 20, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from curate.ground.catalogue import Catalogue
+from curate.core.registry import Catalogue
 
 STAGES = Catalogue(
     "stage",

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.concepts import BACKGROUND
-from curate.embed import vectors_of
-from curate.ground.errors import BadInput
-from curate.ground.files import write_parquet
-from curate.shards import read_images
+from curate.core.atomic_io import write_parquet
+from curate.core.errors import BadInput
+from curate.embedding.embed import vectors_of
+from curate.images.shards import read_images
+from curate.retrieval.candidates import BACKGROUND
 from curate.validation.batches import NONE, BatchPlan, draw_gold, read_gold, write_batch
-from pipelines.sections import Config
+from pipelines.config.schema import Config
 from pipelines.stage import Context, Counts, Stage
 from pipelines.stages.retrieve import concepts_of, text_encoder
 

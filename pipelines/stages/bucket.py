@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.buckets import BucketRules, assign
-from curate.ground.files import write_bytes, write_json, write_parquet, writing
-from curate.shards import good
-from curate.table import REJECTS, whole
-from curate.timeline import timeline
+from curate.bucketing.assign import BucketRules, assign
+from curate.bucketing.timeline_plot import timeline
+from curate.core.atomic_io import write_bytes, write_json, write_parquet, writing
+from curate.images.shards import good
+from curate.metadata.schema import REJECTS, whole
 from pipelines.stage import Counts, Stage
 
 

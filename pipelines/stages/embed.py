@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
-from curate.adopt import adopt
-from curate.embed import embed
+from curate.core.atomic_io import read_json, write_json
+from curate.embedding.embed import embed
+from curate.embedding.import_vectors import adopt
 from curate.encoders import EncoderSpec, describe
-from curate.ground.files import read_json, write_json
 from pipelines.stage import Context, Counts, Stage
 
 BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 
 from curate.fetch import FetchRules, fetch
-from curate.fetch.guard import is_own
-from curate.images import ImageRules
+from curate.fetch.address_guard import is_own
+from curate.images.checks import ImageRules
 from pipelines.stage import Counts, Stage
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.filters import FilterRules
-from curate.sift import sift
+from curate.metadata.filtering import sift
+from curate.metadata.filters import FilterRules
 from pipelines.stage import Counts, Stage
 
 

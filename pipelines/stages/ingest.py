@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.ground.files import write_parquet
-from curate.ground.s3 import S3Rules, fetch
+from curate.core.atomic_io import write_parquet
+from curate.core.s3 import S3Rules, fetch
+from curate.metadata.schema import REJECTS, REPEATED, TABLE
 from curate.sources import SOURCES, Source
-from curate.table import REJECTS, REPEATED, TABLE
 from pipelines.stage import Counts, Stage
 
 ROWS = 65_536  # records a part

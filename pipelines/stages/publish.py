@@ -15,25 +15,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.changes import check_version, compare, tombstones
-from curate.compose import PublishRules, select, splits_of
-from curate.concepts import BACKGROUND
-from curate.duplicates import groups, pairs_by_cosine, pairs_by_hash
-from curate.embed import parts, vectors_of
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig
+from curate.embedding.embed import parts, vectors_of
+from curate.embedding.features import features
 from curate.encoders import EncoderSpec
-from curate.features import features
-from curate.filters import withdrawn_ids
-from curate.ground.errors import BadConfig
-from curate.ground.files import read_json
-from curate.judgement import unwritten
-from curate.pack import Fetched, Packed, pack, pictures
-from curate.publish import publish
+from curate.images.near_duplicates import groups, pairs_by_cosine, pairs_by_hash
+from curate.images.strip_exif import cleaned
+from curate.metadata.filters import withdrawn_ids
 from curate.release import Release
-from curate.remainder import rows_of, write_remainder
-from curate.strip import cleaned
+from curate.release.card_sections import unwritten
+from curate.release.changelog import check_version, compare, tombstones
+from curate.release.packing import Fetched, Packed, pack, pictures
+from curate.release.selection import PublishRules, select, splits_of
+from curate.release.unlabelled import rows_of, write_remainder
+from curate.release.writer import publish
+from curate.retrieval.candidates import BACKGROUND
 from pipelines import VERSION
-from pipelines.audit import drift
-from pipelines.sections import FeatureEntry
+from pipelines.config.schema import FeatureEntry
+from pipelines.reporting.audit import drift
 from pipelines.stage import Counts, Stage, parts_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 

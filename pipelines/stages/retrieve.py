@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.concepts import BACKGROUND, Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.core.atomic_io import read_json, write_array, write_json, writing
+from curate.core.errors import BadConfig, BadInput
 from curate.encoders import Encoder, Vectors
-from curate.ground.errors import BadConfig, BadInput
-from curate.ground.files import read_json, write_array, write_json, writing
-from curate.search import Ints, Ranked, Store, approximate, cosines, search
-from pipelines.sections import Config
+from curate.retrieval.approximate import approximate
+from curate.retrieval.candidates import BACKGROUND, Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.retrieval.exact_search import Ranked, cosines, search
+from curate.retrieval.vector_store import Ints, Store
+from pipelines.config.schema import Config
 from pipelines.stage import Context, Counts, Stage, parts_of
 from pipelines.stages.embed import spec_of
 

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.concepts import BACKGROUND
-from curate.ground.errors import Waiting
-from curate.ground.files import csv_text, read_json, write_json, write_parquet, write_text
+from curate.core.atomic_io import csv_text, read_json, write_json, write_parquet, write_text
+from curate.core.errors import Waiting
+from curate.retrieval.candidates import BACKGROUND
 from curate.validation.answers import ANSWERS, Line, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import read_batch
 from curate.validation.rounds import following, lacking, shortage
-from curate.validation.tally import TallyRules, agreement, from_catalogue, suggested_rejections, tally
+from curate.validation.verdicts import TallyRules, agreement, from_catalogue, suggested_rejections, tally
 from pipelines.stage import Counts, Stage, parts_of
 from pipelines.stages.ask import ITEMS, batch_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets

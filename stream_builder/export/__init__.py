@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from curate.ground.catalogue import Catalogue
+from curate.core.registry import Catalogue
 from stream_builder.stream import Stream
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.ground.files import writing
+from curate.core.atomic_io import writing
 from stream_builder.stream import Stream
 
 

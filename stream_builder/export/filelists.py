@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from curate.ground.files import write_bytes, write_text
+from curate.core.atomic_io import write_bytes, write_text
 from stream_builder.export.pictures import pictures
 from stream_builder.stream import Stream
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.ground.files import write_text, writing
+from curate.core.atomic_io import write_text, writing
 from stream_builder.export.pictures import Picture, pictures
 from stream_builder.stream import Stream
 

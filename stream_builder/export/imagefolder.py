@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.ground.files import write_bytes
+from curate.core.atomic_io import write_bytes
 from stream_builder.export.pictures import folder_of, pictures
 from stream_builder.stream import Stream
 

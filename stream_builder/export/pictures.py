@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
 from stream_builder.stream import Step, Stream
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from curate.ground.files import writing
+from curate.core.atomic_io import writing
 from stream_builder.export.pictures import Picture, pictures
 from stream_builder.stream import Stream
 

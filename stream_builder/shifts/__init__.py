@@ -6,7 +6,7 @@ corruptions have their own names.
 
 from __future__ import annotations
 
-from curate.ground.catalogue import Catalogue
+from curate.core.registry import Catalogue
 
 COMMON = (
     "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur", "defocus_blur", "motion_blur",

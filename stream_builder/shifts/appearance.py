@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 TABLE = ((1 / 2, 1 / 2, 0, 0, 0), (1 / 3, 1 / 3, 1 / 3, 0, 0), (0, 1 / 3, 1 / 3, 1 / 3, 0), (0, 0, 1 / 3, 1 / 3, 1 / 3))

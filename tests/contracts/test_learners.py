@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import drifting, hinted
+from support.helpers import drifting, hinted
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.to_final import ToFinal

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
-from curate.ground.errors import Unfit
-from curate.ground.rng import rng_for
+from curate.core.errors import Unfit
+from curate.core.seeding import rng_for
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.to_final import ToFinal

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.ground.errors import BadArray
-from curate.ground.rng import rng_for
+from curate.core.errors import BadArray
+from curate.core.seeding import rng_for
 from stream_builder.shifts import SHIFTS
 from stream_builder.shifts.base import ORDER, Shift
 

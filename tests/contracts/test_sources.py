@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from flickr_server import FlickrServer, photo
-from helpers import yfcc_line
 from PIL import Image
+from support.flickr_server import FlickrServer, photo
+from support.helpers import yfcc_line
 
-from curate.ground.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile
+from curate.metadata.schema import ID, SOURCE
 from curate.sources import SOURCES, Source
-from curate.table import ID, SOURCE
 
 
 def photo_bytes(date: str | None = "2012:05:01 10:00:00") -> bytes:
@@ -147,7 +147,7 @@ def test_camera_trap_pictures_go_through_the_folder_source(shared: Path, tmp_pat
     table = pa.Table.from_batches(SOURCES["folder"](tmp_path, "parent").batches())
     expected = list(csv.DictReader((shared / "camtrap" / "camtrapR_index.csv").open()))
     assert len(table) == len(expected) == 168
-    from curate.mapped import seconds_of
+    from curate.metadata.column_mapping import seconds_of
 
     dates = {r["path"]: r["datetime_original"] for r in expected}
     for path, taken in zip(table["path"].to_pylist(), table["taken"].to_pylist(), strict=True):

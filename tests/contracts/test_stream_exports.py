@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
+from stream_builder.builders.arrays import from_arrays
 from stream_builder.export import EXPORTS
-from stream_builder.from_arrays import from_arrays
-from stream_builder.sheet import sheet
+from stream_builder.export.contact_sheet import sheet
 from stream_builder.stream import Split, Step, Stream
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curate.ground.errors import Unfit
+from curate.core.errors import Unfit
 from curate.validation.agreement import (
     Answers,
     dawid_skene,

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.buckets import BucketRules, assign
-from curate.ground.errors import BadConfig, Shortage
-from curate.timeline import timeline
+from curate.bucketing.assign import BucketRules, assign
+from curate.bucketing.timeline_plot import timeline
+from curate.core.errors import BadConfig, Shortage
 
 DAY = 86_400
 times = st.lists(st.integers(-(10**9), 2 * 10**9), min_size=11, max_size=60)

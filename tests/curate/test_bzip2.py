@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.ground.bzip2 import SEGMENT, Damaged, blocks, decompress
+from curate.sources.yfcc.bzip2 import SEGMENT, Damaged, blocks, decompress
 
 
 def noise(size: int) -> bytes:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.ground.errors import BadConfig, BadInput
-from curate.mapped import seconds_of
+from curate.core.errors import BadConfig, BadInput
+from curate.metadata.column_mapping import seconds_of
 from curate.sources.delimited import Delimited
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.duplicates import CopyRules, groups, hashes, near_copies, pairs_by_cosine, pairs_by_hash, report
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
+from curate.images.near_duplicates import CopyRules, groups, hashes, near_copies, pairs_by_cosine, pairs_by_hash, report
 from pipelines.demo.draw import photo
 
 
@@ -52,7 +52,7 @@ def test_many_hashes_are_compared_by_parts_and_give_the_pairs_of_all_against_all
         for b in rng.integers(0, 64, i % 9):
             of[i] = of[i - 1000] ^ (np.uint64(1) << np.uint64(b))
     expected = {tuple(p) for p in pairs_by_hash(of, bits).tolist()}
-    monkeypatch.setattr("curate.duplicates.MANY", 0)
+    monkeypatch.setattr("curate.images.near_duplicates.MANY", 0)
     assert {tuple(p) for p in pairs_by_hash(of, bits).tolist()} == expected
     assert bits == 0 or expected
 

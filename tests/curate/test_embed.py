@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.adopt import adopt
-from curate.concepts import Concept, queries
-from curate.embed import embed, parts
+from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
+from curate.embedding.embed import embed, parts
+from curate.embedding.import_vectors import adopt
 from curate.encoders import EncoderSpec
 from curate.encoders.backbone import Backbone
 from curate.encoders.clip import Clip
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.files import sha256_bytes, write_array, write_json, write_parquet
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
-from curate.ground.workers import Engine
-from curate.search import Store
-from curate.shards import index_path, shard_path, write_tar
+from curate.images.shards import index_path, shard_path, write_tar
+from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.vector_store import Store
 from pipelines.demo.draw import jpeg, photo
 
 MODEL = str(files("pipelines") / "demo" / "model")

@@ -12,17 +12,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from faults import EXPECTED, FaultServer, bomb, picture
+from support.faults import EXPECTED, FaultServer, bomb, picture
 
+from curate.core.errors import DriftlineError, Tampered
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
 from curate.fetch import FetchRules, client, fetch
 from curate.fetch.rules import Got, yfcc_hash
 from curate.fetch.shard import COLUMNS
-from curate.ground.errors import DriftlineError, Tampered
-from curate.ground.progress import Journal
-from curate.ground.workers import Engine
-from curate.images import ImageRules, look
-from curate.local import cell_path
-from curate.shards import load_index, read_images, read_tar, write_tar
+from curate.images.checks import ImageRules, look
+from curate.images.local_files import cell_path
+from curate.images.shards import load_index, read_images, read_tar, write_tar
 
 QUIET = Journal(quiet=True)
 RULES = FetchRules(

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.filters import FilterRules, check, reasons
-from curate.ground.errors import BadConfig, BadInput
-from curate.ground.files import write_parquet
-from curate.ground.progress import Journal
-from curate.ground.workers import Engine
-from curate.sift import mark, sift
-from curate.table import TABLE, batch_of
+from curate.core.atomic_io import write_parquet
+from curate.core.errors import BadConfig, BadInput
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
+from curate.metadata.filtering import mark, sift
+from curate.metadata.filters import FilterRules, check, reasons
+from curate.metadata.schema import TABLE, batch_of
 
 QUIET = Journal(quiet=True)
 GOOD: dict[str, object] = {

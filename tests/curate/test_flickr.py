@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from flickr_server import FlickrServer, photo
+from support.flickr_server import FlickrServer, photo
 
-from curate.ground.errors import BadConfig, BadInput, DriftlineError
+from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.sources import flickr
 from curate.sources.flickr import Flickr
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mturk_server import NAMESPACE, Turk, serve
+from support.mturk_server import NAMESPACE, Turk, serve
 
-from curate.concepts import Concept
-from curate.ground.errors import BadConfig, BadInput
+from curate.core.errors import BadConfig, BadInput
+from curate.retrieval.candidates import Concept
 from curate.validation.answers import fields_of, read_answers, read_lines
 from curate.validation.batches import question_page
 from curate.validation.mturk import (

@@ -16,10 +16,10 @@ import pytest
 import torch
 from PIL import Image, ImageFilter
 
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig, MissingFile
 from curate.encoders import EncoderSpec
 from curate.encoders.network import MEAN, STD
-from curate.ground.errors import BadConfig, MissingFile
-from curate.ground.files import read_json
 from curate.pretrain import RECIPES, Recipe
 from curate.pretrain.gather import Pictures, gather
 from curate.pretrain.moco import Moco, contrast

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import release_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.helpers import release_of
 
-from curate.compose import PublishRules, select, split, together
-from curate.ground.errors import MissingFile, Shortage, Tampered, UnknownName
-from curate.publish import attribution
+from curate.core.errors import MissingFile, Shortage, Tampered, UnknownName
 from curate.release import Release
+from curate.release.selection import PublishRules, select, split, together
+from curate.release.writer import attribution
 
 CLASSES = ["background", "bus"]
 BUCKETS = [{"index": 1, "name": "1", "start": None, "end": None}, {"index": 2, "name": "2", "start": None, "end": None}]

@@ -12,10 +12,10 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from curate.ground import s3
-from curate.ground.errors import BadConfig, BadInput, DriftlineError, Tampered
-from curate.ground.progress import Journal
-from curate.ground.s3 import S3Rules, fetch
+from curate.core import s3
+from curate.core.errors import BadConfig, BadInput, DriftlineError, Tampered
+from curate.core.run_log import Journal
+from curate.core.s3 import S3Rules, fetch
 
 QUIET = Journal(quiet=True)
 BODY = random.Random(0).randbytes(3_000_000)

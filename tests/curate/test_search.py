@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate import search as searching
-from curate.ground.errors import BadInput
-from curate.ground.workers import Engine
-from curate.search import Found, Store, approximate, part_of, search
+from curate.core.errors import BadInput
+from curate.core.executor import Engine
+from curate.retrieval import exact_search as searching
+from curate.retrieval.approximate import approximate
+from curate.retrieval.exact_search import Found, search
+from curate.retrieval.vector_store import Store, part_of
 
 QUIET = [HealthCheck.function_scoped_fixture]
 

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import yfcc_line
 from PIL import Image
+from support.helpers import yfcc_line
 
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.run_log import Journal
 from curate.fetch import FetchRules, fetch
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.progress import Journal
-from curate.mapped import seconds_of
+from curate.metadata.column_mapping import seconds_of
 from curate.sources.folder import Folder
 from curate.sources.huggingface import HuggingFace
 from curate.sources.parquet import Parquet
@@ -112,7 +112,7 @@ def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:
     pq.write_table(table, out / "part-0.parquet")
     counts = fetch([out / "part-0.parquet"], out / "a", FetchRules(), Journal(quiet=True))
     assert set(counts) == {""}
-    from curate.shards import load_index, read_images
+    from curate.images.shards import load_index, read_images
 
     return dict(read_images(out / "a", load_index(out / "a"), 0))
 

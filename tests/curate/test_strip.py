@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 
-from curate.strip import cleaned, strip
+from curate.images.strip_exif import cleaned, strip
 
 SECRET = b"Erika Mustermann"
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8))

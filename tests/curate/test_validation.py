@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from curate.concepts import BACKGROUND, Concept
-from curate.ground.errors import BadConfig, BadInput
+from curate.core.errors import BadConfig, BadInput
+from curate.retrieval.candidates import BACKGROUND, Concept
 from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import BatchPlan, question_page, read_batch, read_gold, write_batch
 from curate.validation.rounds import following, lacking
-from curate.validation.tally import (
+from curate.validation.verdicts import (
     TallyRules,
     agreement,
     from_catalogue,

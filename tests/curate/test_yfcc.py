@@ -18,19 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from helpers import made_rows, yfcc_line
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.helpers import made_rows, yfcc_line
 
-from curate.filters import FilterRules
-from curate.ground.errors import BadInput
-from curate.ground.files import write_parquet
-from curate.ground.progress import Journal
-from curate.sift import sift
+from curate.core.atomic_io import write_parquet
+from curate.core.errors import BadInput
+from curate.core.run_log import Journal
+from curate.metadata.filtering import sift
+from curate.metadata.filters import FilterRules
+from curate.metadata.schema import TABLE
 from curate.sources.yfcc import Yfcc, lines
 from curate.sources.yfcc.columns import NAMES
 from curate.sources.yfcc.lines import LONGEST_LINE
-from curate.table import TABLE
 
 Write = Callable[..., Path]
 

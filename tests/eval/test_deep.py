@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import hinted
+from support.helpers import hinted
 from torch.nn.functional import cross_entropy
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile, Unfit
-from curate.ground.rng import rng_for
+from curate.core.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
 from eval.engine.linear import Rule, step
+from eval.experiment.presets import PRESETS
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.cwr import Cwr
 from eval.learners.finetune import Finetune
-from eval.presets import PRESETS
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

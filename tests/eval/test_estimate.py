@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
-from curate.ground.errors import Unfit
-from curate.ground.rng import rng_for
-from eval.estimate import core_seconds, product_rate
+from curate.core.errors import Unfit
+from curate.core.seeding import rng_for
+from eval.experiment.cost_estimate import core_seconds, product_rate
 from eval.learner import Task
 from eval.learners import LEARNERS
-from eval.learners.net import NetLearner
-from eval.learners.online import OnlineLearner
 from eval.run import evaluate, plan
+from eval.training.online_learner import OnlineLearner
+from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step, Stream
 
 TRAINED = [
@@ -42,7 +42,7 @@ def test_visits_are_what_the_gradient_steps_look_at(name: str) -> None:
 
 
 def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.estimate.product_rate", lambda: 1e9)
+    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e9)
     stream = drifting(steps=4, n=60)
     one, ten, mlp = (
         core_seconds(stream, [LEARNERS["finetune"](**settings)], False)

@@ -8,13 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from helpers import correlated, drifting
 from hypothesis import given
 from hypothesis import strategies as st
+from support.helpers import correlated, drifting
 
-from eval.figures import GAP, lines, slopes
+from eval.plotting.charts import GAP, lines, slopes
 from eval.protocols.ocrr.figures import front
-from eval.report import results_of, write
+from eval.reporting.report import results_of, write
 from eval.run import evaluate
 
 MANY = {f"learner {i}": ([0, 1, 2], [0.5, 0.5, 0.5 + i / 1000]) for i in range(40)}

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.ground.errors import Diverged
-from curate.ground.rng import rng_for
+from curate.core.errors import Diverged
+from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.linear import Floats, Head, Labels, LinearSettings, fit
 

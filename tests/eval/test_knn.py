@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.ground.rng import rng_for
-from eval import knn
-from eval.knn import Memory, unit
+from curate.core.seeding import rng_for
+from eval.memory.buffers import knn_index as knn
+from eval.memory.knn_index import Memory, unit
 
 
 def vectors(n: int, width: int = 16, seed: int = 0) -> np.ndarray:

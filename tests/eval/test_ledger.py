@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import drifting
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.helpers import drifting
 
-from curate.ground.errors import BadInput, Busy, MissingFile, Tampered
-from curate.ground.rng import rng_for
-from eval.ledger import HEAD, Ledger, entries_of, erase, included, lines, merkle, proof, sha, verify
+from curate.core.errors import BadInput, Busy, MissingFile, Tampered
+from curate.core.seeding import rng_for
+from eval.memory.correction_ledger import HEAD, Ledger, entries_of, erase, included, lines, merkle, proof, sha, verify
 from eval.run import evaluate
 
 
@@ -182,7 +182,7 @@ def test_a_proof_leads_to_the_root_and_no_other(leaves: list[bytes], data: st.Da
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from eval.ledger import Ledger
+from eval.memory.correction_ledger import Ledger
 with Ledger(Path(sys.argv[1])) as ledger:
     print("begun", flush=True)
     while True:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import drifting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.helpers import drifting
 
-from curate.ground.errors import Diverged
-from curate.ground.rng import rng_for
+from curate.core.errors import Diverged
+from curate.core.seeding import rng_for
 from eval.engine.linear import Head, LinearSettings, fit, predict
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import drifting
 from scipy.stats import bootstrap, ttest_rel
+from support.helpers import drifting
 
-from curate.ground.rng import rng_for
-from curate.ground.workers import Engine
-from eval.compare import half_width, paired
+from curate.core.executor import Engine
+from curate.core.seeding import rng_for
 from eval.protocols.clear.measures import MEASURES
 from eval.run import evaluate
+from eval.scoring.significance import half_width, paired
 from stream_builder.stream import Stream
 
 R = np.array([[0.8, 0.4, 0.3], [0.9, 0.7, 0.5], [0.6, 0.8, 0.9]])

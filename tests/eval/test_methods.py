@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from helpers import drifting, hinted
+from support.helpers import drifting, hinted
 
-from curate.ground.errors import BadConfig
-from curate.ground.rng import rng_for
+from curate.core.errors import BadConfig
+from curate.core.seeding import rng_for
 from eval.engine.linear import Head, Net, zeros
 from eval.engine.mlp import Mlp
 from eval.learner import Task

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import correlated
+from support.helpers import correlated
 
-from curate.ground.errors import BadArray, BadConfig, Diverged, Unfit
-from curate.ground.rng import rng_for
+from curate.core.errors import BadArray, BadConfig, Diverged, Unfit
+from curate.core.seeding import rng_for
 from eval import checkpoint
+from eval.history import Past
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.fc_only import FcOnly
-from eval.past import Past
-from eval.protocols.near_future.presets import NearFuture
+from eval.protocols.near_future.protocol import NearFuture
 from eval.run import evaluate
+from stream_builder.measures.label_correlation import blind_curve_of
 from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
@@ -151,7 +152,7 @@ def _last_label() -> Learner:
 class TestTheShift:
     def test_auto_is_the_smallest_at_which_the_blind_classifier_is_at_chance(self) -> None:
         found = evaluate(STREAM, "near-future", ["majority"])["results"][0]
-        curve = STREAM.blind()
+        curve = blind_curve_of(STREAM)
         assert found["settings"]["shift"] == curve.suggested
         before = curve.shifts.index(curve.suggested) - 1 if curve.suggested is not None else 0
         assert curve.best[before] > curve.chance + 0.005
@@ -162,7 +163,7 @@ class TestTheShift:
         assert "At S = 2 labels alone still give" in found["told"]["warning"]
 
     def test_a_stream_shorter_than_its_correlation_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        nowhere = dataclasses.replace(STREAM.blind(), suggested=None)
+        nowhere = dataclasses.replace(blind_curve_of(STREAM), suggested=None)
         monkeypatch.setattr(Stream, "blind", lambda self: nowhere)
         with pytest.raises(Unfit, match="above chance .* at every shift up to .*Set shift"):
             evaluate(STREAM, "near-future", ["majority"])
@@ -273,7 +274,7 @@ def _keeps_always(keep):  # type: ignore[no-untyped-def]
 
 
 def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
-    from curate.ground.workers import Engine
+    from curate.core.executor import Engine
 
     STREAM.save(tmp_path / "s")
     stream = Stream.load(tmp_path / "s")

@@ -10,13 +10,13 @@ import torch
 import torchvision
 from torch import nn
 
-from curate.ground.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, Unfit
 from eval.engine import fused
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
+from eval.finetuning import adapters
 from eval.nets import build
 from eval.nets.chain import counted
-from eval.to_final import adapters
 
 TABLE_7 = {  # convolutional and linear weights, and all parameters [Seq-to-Final, Table 7; spec, section 2]
     "conv-1": (309_450, 310_602), "conv-2": (678_090, 679_498), "conv-3": (1_562_826, 1_564_746),

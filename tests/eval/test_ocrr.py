@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from helpers import drifting
 from hypothesis import given
 from hypothesis import strategies as st
+from support.helpers import drifting
 
-from curate.ground.errors import BadArray, BadConfig, Unfit
-from curate.ground.rng import rng_for
-from eval.knn import unit
+from curate.core.errors import BadArray, BadConfig, Unfit
+from curate.core.seeding import rng_for
+from eval.experiment.learner_spec import named
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
-from eval.named import named
+from eval.memory.knn_index import unit
 from eval.protocols.ocrr.figures import across
 from eval.protocols.ocrr.policies import parse
-from eval.protocols.ocrr.presets import Ocrr
+from eval.protocols.ocrr.protocol import Ocrr
 from eval.protocols.ocrr.scenarios import cut
-from eval.report import write
+from eval.reporting.report import write
 from eval.run import evaluate
 from stream_builder.stream import Step, Stream
 

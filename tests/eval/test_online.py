@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers import correlated
 from hypothesis import given
 from hypothesis import strategies as st
+from support.helpers import correlated
 
-from curate.ground.errors import BadConfig, Diverged
-from curate.ground.rng import rng_for
+from curate.core.errors import BadConfig, Diverged
+from curate.core.seeding import rng_for
 from eval.engine.wide import Cosine, Wide
+from eval.history import Past
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.ace import Ace
 from eval.learners.acm import Acm, voted
 from eval.learners.blind import GRID, Blind
 from eval.learners.fc_only import FcOnly
-from eval.past import Past
+from eval.memory.samplers import SAMPLERS
 from eval.run import evaluate
-from eval.samplers import SAMPLERS
 
 N, D, C = 32, 10, 7
 STREAM = correlated()
@@ -126,7 +126,7 @@ def test_ace_hides_from_incoming_samples_what_their_batch_lacks() -> None:
 class TestBlind:
     @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 12))
     def test_it_is_the_mode_of_the_last_k(self, y: list[int], k: int) -> None:
-        from stream_builder.blind import modes
+        from stream_builder.measures.label_correlation import modes
 
         learner = Blind(k=k)
         learner.begin(Task(5, (D,)), rng_for(0))
@@ -141,7 +141,7 @@ class TestBlind:
         learner.begin(Task(2, (D,)), rng_for(0))
         y = np.array([0, 0, 1] * 200)  # the last label is right a third of the time, the mode two thirds
         learner.learn(np.zeros((600, D)), y)
-        from stream_builder.blind import blind_curve
+        from stream_builder.measures.label_correlation import blind_curve
 
         curve = blind_curve(y, (0,), GRID)
         assert learner.right.argmax() == curve.accuracy[0].argmax()

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from console import answer
-from helpers import drifting
 from hypothesis import given
 from hypothesis import strategies as st
+from support.console import answer
+from support.helpers import drifting
 
-from eval.overview import alike, cells_of, critical_difference, diagram, overview, ranks
-from eval.report import write
+from eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, ranks
+from eval.reporting.report import write
 
 
 def document(protocol: str, stream: str, **means: float | None) -> dict[str, Any]:

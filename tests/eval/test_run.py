@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.ground.errors import BadArray, BadConfig, BadInput, Diverged, MissingFile, UnknownName
+from curate.core.errors import BadArray, BadConfig, BadInput, Diverged, MissingFile, UnknownName
 from eval import rows
-from eval.grids import TABLE_1, TABLE_4, expand
+from eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
+from eval.experiment.learner_spec import named
 from eval.learner import Array, Labels, Learner, Task
-from eval.named import named
-from eval.published import COLUMNS, values
-from eval.report import colour, ink, results_of, write
+from eval.reporting.report import colour, ink, results_of, write
 from eval.run import evaluate, seeds_of
+from eval.scoring.published_values import COLUMNS, values
 from stream_builder.stream import Stream
 
 
@@ -221,7 +221,7 @@ class TestGrids:
 
 
 def test_small_numbers_are_numbers_wherever_they_are_given(stream: Stream) -> None:
-    from pipelines.config import apply
+    from pipelines.config.loader import apply
 
     held: dict[str, Any] = {}
     apply(held, "lr=1e-3")

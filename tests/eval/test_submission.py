@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from console import driftline
-from helpers import drifting
+from support.console import driftline
+from support.helpers import drifting
 
-from curate.ground.errors import BadInput, MissingFile, Tampered, Unfit
+from curate.core.errors import BadInput, MissingFile, Tampered, Unfit
+from eval.leaderboard.submission import Verdict, board, opened, outside, pack, verify
 from eval.rows import Run
 from eval.run import evaluate
-from eval.submission import Verdict, board, opened, outside, pack, verify
 from stream_builder.stream import Stream
 
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]

@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chat_server import Chat, chat_server
-from console import answer
+from support.chat_server import Chat, chat_server
+from support.console import answer
 
+from curate.core.atomic_io import sha256_bytes
+from curate.core.errors import BadArray, BadConfig, BadInput, MissingFile, Unfit, UnknownName
+from curate.core.seeding import rng_for
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
-from curate.ground.errors import BadArray, BadConfig, BadInput, MissingFile, Unfit, UnknownName
-from curate.ground.files import sha256_bytes
-from curate.ground.rng import rng_for
 from eval.learner import Task
 from eval.learners.llm import Llm
 from eval.learners.lora import Lora
 from eval.run import evaluate
-from stream_builder.bases import Options, intents, open_base
-from stream_builder.bases.texts import MOST
-from stream_builder.encode import encoded, is_text
-from stream_builder.from_texts import from_texts
+from stream_builder.builders.encoded import encoded, is_text
+from stream_builder.builders.texts import from_texts
+from stream_builder.datasets import Options, intents, open_base
+from stream_builder.datasets.texts import MOST
 from stream_builder.stream import Stream
 
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
-from curate.ground.errors import BadConfig, Diverged
-from curate.ground.rng import rng_for
-from curate.ground.workers import Engine
+from curate.core.errors import BadConfig, Diverged
+from curate.core.executor import Engine
+from curate.core.seeding import rng_for
+from eval.experiment.tune import choose
 from eval.learner import Array, Labels, Learner, Task
 from eval.run import evaluate
-from eval.tune import choose
 
 
 @dataclass
@@ -60,7 +60,7 @@ def test_only_the_first_steps_training_data_are_looked_at() -> None:
 
 def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
     """The split that tuning sees is the one that the walk draws."""
-    from eval.protocols.clear.presets import Iid
+    from eval.protocols.clear.protocol import Iid
 
     stream, walk = drifting(steps=3), Iid("seeded")
     first = walk.first_step(stream, rng_for(4, "clear-iid", "walk"))

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
+from eval.integrations import Avalanche
 from eval.learner import Learner, Task
 from eval.run import evaluate
-from eval.wrap import Avalanche
 
 LR, BATCH, EPOCHS, STEPS, N = 0.1, 32, 12, 5, 160
 
@@ -98,8 +98,8 @@ def test_the_papers_ewc_is_not_avalanches() -> None:
 
 def test_the_reservoir_without_its_shuffle_keeps_half_of_the_first_bucket() -> None:
     """After ten buckets with α = 1: 49 % of bucket 1 in CLEAR's code, 10 % by algorithm 1 [spec: CLEAR, section 3]."""
-    from curate.ground.rng import rng_for
-    from eval.memory import biased_reservoir
+    from curate.core.seeding import rng_for
+    from eval.memory.buffers import biased_reservoir
 
     share = {}
     for shuffle in (True, False):

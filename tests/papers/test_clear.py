@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
-from curate.ground.errors import BadInput
+from curate.core.errors import BadInput
 from eval.protocols.clear import score
 from eval.rows import Row
 from eval.run import evaluate

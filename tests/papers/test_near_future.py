@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.ground.rng import rng_for
+from curate.core.seeding import rng_for
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

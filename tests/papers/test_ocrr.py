@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eval.experiment.presets import fitting
 from eval.learners import LEARNERS
-from eval.presets import fitting
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from eval.run import evaluate
-from stream_builder.bases import Side, open_base
-from stream_builder.from_shifts import compose
+from stream_builder.builders.shift_sequence import compose
+from stream_builder.datasets import Side, open_base
 
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
 pytestmark = [

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 
-from curate.ground.errors import BadInput, MissingFile
-from curate.ground.files import read_json
-from curate.ground.progress import Journal
-from pipelines.config import load
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadInput, MissingFile
+from curate.core.run_log import Journal
+from pipelines.annotation.answer_store import Desk
+from pipelines.annotation.server import application, desk_of
+from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
-from pipelines.web.annotate import application, desk_of
-from pipelines.web.desk import Desk
-from pipelines.web.guard import listen
+from pipelines.web.local_server import listen
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}
 
@@ -281,7 +281,7 @@ def test_one_person_is_asked_no_more_than_the_cap(tmp_path: Path) -> None:
 
 
 def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_path: Path) -> None:
-    from curate.ground.files import read_json as facts_of
+    from curate.core.atomic_io import read_json as facts_of
 
     out = tmp_path / "run"
     skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")

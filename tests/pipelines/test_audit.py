@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import release_of
 from PIL import Image
+from support.helpers import release_of
 
-from curate.compose import PublishRules
-from curate.ground.errors import MissingFile
-from curate.ground.files import sha256_bytes
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import sha256_bytes
+from curate.core.errors import MissingFile
+from curate.core.seeding import rng_for
 from curate.release import Release
-from pipelines.audit import audit, audit_release, drift, label_noise, lines, page, uploaders
+from curate.release.selection import PublishRules
 from pipelines.demo.draw import jpeg, photo
+from pipelines.reporting.audit import audit, audit_release, drift, label_noise, lines, page, uploaders
 from stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
@@ -134,7 +134,7 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_hashes_are_those_of_the_pictures(release: Release) -> None:
-    from pipelines.audit import picture_hashes
+    from pipelines.reporting.audit import picture_hashes
 
     of = picture_hashes(release)
     assert len(of) == 16

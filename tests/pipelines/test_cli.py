@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from helpers import yfcc_line
 from PIL import Image
+from support.helpers import yfcc_line
 
-from curate.ground.files import content_digest
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import content_digest
+from curate.core.seeding import rng_for
 from pipelines.demo.draw import photo
 
 Write = Callable[..., Path]
@@ -182,7 +182,7 @@ class TestCommands:
     def test_help_has_an_example_for_every_command(self) -> None:
         import typer.main
 
-        from pipelines.cli import app
+        from pipelines.cli.app import app
 
         def walk(group: object, path: list[str]) -> None:
             for name, command in group.commands.items():  # type: ignore[attr-defined]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from curate.ground.errors import BadConfig, MissingFile, UnknownName
-from pipelines import presets
-from pipelines.config import load
-from pipelines.sections import Config
+from curate.core.errors import BadConfig, MissingFile, UnknownName
+from pipelines.config import presets
+from pipelines.config.loader import load
+from pipelines.config.schema import Config
 
 GOOD = """\
 seed: 0

@@ -19,16 +19,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile
-from curate.ground.progress import Journal
-from pipelines.config import load
-from pipelines.edit_yaml import set_value
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.run_log import Journal
+from pipelines.config.loader import load
+from pipelines.config.yaml_edit import set_value
+from pipelines.prompt_explorer.contact_sheets import sheets
+from pipelines.prompt_explorer.explorer import Asked, Explorer, Marks, Share
+from pipelines.prompt_explorer.server import application
 from pipelines.runner import folder_of
 from pipelines.stage import Context
-from pipelines.web.explore import application
-from pipelines.web.explorer import Asked, Explorer, Marks, Share
-from pipelines.web.guard import listen
-from pipelines.web.sheets import sheets
+from pipelines.web.local_server import listen
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from faults import EXPECTED, FaultServer
-from helpers import yfcc_line
+from support.faults import EXPECTED, FaultServer
+from support.helpers import yfcc_line
 
-from curate.ground.files import read_json
+from curate.core.atomic_io import read_json
 
 URLS = 10_000
 GOOD = [kind for kind, fault in EXPECTED.items() if fault is None]

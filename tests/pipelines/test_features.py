@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import photo_config
+from support.helpers import photo_config
 
-from curate.ground.errors import BadInput
-from curate.ground.files import read_json, write_json, write_text
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import read_json, write_json, write_text
+from curate.core.errors import BadInput
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
 from curate.release import Release
-from pipelines.config import load
+from pipelines.config.loader import load
 from pipelines.demo.draw import photo
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
@@ -64,7 +64,7 @@ def test_backbone_features_are_shipped_with_the_release(folder: Path, tmp_path: 
     import timm
     import torch
 
-    from stream_builder.from_release import from_release
+    from stream_builder.builders.release import from_release
 
     torch.manual_seed(0)
     torch.save(timm.create_model("resnet18", num_classes=7).state_dict(), tmp_path / "weights.pt")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.ground.errors import UnknownName
-from curate.ground.progress import Journal
+from curate.core.errors import UnknownName
+from curate.core.run_log import Journal
 from curate.release import Release
-from pipelines.config import load
+from pipelines.config.loader import load
 from pipelines.demo.draw import CONCEPTS
+from pipelines.reporting.trace import trace
 from pipelines.runner import folder_of, plan, run, status
 from pipelines.stage import Context, Counts
 from pipelines.stages import STAGES
-from pipelines.trace import trace
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +85,7 @@ def test_no_bucket_holds_a_photo_of_another_span(journey: Path) -> None:
     release = Release.open(journey)
     spans = {b["index"]: (b["start"], b["end"]) for b in release.buckets}
     assert 0 not in spans, "bucket 0 stays unlabelled"
-    from curate.buckets import iso
+    from curate.bucketing.assign import iso
 
     for bucket, uploaded in zip(
         release.table["bucket"].to_pylist(), release.table["uploaded"].to_pylist(), strict=True

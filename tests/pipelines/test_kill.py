@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from curate.ground.errors import Busy
+from curate.core.errors import Busy
 from pipelines.runner import alone
 
 
@@ -45,7 +45,7 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
             "import sys; from pathlib import Path; import pyarrow as pa\n"
             "import pyarrow.parquet as pq\n"
             "from curate.fetch import FetchRules, fetch\n"
-            "from curate.ground.progress import Journal\n"
+            "from curate.core.run_log import Journal\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
             "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
             "out = Path(sys.argv[2])\n"
@@ -74,7 +74,7 @@ def jobs_of(parent: int) -> list[int]:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             except OSError:
                 continue
-            if "curate.fetch.job" in words and str(parent) in words:
+            if "curate.fetch.img2dataset.worker" in words and str(parent) in words:
                 found.append(int(entry.name))
     return found
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from faults import picture
-from helpers import yfcc_line
+from support.faults import picture
+from support.helpers import yfcc_line
 
-from curate.ground.files import read_json
+from curate.core.atomic_io import read_json
 
 HEAD, OTHERS = "10.77.0.1", ("10.77.1.2", "10.77.2.2")
 PORT = 36_379

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import photo_config
+from support.helpers import photo_config
 from typer.testing import CliRunner
 
-from curate.ground.errors import DriftlineError
-from curate.ground.files import read_json, write_text
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import read_json, write_text
+from curate.core.errors import DriftlineError
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
 from curate.release import Release
-from pipelines.cli import app
-from pipelines.config import load
+from pipelines.cli.app import app
+from pipelines.config.loader import load
 from pipelines.demo.draw import photo
 from pipelines.runner import run
 from pipelines.stage import Context

@@ -11,17 +11,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from helpers import photo_config
 from PIL import Image
+from support.helpers import photo_config
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage, Tampered
-from curate.ground.files import read_json, write_text
-from curate.ground.progress import Journal
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import read_json, write_text
+from curate.core.errors import BadConfig, BadInput, MissingFile, Shortage, Tampered
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
+from curate.images.shards import read_tar
 from curate.release import Release
-from curate.shards import read_tar
-from pipelines.config import load
-from pipelines.crowd import open_batch
+from pipelines.annotation.batches import open_batch
+from pipelines.config.loader import load
 from pipelines.demo.draw import photo
 from pipelines.runner import folder_of, run, status
 from pipelines.stage import Context, parts_of

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.ground.errors import BadConfig
-from curate.ground.files import read_json
-from curate.ground.progress import Journal
-from pipelines.config import load
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig
+from curate.core.run_log import Journal
+from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context, parts_of
 

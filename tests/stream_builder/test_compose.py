@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.ground.errors import BadArray, BadConfig, Shortage, Tampered, Unfit
-from curate.ground.rng import rng_for
-from stream_builder.bases import Base, Options, Side, open_base
-from stream_builder.draws import Composition
-from stream_builder.from_shifts import compose
-from stream_builder.measure import measure
-from stream_builder.sequence import PAPER, SIZES, parse, sizes_of
+from curate.core.errors import BadArray, BadConfig, Shortage, Tampered, Unfit
+from curate.core.seeding import rng_for
+from stream_builder.builders.sampling import Composition
+from stream_builder.builders.shift_sequence import compose
+from stream_builder.datasets import Base, Options, Side, open_base
+from stream_builder.measures.shift_distance import measure
+from stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
 from stream_builder.stream import Stream
 
 
@@ -131,7 +131,8 @@ class TestFidelity:
     def test_the_solver_of_distances_ends_where_the_references_did(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[int] = []
         monkeypatch.setattr(
-            "stream_builder.measure.wasserstein2", lambda a, b, iterations: asked.append(iterations) or 1.0
+            "stream_builder.measures.shift_distance.wasserstein2",
+            lambda a, b, iterations: asked.append(iterations) or 1.0,
         )
         for fidelity in ("clean", "paper-code"):
             measure(compose(base(), "C", (40, 40), 20, 0, Composition(fidelity=fidelity)))  # type: ignore[arg-type]
@@ -252,7 +253,7 @@ def test_a_name_of_the_paper_and_its_sequence_are_told_alike() -> None:
 
 
 def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> None:
-    from helpers import write_base
+    from support.helpers import write_base
 
     write_base(tmp_path / "base")
     opened = open_base(tmp_path / "base")
@@ -262,7 +263,7 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
     }
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.bases import open_base; from stream_builder.from_shifts import compose\n"
+        "from stream_builder.datasets import open_base; from stream_builder.builders.shift_sequence import compose\n"
         "b = open_base(Path(sys.argv[1]))\n"
         "print(compose(b, 'C,jpeg:~R:L', (40, 20, 20, 40), 20, 5, workers=2).save(Path(sys.argv[2])).sha256)"
     )
@@ -286,8 +287,8 @@ def test_sub_populations_of_cifar_100_at_a_third_of_the_papers_sizes(shared: Pat
 
 @pytest.mark.shared
 def test_the_order_of_sub_classes_is_the_specifications(shared: Path) -> None:
-    from curate.ground.files import read_json
-    from stream_builder.bases.vision import COARSE, order_of
+    from curate.core.atomic_io import read_json
+    from stream_builder.datasets.vision import COARSE, order_of
 
     names = read_json(shared / "cifar100" / "names.json")
     assert order_of(names["fine_names"]) == names["subpop_order"]

@@ -6,10 +6,10 @@ import numpy as np
 import ot
 import pytest
 
-from curate.ground.errors import Unfit, UnknownName
-from curate.ground.rng import rng_for
-from stream_builder.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
-from stream_builder.measure import distances, label_facts
+from curate.core.errors import Unfit, UnknownName
+from curate.core.seeding import rng_for
+from stream_builder.measures.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
+from stream_builder.measures.shift_distance import distances, label_facts
 from stream_builder.stream import Split, Step, Stream
 
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile, Unfit
-from curate.ground.files import read_json
-from curate.ground.rng import rng_for
-from stream_builder.bases import Base, Side, open_base
-from stream_builder.from_held_out import held_out
-from stream_builder.from_order import Timed, open_timed, ordered
-from stream_builder.from_portraits import portraits
-from stream_builder.loading import Policy, policy_of
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.core.seeding import rng_for
+from stream_builder.builders.held_out_classes import held_out
+from stream_builder.builders.portraits import portraits
+from stream_builder.builders.time_order import Timed, open_timed, ordered
+from stream_builder.datasets import Base, Side, open_base
+from stream_builder.interop.torch_loader import Policy, policy_of
 
 
 def timed(n: int = 100) -> Timed:

@@ -9,18 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import write_base
+from support.helpers import write_base
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile, Shortage
-from curate.ground.rng import rng_for
-from stream_builder.bases import Base, Side, open_base
-from stream_builder.distances import wasserstein2
-from stream_builder.from_shifts import compose
-from stream_builder.measure import measure
-from stream_builder.sequence import parse
+from curate.core.errors import BadConfig, BadInput, MissingFile, Shortage
+from curate.core.seeding import rng_for
+from stream_builder.builders.shift_sequence import compose
+from stream_builder.datasets import Base, Side, open_base
+from stream_builder.measures.distances import wasserstein2
+from stream_builder.measures.shift_distance import measure
 from stream_builder.shifts.base import rotate
 from stream_builder.shifts.conditional_rotation import ConditionalRotation
 from stream_builder.shifts.corruption import Corruption
+from stream_builder.shifts.grammar import parse
 from stream_builder.shifts.label_flip import LabelFlip
 from stream_builder.shifts.tint import Tint
 
@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_hash_in_another_process(tmp_path: Path) ->
     write_base(tmp_path / "base")
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.bases import open_base; from stream_builder.from_shifts import compose\n"
+        "from stream_builder.datasets import open_base; from stream_builder.builders.shift_sequence import compose\n"
         "print(compose(open_base(Path(sys.argv[1])), 'C,r:L', [40, 20, 40], 20, 5).save(Path(sys.argv[2])).sha256)"
     )
 

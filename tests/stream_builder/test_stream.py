@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.ground.errors import BadArray, BadInput, MissingFile, Tampered, Unfit
-from stream_builder.from_arrays import from_arrays
+from curate.core.errors import BadArray, BadInput, MissingFile, Tampered, Unfit
+from stream_builder.builders.arrays import from_arrays
 from stream_builder.stream import Step, Stream
 
 
@@ -125,7 +125,7 @@ def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Pa
 
 def test_a_release_becomes_a_stream_in_time_order(journey: Path) -> None:
     from curate.release import Release
-    from stream_builder.from_release import from_release
+    from stream_builder.builders.release import from_release
 
     release = Release.open(journey)
     stream = from_release(release)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import drifting
+from support.helpers import drifting
 
-from curate.ground.errors import BadArray, BadConfig, Tampered
-from curate.ground.files import write_array
-from curate.ground.rng import rng_for
+from curate.core.atomic_io import write_array
+from curate.core.errors import BadArray, BadConfig, Tampered
+from curate.core.seeding import rng_for
 from eval.learner import Task
 from eval.learners.self_training import SelfTraining
 from eval.run import evaluate
-from stream_builder.encode import encoded, samples_of
+from stream_builder.builders.encoded import encoded, samples_of
 from stream_builder.stream import Split, Step, Stream
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.ground.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.metadata.schema import SOURCE, rebatch
 from curate.sources.yfcc import lines
 from curate.sources.yfcc.columns import NAMES, USED, records
 from curate.sources.yfcc.side import Side, extra
-from curate.table import SOURCE, rebatch
 
 SQLITE = b"SQLite format 3\0"
 TABLE_NAME = "yfcc100m_dataset"

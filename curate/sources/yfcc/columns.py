@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.ground.text import degrees, integers, local_seconds, plus_decode
-from curate.table import SOURCE
+from curate.core.parsing import degrees, integers, local_seconds, plus_decode
+from curate.metadata.schema import SOURCE
 
 # Names as the SQLite form gives them; the order is that of the 2014 parts.
 NAMES = (

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from curate.ground import bzip2
-from curate.ground.errors import BadInput
+from curate.core.errors import BadInput
+from curate.sources.yfcc import bzip2
 from curate.sources.yfcc.columns import LONGEST_RAW, NAMES, USED, records
 
 LONGEST_LINE = 1 << 20  # bytes; the longest of 1,000 real lines has 16 kB, all above is damage

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from curate.ground.errors import BadInput, MissingFile
-from curate.ground.files import writing
+from curate.core.atomic_io import writing
+from curate.core.errors import BadInput, MissingFile
+from curate.metadata.schema import whole
 from curate.sources.yfcc import lines
-from curate.table import whole
 
 SCHEMA = pa.schema([("id", pa.string()), ("value", pa.string())])
 

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.summary import labels
+from eval.scoring.aggregate import labels
 
 
 def across(documents: Sequence[Mapping[str, Any]]) -> str:

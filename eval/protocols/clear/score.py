@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadInput
+from curate.core.errors import BadInput
 from eval.rows import Row
 
 Matrix = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.figures import Figure, lines, slopes
+from eval.plotting.charts import Figure, lines, slopes
 
 Document = Mapping[str, Any]
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best

@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eval.figures import Figure, lines, points
-from eval.summary import labels
+from eval.plotting.charts import Figure, lines, points
+from eval.scoring.aggregate import labels
 
 Document = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.ground.errors import BadConfig, Unfit
-from eval.knn import unit
+from curate.core.errors import BadConfig, Unfit
+from eval.memory.knn_index import unit
 from stream_builder.stream import Split, Stream
 
 SCENARIOS = ("auto", "categorical", "within-class", "paraphrase", "temporal")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from curate.ground.errors import BadInput
+from curate.core.errors import BadInput
 from eval.rows import Row
 
 TARGETS = (10, 30, 50, 70, 90)  # per cent

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.figures import Figure
+from eval.plotting.charts import Figure
 from eval.protocols.seq_to_final import published
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]

@@ -1,0 +1,171 @@
+"""Files that are either whole or not there: write to a temporary name, fsync, rename."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.errors import BadInput, MissingFile
+
+TEMPORARY = ".partial-"  # prefix of every file that is not finished
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary file beside `path`; on success fsync and rename it to `path`.
+
+    A reader sees the old file, or the whole new one, never a part. On an exception nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
+    try:
+        with open(
+            temporary,
+            mode,
+            encoding=None if "b" in mode else "utf-8",
+            newline="" if "b" not in mode else None,
+        ) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, whole or not at all."""
+    with writing(path) as file:
+        file.write(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text to `path`, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON with sorted keys: same value, same bytes."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\n", quote_all: bool = False) -> str:
+    """A CSV document.
+
+    >>> csv_text(("id", "since"), [("7", "1.0.0")])
+    'id,since\\n7,1.0.0\\n'
+    """
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, lineterminator=end, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON. Raises MissingFile or BadInput, naming the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or make it again.") from None
+
+
+def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = None) -> None:
+    """Write a table as Parquet: same table, same bytes (one pyarrow version).
+
+    repeated: columns whose values come again and again (default: all are tried, which costs time and room).
+    """
+    with writing(path) as file:
+        tried: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
+        pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=tried)
+
+
+def write_array(path: Path, array: npt.NDArray[Any]) -> None:
+    """Write a `.npy` file (no pickle), whole or not at all."""
+    with writing(path) as file:
+        np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hexadecimal SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of plain data (JSON with sorted keys); objects with an address in their repr are refused."""
+    return sha256_bytes(json.dumps(value, sort_keys=True, ensure_ascii=True).encode())
+
+
+def quick_digest(path: Path, edge: int = 1 << 20) -> str:
+    """A digest of an input from outside that does not read 50 GB: size plus first and last MiB.
+
+    A folder is digested by its sorted relative names and sizes.
+    """
+    if path.is_dir():
+        listing = [(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(path.rglob("*")) if p.is_file()]
+        return fingerprint(listing)
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(edge))
+        if size > 2 * edge:
+            file.seek(size - edge)
+        digest.update(file.read(edge))
+    return digest.hexdigest()
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that a killed process left in `folder` (recursively)."""
+    if folder.is_dir():
+        for path in folder.rglob(f"{TEMPORARY}*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def content_digest(folder: Path, but: tuple[str, ...] = ("done.json", "begun.json")) -> str:
+    """One digest of a finished folder: names, and the content of every file except large data.
+
+    Tar and npy files enter by size only: the Parquet index beside them holds the checksum of each record.
+    """
+    entries: list[tuple[str, str]] = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if name in but or path.name.startswith(TEMPORARY):
+            continue
+        big = path.suffix in (".tar", ".npy")
+        entries.append((name, f"size:{path.stat().st_size}" if big else sha256_file(path)))
+    return fingerprint(entries)

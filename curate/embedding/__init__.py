@@ -1,0 +1,1 @@
+"""Images → vectors: computed here, imported, or extracted as features for evaluation."""

@@ -1,0 +1,54 @@
+"""Features of a release's images by any encoder: what evaluation learns on."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.executor import Engine
+from curate.core.run_log import Journal
+from curate.core.torch_threads import one_thread
+from curate.encoders import EncoderSpec
+
+CHUNK = 256  # images a task
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    images: tuple[bytes, ...]
+    spec: EncoderSpec
+    batch: int
+
+
+def features(
+    images: Sequence[bytes], spec: EncoderSpec, journal: Journal, batch: int = 64, engine: Engine | None = None
+) -> npt.NDArray[np.float16]:
+    """(N, D) float16, unit length, in the order of `images`; the same bytes for any number of workers."""
+    chunks = [_Chunk(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
+    on_cpu = spec.load().device == "cpu"
+    found: dict[int, npt.NDArray[np.float16]] = {}
+    with journal.progress("features", len(images), "images") as tick:
+        for i, vectors in ((engine or Engine()) if on_cpu else Engine()).spread(_features, chunks):
+            found[i] = vectors
+            tick(len(vectors))
+    return np.concatenate([found[i] for i in range(len(chunks))])
+
+
+def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
+    import torch
+    from PIL import Image
+
+    encoder = chunk.spec.load()
+    out = []
+    with one_thread():
+        for low in range(0, len(chunk.images), chunk.batch):
+            tensors = []
+            for data in chunk.images[low : low + chunk.batch]:
+                with Image.open(io.BytesIO(data)) as image:
+                    tensors.append(encoder.prepare(image))
+            out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
+    return np.concatenate(out)

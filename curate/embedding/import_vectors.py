@@ -1,0 +1,101 @@
+"""Vectors that were computed elsewhere, in clip-retrieval's folder convention, matched to the images of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import write_array, write_parquet
+from curate.core.errors import BadInput, MissingFile
+from curate.core.run_log import Journal
+from curate.embedding.embed import PART
+from curate.encoders import unit
+from curate.retrieval.vector_store import part_of
+
+KEYS = ("id", "key", "image_path")  # how their metadata may name an image
+
+
+def adopt(given: Path, members: pa.Table, out: Path, journal: Journal) -> Counter[str]:
+    """Take the vectors of `given` for the images of `members` (columns id, member, bucket), normalised to float16.
+
+    Their `metadata_*.parquet` names each image in the column id, key or image_path: by our id, or by the name that the
+    image has in our shards (with or without folder and extension). Writes the folder of an embed stage, one part for
+    each of theirs; finished parts are not done again. Returns counts by fault ("" = kept): `no_vector`,
+    `not_finite`, `zero_vector`. Raises BadInput for files that do not fit each other.
+    """
+    listed = sorted((given / "metadata").glob("metadata_*.parquet"))
+    if not listed:
+        raise MissingFile(
+            f"{given} holds no metadata/metadata_*.parquet.",
+            "Expected img_emb/ and metadata/ as clip-retrieval writes them.",
+            "Set embed.from to that folder.",
+        )
+    names = members["member"].to_pylist()
+    row_of = {name.rpartition(".")[0]: i for i, name in enumerate(names)} | {
+        id_: i for i, id_ in enumerate(members["id"].to_pylist())
+    }
+    ids, buckets = members["id"].to_pylist(), members["bucket"].to_pylist()
+    done = np.zeros(len(members), bool)
+    counts: Counter[str] = Counter()
+    with journal.progress("embed", len(listed), "parts") as tick:
+        for number, path in enumerate(listed):
+            mark = out / "metadata" / f"metadata_{number:05d}.parquet"
+            if not mark.exists():
+                _adopt_part(path, given, out, number, row_of, ids, buckets, done)
+            known = pq.read_table(mark)
+            done[[row_of[id_] for id_ in known["id"].to_pylist()]] = True
+            counts.update(f or "" for f in known["fault"].to_pylist())
+            tick(1)
+    counts["no_vector"] += int((~done).sum())
+    return counts
+
+
+def _adopt_part(
+    path: Path,
+    given: Path,
+    out: Path,
+    number: int,
+    row_of: dict[str, int],
+    ids: list[str],
+    buckets: list[int],
+    done: np.ndarray[tuple[int], np.dtype[np.bool_]],
+) -> None:
+    schema = pq.read_schema(path)
+    column = next((key for key in KEYS if key in schema.names), None)
+    if column is None:
+        raise BadInput(
+            f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
+        )
+    keys = [str(key) for key in pq.read_table(path, columns=[column])[column].to_pylist()]
+    part = part_of(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
+    if part.rows != len(keys):
+        raise BadInput(f"{part.path} has {part.rows} vectors for {len(keys)} rows of {path}.", "Expected as many.")
+    theirs, ours = [], []
+    for i, key in enumerate(keys):
+        row = row_of.get(key, row_of.get(Path(key).name.rpartition(".")[0] or Path(key).name))
+        if row is not None and not done[row]:
+            done[row] = True
+            theirs.append(i)
+            ours.append(row)
+    x = part.map()[theirs].astype(np.float32) if theirs else np.zeros((0, part.width), np.float32)
+    finite = np.asarray(np.isfinite(x).all(1))
+    lengths = np.linalg.norm(np.where(finite[:, None], x, 0), axis=1)
+    faults = [
+        None if f and n > 0 else "not_finite" if not f else "zero_vector" for f, n in zip(finite, lengths, strict=True)
+    ]
+    good = finite & (lengths > 0)
+    write_array(out / "img_emb" / f"img_emb_{number:05d}.npy", unit(x[good]).astype(np.float16))
+    table = pa.Table.from_arrays(
+        [
+            pa.array([ids[row] for row in ours], pa.string()),
+            pa.array([buckets[row] for row in ours], pa.int32()),
+            pa.array(faults, pa.string()),
+            pa.nulls(len(ours), pa.uint64()),
+        ],
+        schema=PART,
+    )
+    write_parquet(out / "metadata" / f"metadata_{number:05d}.parquet", table)

@@ -1,0 +1,1 @@
+"""The img2dataset downloader: client in this process, worker in a process of its own."""

@@ -1,0 +1,142 @@
+"""What img2dataset's urllib may do: http and https only, no private address, a byte cap and a total deadline.
+
+img2dataset asks through `urllib.request.urlopen`, whose opener a program may install: here every hazard that its own
+settings leave open is closed (`file:` addresses are read, a dripping server holds a shard for ever, a body of any
+size is stored, a redirect goes anywhere, Retry-After is not seen).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import re
+import socket
+import threading
+import time
+import urllib.request
+from email.message import Message
+from typing import IO, Any
+
+from curate.fetch.address_guard import Refused, is_private
+from curate.fetch.rules import PLACEHOLDER_URL
+
+
+class Watch:
+    """Shuts every socket that is older than `deadline` seconds; the read that hangs on it fails."""
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self._born: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def add(self, sock: socket.socket) -> None:
+        """From now on the clock of `sock` runs."""
+        with self._lock:
+            self._born[sock] = time.monotonic()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(min(1.0, self.deadline / 4))
+            now = time.monotonic()
+            with self._lock:
+                for sock, born in list(self._born.items()):
+                    if sock.fileno() < 0:
+                        del self._born[sock]
+                    elif now - born > self.deadline:
+                        del self._born[sock]
+                        with contextlib.suppress(OSError):  # it was closed meanwhile
+                            sock.shutdown(socket.SHUT_RDWR)
+
+
+def install(max_bytes: int, deadline: float, private: bool) -> None:
+    """Make this the opener of `urllib.request.urlopen` in this process."""
+    watch = Watch(deadline)
+
+    class Response(http.client.HTTPResponse):
+        def read(self, amt: int | None = None) -> bytes:
+            if amt is not None:
+                return super().read(amt)
+            if self.length is not None and self.length > max_bytes:
+                raise ValueError(f"too many bytes: {self.length}")
+            begun = time.monotonic()
+            try:
+                data = super().read() if self.length is not None else super().read(max_bytes + 1)
+            except http.client.IncompleteRead:
+                if time.monotonic() - begun > deadline * 0.9:
+                    raise TimeoutError("timed out: no whole answer in time") from None
+                raise
+            if len(data) > max_bytes:
+                raise ValueError(f"too many bytes: more than {max_bytes}")
+            if time.monotonic() - begun > deadline:
+                raise TimeoutError("timed out: no whole answer in time")
+            return data
+
+    def connect(address: tuple[str, int], timeout: Any = None, source: Any = None) -> socket.socket:
+        host, port = address
+        found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+        if not private and (bad := [str(entry[4][0]) for entry in found if is_private(str(entry[4][0]))]):
+            raise Refused(f"private address: {host} is {bad[0]}")
+        trouble: OSError | None = None
+        for family, kind, protocol, _, where in found:
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(timeout if isinstance(timeout, int | float) else None)
+                sock.connect(where)
+            except OSError as error:
+                trouble = error
+                sock.close()
+                continue
+            watch.add(sock)
+            return sock
+        raise trouble or OSError(f"{host} has no address")
+
+    class Plain(http.client.HTTPConnection):
+        response_class = Response
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._create_connection = connect
+
+    class Secure(http.client.HTTPSConnection):
+        response_class = Response
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._create_connection = connect
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Plain, req)
+
+    class SecureHandler(urllib.request.HTTPSHandler):
+        def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Secure, req)
+
+    class Redirects(urllib.request.HTTPRedirectHandler):
+        def redirect_request(
+            self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+        ) -> urllib.request.Request | None:
+            if re.search(PLACEHOLDER_URL, newurl.partition("?")[0]):
+                raise ValueError(f"placeholder: redirect to {newurl[:150]}")
+            return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+
+    class Errors(urllib.request.HTTPDefaultErrorHandler):
+        def http_error_default(
+            self, req: urllib.request.Request, fp: IO[bytes] | None, code: int, msg: str, hdrs: Message
+        ) -> Any:
+            after = hdrs.get("Retry-After")
+            words = f"{msg} (Retry-After: {after})" if after else msg
+            raise urllib.request.HTTPError(req.full_url, code, words, hdrs, fp)
+
+    opener = urllib.request.OpenerDirector()  # an empty one: no file:, ftp: or data: addresses, no proxies
+    for handler in (
+        PlainHandler(),
+        SecureHandler(),
+        Redirects(),
+        Errors(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.UnknownHandler(),
+    ):
+        opener.add_handler(handler)
+    urllib.request.install_opener(opener)

@@ -1,0 +1,118 @@
+"""Rows of tables whose columns the user names: values of any kind → records of the column contract, or a fault."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+from curate.core.errors import BadConfig
+from curate.metadata.schema import TABLE, safe_id
+
+NOT_FROM_TABLE = {"row", "media"}
+LONGEST_RAW = 2000  # characters of a faulty row that are kept
+
+
+def check_columns(columns: Mapping[str, str], *images: str) -> None:
+    """Raise BadConfig unless `columns` names `uploaded` and one of `images`, and nothing unknown."""
+    allowed = [*(name for name in TABLE.names if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
+    for name in columns:
+        if name not in allowed:
+            raise BadConfig(f"collection.columns names {name!r}.", f"Allowed: {', '.join(allowed)}.")
+    if "uploaded" not in columns or not set(images) & set(columns):
+        raise BadConfig(
+            f"collection.columns names {sorted(columns)}.",
+            f"Expected at least uploaded and one of {', '.join(images)}.",
+            "Example: columns: {path: filename, uploaded: year, label: species}.",
+        )
+
+
+def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
+    """values: column of the file → value. A record, or a record with `fault` and `raw`.
+
+    Times: see `seconds_of`. Paths are relative to `root` and must stay in it. The id defaults to path or url. Tags
+    are a list, or text with commas.
+    """
+
+    def bad(fault: str) -> dict[str, Any]:
+        return {"row": row, "fault": fault, "raw": printable(str(dict(values)))}
+
+    record: dict[str, Any] = {"row": row, "media": "photo"}
+    for name, column in columns.items():
+        value = values.get(column)
+        if isinstance(value, str):
+            if not is_utf8(value):
+                return bad("not_utf8")
+            value = value.strip().replace("\x00", "\ufffd")
+        record[name] = None if value is None or value == "" else value
+    if record.get("path") is not None:
+        target = (root / str(record["path"])).resolve()
+        if not target.is_relative_to(root):
+            return bad("path_outside_root")
+        record["path"] = str(target)
+    for name, fault in (("uploaded", "bad_upload_time"), ("taken", "bad_capture_time")):
+        if record.get(name) is not None:
+            try:
+                record[name] = seconds_of(record[name])
+            except (ValueError, OverflowError):
+                return bad(fault)
+    for name, limit in (("longitude", 180.0), ("latitude", 90.0)):
+        if record.get(name) is not None:
+            try:
+                record[name] = float(record[name])
+            except (ValueError, TypeError):
+                return bad("bad_coordinate")
+            if not abs(record[name]) <= limit:
+                return bad("bad_coordinate")
+    if record.get("tags") is not None:
+        tags = record["tags"] if isinstance(record["tags"], list) else str(record["tags"]).split(",")
+        record["tags"] = ",".join(quote_plus(str(tag).strip()) for tag in tags if str(tag).strip())
+    for name, value in record.items():
+        if value is not None and TABLE.field(name).type == "string" and not isinstance(value, str):
+            record[name] = str(value)
+    given = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
+    if given is None or not str(given).strip():
+        return bad("bad_id")
+    record["id"] = safe_id(str(given).strip())
+    return record
+
+
+def seconds_of(value: Any) -> int:
+    """A time → seconds since the epoch, UTC. Raises ValueError.
+
+    Four digits are a year (its first second), other numbers are seconds, text is ISO 8601 (without zone: UTC).
+
+    >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
+    (0, 86400, 60, 1)
+    """
+    if isinstance(value, datetime):
+        return math.floor((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+    if isinstance(value, date):
+        return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{type(value).__name__} is no time")
+    text = str(value)
+    if text.isdigit() and len(text) == 4:
+        return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
+    try:
+        number = int(text) if not isinstance(value, float) else math.floor(value)
+    except ValueError:
+        return seconds_of(datetime.fromisoformat(text))
+    if abs(number) >= 2**62:
+        raise ValueError(f"{number} is no time")
+    return number
+
+
+def is_utf8(text: str) -> bool:
+    """False for text that was read with surrogate escapes from bytes that are no UTF-8."""
+    return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True
+
+
+def printable(text: str) -> str:
+    """At most LONGEST_RAW characters of the text, with \\xNN where a byte was no UTF-8 (also in a `repr`)."""
+    clean = text[:LONGEST_RAW].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return re.sub(r"\\udc([0-9a-f]{2})", r"\\x\1", clean)[:LONGEST_RAW]

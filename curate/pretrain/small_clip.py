@@ -1,0 +1,129 @@
+"""Train a small CLIP on captions, on a CPU, in minutes: for collections that no public model knows.
+
+The result is a folder that open_clip opens by itself (`open_clip_config.json` and float16 weights), so that
+`embed.model: FOLDER` is all a configuration needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.atomic_io import write_bytes, write_json
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
+
+Images = npt.NDArray[np.uint8]
+
+
+def model_config(image_size: int = 64, width: int = 16, embed_dim: int = 64) -> dict[str, Any]:
+    """A ResNet image tower and a two-layer text tower in open_clip's terms; about 3 million parameters."""
+    return {
+        "embed_dim": embed_dim,
+        "vision_cfg": {"image_size": image_size, "layers": [1, 1, 1, 1], "width": width, "patch_size": None},
+        "text_cfg": {"context_length": 32, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
+    }
+
+
+def train(
+    images: Images,
+    captions: Callable[[int, np.random.Generator], str],
+    keys: Sequence[str],
+    out: Path,
+    journal: Journal,
+    seed: int = 0,
+    epochs: int = 8,
+    batch: int = 256,
+    lr: float = 1e-3,
+    width: int = 16,
+) -> list[float]:
+    """images: uint8 (N, S, S, 3). captions: index and generator → one of the image's captions. keys: what an image
+    shows; pairs with equal keys are no negatives of each other (soft targets, as in UniCL).
+
+    Writes the model folder; returns the mean loss of every epoch. AdamW, cosine schedule, flips and crops.
+    """
+    import open_clip
+    import torch
+    from torch.nn import functional
+
+    size = images.shape[1]
+    config = model_config(size, width)
+    rng = rng_for(seed, "small clip")
+    torch.manual_seed(int(rng.integers(2**31)))
+    model = open_clip.model.CLIP(**config)
+    tokenizer = open_clip.SimpleTokenizer(context_length=config["text_cfg"]["context_length"])
+    mean, std = (
+        torch.tensor(v).view(1, 3, 1, 1) for v in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
+    )
+    optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05, betas=(0.9, 0.98))
+    n, per_epoch = len(images), len(images) // batch
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * per_epoch, pct_start=0.1)
+    code = {key: i for i, key in enumerate(sorted(set(keys)))}
+    labels = torch.tensor([code[k] for k in keys])
+    seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
+    losses = []
+    with journal.progress("train", epochs * per_epoch, "steps") as tick:
+        for _ in range(epochs):
+            order = rng.permutation(n)
+            total = 0.0
+            for start in range(0, per_epoch * batch, batch):
+                here = order[start : start + batch]
+                x = torch.from_numpy(_augment(images[here], rng)).permute(0, 3, 1, 2).float().div_(255)
+                tokens = tokenizer([captions(int(i), rng) for i in here])
+                seen_tokens[tokens.unique()] = True
+                image, text, scale = model((x - mean) / std, tokens)[:3]
+                same = (labels[here][:, None] == labels[here][None]).float()
+                target = same / same.sum(1, keepdim=True)
+                logits = scale * image @ text.T
+                loss = (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                schedule.step()
+                with torch.no_grad():
+                    model.logit_scale.clamp_(0, float(np.log(100)))
+                total += float(loss.detach())
+                tick(1)
+            losses.append(total / per_epoch)
+            journal.say(f"epoch {len(losses)}: loss {losses[-1]:.3f}")
+    with torch.no_grad():  # a word that was never seen carries no signal, rather than noise
+        model.token_embedding.weight[~seen_tokens] = 0
+    save(model, config, out)
+    return losses
+
+
+def _augment(images: Images, rng: np.random.Generator) -> Images:
+    """Random horizontal flips and shifts by up to a twelfth."""
+    flipped = np.where((rng.random(len(images)) < 0.5)[:, None, None, None], images[:, :, ::-1], images)
+    reach = images.shape[1] // 12
+    padded = np.pad(flipped, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode="edge")
+    out = np.empty_like(images)
+    size = images.shape[1]
+    for i, (dy, dx) in enumerate(rng.integers(0, 2 * reach + 1, (len(images), 2)).tolist()):
+        out[i] = padded[i, dy : dy + size, dx : dx + size]
+    return out
+
+
+def save(model: Any, config: dict[str, Any], out: Path) -> None:
+    """`open_clip_config.json` and `open_clip_model.safetensors` (float16)."""
+    import open_clip
+    import torch
+    from safetensors.torch import save as to_bytes
+
+    state = {k: (v.half() if v.dtype == torch.float32 else v).contiguous() for k, v in model.state_dict().items()}
+    head = {
+        "model_cfg": config,
+        "preprocess_cfg": {
+            "mean": list(open_clip.OPENAI_DATASET_MEAN),
+            "std": list(open_clip.OPENAI_DATASET_STD),
+            "interpolation": "bicubic",
+            "resize_mode": "shortest",
+        },
+    }
+    write_bytes(out / "open_clip_model.safetensors", to_bytes(state))
+    write_json(out / "open_clip_config.json", json.loads(json.dumps(head)))

@@ -1,0 +1,121 @@
+"""Releases that follow each other: what changed, which version that asks for, and what was taken back."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from curate.core.atomic_io import csv_text
+from curate.core.errors import BadConfig
+from curate.release.format import Release
+
+LEVELS = ("major", "minor", "patch")
+EXAMPLES = 20
+
+
+def compare(
+    before: Release, rows: Sequence[Mapping[str, Any]], classes: Sequence[str], splits: Mapping[str, Sequence[str]],
+    withdrawn: Iterable[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """What `rows` (dicts with id, bucket, class, sha256) and their splits change against the release `before`.
+
+    Counts and the first ids of: added, removed, withdrawn (removed because their owners took them back), other class,
+    other bucket, other bytes, other side of a split; and the level of the change. A number measured on one release is
+    comparable with one of another as long as only the last part of the version differs.
+    """
+    columns = ("id", "bucket", "class", "sha256")
+    old = {r[0]: r[1:] for r in zip(*(before.table[c].to_pylist() for c in columns), strict=True)}
+    new = {row["id"]: tuple(row[c] for c in columns[1:]) for row in rows}
+    both = sorted(set(old) & set(new))
+    gone, taken_back = set(old) - set(new), set(withdrawn)
+    lists: dict[str, list[str]] = {
+        "added": sorted(set(new) - set(old)),
+        "removed": sorted(gone - taken_back),
+        "withdrawn": sorted(gone & taken_back),
+        "other_bucket": [i for i in both if old[i][0] != new[i][0]],
+        "other_class": [i for i in both if old[i][1] != new[i][1]],
+        "other_bytes": [i for i in both if old[i][2] != new[i][2]],
+        "other_side": _moved(before, [row["id"] for row in rows], splits),
+    }
+    named = {name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()}
+    same_classes = list(classes) == before.classes
+    counts = {name: len(ids) for name, ids in lists.items()}
+    level = "patch"
+    if counts["added"] or counts["removed"]:
+        level = "minor"
+    if not same_classes or any(counts[n] for n in ("other_bucket", "other_class", "other_side")):
+        level = "major"
+    return {
+        "against": {"name": before.name, "version": before.facts["version"]},
+        "level": level,
+        "classes": {
+            "added": sorted(set(classes) - set(before.classes)),
+            "removed": sorted(set(before.classes) - set(classes)),
+        },
+        **named,
+    }
+
+
+def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> list[str]:
+    moved: set[str] = set()
+    for name in set(splits) & set(before.facts["splits"]):
+        old = dict(zip(before.table["id"].to_pylist(), before.table[name].to_pylist(), strict=True))
+        moved |= {i for i, side in zip(ids, splits[name], strict=True) if old.get(i, side) != side}
+    return sorted(moved)
+
+
+def check_version(version: str, changes: Mapping[str, Any]) -> None:
+    """Raise BadConfig unless `version` follows that of the previous release by at least the changes' level.
+
+    >>> check_version("1.1.0", {"against": {"version": "1.0.3"}, "level": "minor"})
+    """
+    before = changes["against"]["version"]
+    old, new = (tuple(int(n) for n in v.split(".")) for v in (before, version))
+    place = LEVELS.index(changes["level"])
+    least = (*old[:place], old[place] + 1, *(0,) * (2 - place))
+    if new < least:
+        raise BadConfig(
+            f"release.version is {version}; the release before is {before}, and the change is {changes['level']}.",
+            f"Expected at least {'.'.join(map(str, least))}.",
+            "major: classes, labels, buckets or splits differ; minor: images came or went; patch: some were withdrawn.",
+        )
+
+
+def change_list(changes: Mapping[str, Any], version: str) -> str:
+    """CHANGES.md."""
+    words = {
+        "added": "images added", "removed": "images removed", "withdrawn": "images withdrawn by their owners",
+        "other_bucket": "images in another bucket", "other_class": "images with another class",
+        "other_bytes": "images with other bytes", "other_side": "images on another side of a split",
+    }  # fmt: skip
+    lines = [f"# {version}, after {changes['against']['name']} {changes['against']['version']}", ""]
+    for side, names in changes["classes"].items():
+        if names:
+            lines.append(f"- classes {side}: {', '.join(names)}")
+    for name, told in words.items():
+        if n := changes[name]["images"]:
+            ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")
+            lines.append(f"- {n} {told}: {ids}")
+    return "\n".join([*lines, *(["- nothing but the card"] if len(lines) == 2 else [])]) + "\n"
+
+
+def tombstones(before: Release | None, withdrawn: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, str]]:
+    """(id, since version) of everything withdrawn: what earlier releases named, and what of `withdrawn` (id → version)
+    they or this run's accepted images (`known`) held. Who has a copy deletes these."""
+    found: dict[str, str] = {}
+    if before is not None:
+        path = before.path / "WITHDRAWN.csv"
+        if path.is_file():
+            with path.open(newline="", encoding="utf-8") as file:
+                found |= {row["id"]: row["since"] for row in csv.DictReader(file)}
+    held = set(known) | (set(before.table["id"].to_pylist()) if before is not None else set())
+    for id_, version in withdrawn.items():
+        if id_ in held:
+            found.setdefault(id_, version)
+    return sorted(found.items())
+
+
+def tombstone_file(rows: Sequence[tuple[str, str]]) -> str:
+    """WITHDRAWN.csv."""
+    return csv_text(("id", "since"), rows)

@@ -1,0 +1,204 @@
+"""Croissant 1.1 for a release, in tars or in Parquet: files, what each column means, the responsible-AI facts.
+
+The vocabulary is MLCommons'; the facts are generated from `release.json`. What needs judgement comes from the card's
+judgement file, part by part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from curate.release.card_sections import PARTS, parse
+
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{
+        name: f"cr:{name}"
+        for name in (
+            "citeAs", "column", "containedIn", "equivalentProperty", "extract", "field", "fileProperty", "fileObject",
+            "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path",
+            "recordSet", "references", "regex", "repeated", "replace", "samplingRate", "separator", "source",
+            "subField", "transform",
+        )
+    },
+}  # fmt: skip
+MISSING = "Not written yet."
+PARQUET = "application/x-parquet"
+TYPES = {"string": "sc:Text", "int64": "sc:Integer", "int32": "sc:Integer", "float": "sc:Float"}
+
+
+def croissant(
+    facts: Mapping[str, Any], columns: Mapping[str, str], files: Sequence[tuple[str, str, int]], url: str | None = None
+) -> dict[str, Any]:
+    """Of a release in Parquet. facts: `release.json`. columns: column → Arrow type of the Parquet files. files: (path,
+    sha256, bytes) of each. url: where the folder will be found; without it, paths are relative to the document."""
+    parquet = {
+        "@type": "cr:FileSet",
+        "@id": "parquet-files",
+        "name": "parquet-files",
+        "encodingFormat": PARQUET,
+        "includes": "data/*.parquet",
+    }
+    distribution = [*(_file(path, digest, size, PARQUET, url) for path, digest, size in files), parquet]
+    fields = [_field("images", name, kind, {"fileSet": {"@id": "parquet-files"}}) for name, kind in columns.items()]
+    return _document(facts, distribution, [_records("images", fields)], url)
+
+
+def croissant_tars(
+    facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]]
+) -> dict[str, Any]:
+    """Of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path, sha256, bytes).
+
+    Images are joined with their rows by id, the part of the file's name before the first dot; the expression gives an
+    id back unchanged, because readers apply it to both sides.
+    """
+    url = facts["provenance"].get("url")
+    source = {"fileObject": {"@id": "metadata.parquet"}}
+    pictures = {
+        "@type": "cr:FileSet",
+        "@id": "pictures",
+        "name": "pictures",
+        "containedIn": [{"@id": path} for path, *_ in tars],
+        "encodingFormat": "image/jpeg",
+        "includes": ["*.jpg", "*.png", "*.webp", "*.gif", "*.bmp", "*.tif"],
+    }
+    distribution = [
+        _file("metadata.parquet", *table, PARQUET, url),
+        *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
+        pictures,
+    ]
+    from_files: dict[str, Any] = {"fileSet": {"@id": "pictures"}}
+    image = {
+        "@type": "cr:Field",
+        "@id": "images/image",
+        "name": "image",
+        "dataType": "sc:ImageObject",
+        "source": from_files | {"extract": {"fileProperty": "content"}},
+    }
+    name = {
+        "@type": "cr:Field",
+        "@id": "images/id",
+        "name": "id",
+        "dataType": "sc:Text",
+        "references": {"field": {"@id": "metadata/id"}},
+        "source": from_files | {"extract": {"fileProperty": "filename"}, "transform": {"regex": r"^([^.]+)(?:\..*)?$"}},
+    }
+    joined = [
+        {
+            "@type": "cr:Field",
+            "@id": f"images/{column}",
+            "name": column,
+            "dataType": TYPES.get(columns[column], "sc:Text"),
+            "source": {"field": {"@id": f"metadata/{column}"}},
+        }
+        for column in ("bucket", "class", "label")
+    ]
+    rows = [_field("metadata", column, kind, source) for column, kind in columns.items()]
+    return _document(facts, distribution, [_records("metadata", rows), _records("images", [image, name, *joined])], url)
+
+
+def _document(
+    facts: Mapping[str, Any], distribution: list[dict[str, Any]], records: list[dict[str, Any]], url: str | None
+) -> dict[str, Any]:
+    """What all layouts tell alike. The date of publication is the publisher's to set (`release.published`): a clock's
+    would make two equal runs differ."""
+    provenance = facts["provenance"]
+    licences = list(facts["licences"])
+    document: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.1",
+        "name": facts["name"],
+        "version": facts["version"],
+        "description": (
+            f"{facts['images']} images of {len(facts['classes'])} classes in {len(facts['buckets'])} time buckets, for "
+            "measuring how image classifiers age."
+        ),
+        "license": licences[0] if len(licences) == 1 else "https://creativecommons.org/licenses/ (one for each image)",
+        "url": url or "https://pypi.org/project/driftline/",
+        "creator": {"@type": "sc:Organization", "name": facts["name"]},
+        "citeAs": f"{facts['name']} {facts['version']}, built with driftline {provenance['driftline']}",
+        "isLiveDataset": False,
+        "keywords": ["continual learning", "temporal", *facts["classes"]],
+        "distribution": distribution,
+        "recordSet": records,
+    }
+    if provenance.get("published"):
+        document["datePublished"] = provenance["published"]
+    return document | _responsible(facts)
+
+
+def _file(path: str, digest: str, size: int, kind: str, url: str | None) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "contentUrl": path if url is None else f"{url.rstrip('/')}/{path}",
+        "contentSize": f"{size} B",
+        "encodingFormat": kind,
+        "sha256": digest,
+    }
+
+
+def _records(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/id"}, "field": fields}
+
+
+def _field(records: str, name: str, kind: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    source: dict[str, Any] = {**place, "extract": {"column": name}}
+    if name == "image":
+        source["transform"] = {"jsonPath": "bytes"}
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/{name}",
+        "name": name,
+        "dataType": "sc:ImageObject" if name == "image" else TYPES.get(kind, "sc:Text"),
+        "source": source,
+    }
+
+
+def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
+    provenance = facts["provenance"]
+    validation = provenance["validation"]
+    crowd = validation["method"] == "crowd"
+    written = parse(provenance.get("judgement"))
+    starts = [b["start"] for b in facts["buckets"] if b["start"]]
+    ends = [b["end"] for b in facts["buckets"] if b["end"]]
+    drops = "; ".join(
+        f"{stage}: " + ", ".join(f"{reason} {n}" for reason, n in counts["dropped"].items())
+        for stage, counts in provenance["counts"].items()
+        if counts["dropped"]
+    )
+    answers = (
+        f"{validation['workers']} answers an image, kept when {validation['agree']} agree (rule {validation['rule']})"
+    )
+    return {
+        "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
+        "rai:dataCollectionType": [
+            "Web Scraping" if provenance["source"] in ("yfcc", "flickr") else "Existing datasets"
+        ],
+        "rai:dataCollectionMissingData": drops or "Nothing was dropped.",
+        "rai:dataCollectionTimeframe": [*starts[:1], *ends[-1:]],
+        "rai:dataPreprocessingProtocol": [
+            f"Candidates: the images nearest to each class's prompts by {provenance['encoder']['model']}."
+        ],
+        "rai:dataAnnotationProtocol": answers if crowd else "Labels of the source's own catalogue.",
+        "rai:dataAnnotationPlatform": ["crowd" if crowd else "none"],
+        "rai:annotationsPerItem": str(validation["workers"] if crowd else 1),
+        "rai:machineAnnotationTools": [str(provenance["encoder"]["model"])],
+        "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
+        "prov:wasDerivedFrom": provenance["source"],
+        "prov:wasGeneratedBy": f"driftline {provenance['driftline']}, seed {provenance['seed']}",
+        **{part.rai: written.get(part.title, MISSING) for part in PARTS if part.rai},
+    }

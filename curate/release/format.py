@@ -1,0 +1,166 @@
+"""The release format: read and verify. The only door from `curate` to `stream_builder`.
+
+release.json        name, version, classes, buckets, splits, licences, counts, features, provenance
+metadata.parquet    one row an image, in shard order; source_sha256 is of the bytes as fetched
+shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
+features/           NAME.npy (N, D) float16, rows as in metadata.parquet
+README.md           data card          ATTRIBUTION.csv    author and licence of each image
+SHA256SUMS          of every other file; written last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
+from curate.core.errors import MissingFile, Tampered, UnknownName
+from curate.images.shards import read_tar
+
+FORMAT = 1
+METADATA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("class", pa.string()),
+        ("label", pa.int32()),
+        ("uploaded", pa.int64()),
+        ("shard", pa.string()),
+        ("member", pa.string()),
+        ("sha256", pa.string()),
+        ("source_sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("score", pa.float32()),
+        ("votes", pa.string()),
+        ("user", pa.string()),
+        ("creator", pa.string()),
+        ("title", pa.string()),
+        ("licence", pa.string()),
+        ("licence_url", pa.string()),
+        ("page_url", pa.string()),
+        ("url", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Release:
+    """An opened release. facts: `release.json`. table: columns of METADATA plus `split_0` … `split_k-1`."""
+
+    path: Path
+    facts: dict[str, Any]
+    table: pa.Table
+
+    @classmethod
+    def open(cls, path: str | Path) -> Release:
+        """Open a release folder, or the run folder that published it.
+
+        Raises MissingFile when neither is there, Tampered when counts do not agree.
+        """
+        folder = Path(path)
+        if not (folder / "release.json").is_file():
+            inside = sorted(folder.glob("stages/*_publish/release"))
+            if not inside:
+                raise MissingFile(
+                    f"{folder} is no release: it has no release.json.",
+                    "Expected the folder of a release, or of a run whose publish stage is done.",
+                    "driftline status shows how far a run is.",
+                )
+            folder = inside[0]
+        facts = read_json(folder / "release.json")
+        table = pq.read_table(folder / "metadata.parquet")
+        if len(table) != facts["images"]:
+            raise Tampered(
+                f"{folder}/metadata.parquet has {len(table)} rows, release.json says {facts['images']}.",
+                "Expected one release, not parts of two.",
+                "Copy the release again.",
+            )
+        return cls(folder, facts, table)
+
+    @property
+    def name(self) -> str:
+        """Name of the release."""
+        return str(self.facts["name"])
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; the index is the label."""
+        return list(self.facts["classes"])
+
+    @property
+    def buckets(self) -> list[dict[str, Any]]:
+        """index, name, start, end of each bucket, in time order."""
+        return list(self.facts["buckets"])
+
+    def images(self, bucket: int | None = None) -> Iterator[tuple[str, bytes]]:
+        """Yield (id, image bytes) in the order of `table`, of one bucket or all.
+
+        Raises Tampered where an image does not match its checksum.
+        """
+        shards: dict[str, dict[str, tuple[str, str]]] = {}
+        for shard, member, id_, sha, b in zip(
+            *(self.table[c].to_pylist() for c in ("shard", "member", "id", "sha256", "bucket")), strict=True
+        ):
+            if bucket is None or b == bucket:
+                shards.setdefault(shard, {})[member] = (id_, sha)
+        for shard, members in shards.items():
+            for name, content in read_tar(self.path / "shards" / shard):
+                if name in members:
+                    id_, sha = members.pop(name)
+                    if sha256_bytes(content) != sha:
+                        raise Tampered(
+                            f"The image {name} in {shard} does not match its checksum.",
+                            "",
+                            "Copy the release again.",
+                        )
+                    yield id_, content
+            if members:
+                raise Tampered(f"The shard {shard} lacks {len(members)} images.", "", "Copy the release again.")
+
+    def features(self, name: str) -> npt.NDArray[np.float16]:
+        """(N, D) float16, memory-mapped, rows as in `table`. Raises UnknownName."""
+        if name not in self.facts["features"]:
+            raise UnknownName(
+                f"The release {self.name} has no features {name!r}.",
+                f"Known: {', '.join(self.facts['features']) or 'none'}.",
+            )
+        vectors: npt.NDArray[np.float16] = np.load(self.path / "features" / f"{name}.npy", mmap_mode="r")
+        return vectors
+
+    def verify(self) -> None:
+        """Check every file against SHA256SUMS. Raises Tampered naming the first that differs or is missing."""
+        sums = self.path / "SHA256SUMS"
+        if not sums.is_file():
+            raise MissingFile(
+                f"{self.path} has no SHA256SUMS.",
+                "It is written last: the release is not finished.",
+                "Run publish again.",
+            )
+        lines = (line.partition("  ") for line in sums.read_text(encoding="utf-8").splitlines())
+        listed = {name: digest for digest, _, name in lines}
+        for path in sorted(self.path.rglob("*")):
+            name = path.relative_to(self.path).as_posix()
+            if path.is_file() and name not in listed and path != sums:
+                raise Tampered(
+                    f"The file {name} of {self.path} is not of this release.",
+                    "SHA256SUMS does not list it: perhaps two releases were mixed.",
+                    "Remove it, or copy the release again.",
+                )
+        for name, digest in listed.items():
+            path = self.path / name
+            if not path.is_file():
+                raise Tampered(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")
+            if sha256_file(path) != digest:
+                raise Tampered(
+                    f"The file {name} of {self.path} was changed.",
+                    "Its checksum differs.",
+                    "Copy the release again.",
+                )

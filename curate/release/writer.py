@@ -1,0 +1,125 @@
+"""Packed images → a release: metadata, features, card, Croissant, attribution, change list, checksums last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
+from curate.images.near_duplicates import report
+from curate.release.changelog import change_list, tombstone_file
+from curate.release.croissant import croissant_tars
+from curate.release.data_card import card
+from curate.release.format import FORMAT, METADATA
+from curate.release.packing import Packed
+from curate.release.selection import PublishRules
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+def publish(
+    packed: Packed,
+    vectors: Mapping[str, npt.NDArray[np.float16]],
+    buckets: Sequence[Mapping[str, Any]],
+    classes: Sequence[str],
+    splits: Mapping[str, Sequence[str]],
+    provenance: Mapping[str, Any],
+    out: Path,
+    rules: PublishRules,
+    copies: npt.NDArray[np.int64] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    withdrawn: Sequence[tuple[str, str]] = (),
+    template: str | None = None,
+    unlabelled: tuple[int, Mapping[str, str]] | None = None,
+) -> dict[str, Any]:
+    """Write a release around the tars that lie in `out/shards`; returns `release.json`.
+
+    packed: its rows have the columns of METADATA that are known. vectors: name → (N, D) float16 in their order, as are
+    the sides of `splits` and `copies` (group of near copies; None: not looked for). changes: from `compare`, where a
+    release came before. withdrawn: (id, since) of everything taken back. template: of the card (default: ours).
+    unlabelled: how many images `unlabelled.parquet` lists, and the checksums of their tars below `out`. SHA256SUMS is
+    written last.
+    """
+    rows = packed.rows
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
+    table = pa.Table.from_arrays(columns, schema=METADATA)
+    for name, sides in splits.items():
+        table = table.append_column(name, pa.array(sides, pa.string()))
+    write_parquet(out / "metadata.parquet", table)
+    for name, matrix in vectors.items():
+        write_array(out / "features" / f"{name}.npy", matrix)
+    classes_in: dict[int, Counter[str]] = {b["index"]: Counter() for b in buckets}
+    for row in rows:
+        classes_in[row["bucket"]][row["class"]] += 1
+    known = {"id": [r["id"] for r in rows], "bucket": [r["bucket"] for r in rows], "class": [r["class"] for r in rows]}
+    facts = {
+        "format": FORMAT,
+        "name": rules.name,
+        "version": rules.version,
+        "images": len(rows),
+        "classes": list(classes),
+        "buckets": [dict(b) for b in buckets],
+        "per_class": {str(b["index"]): dict(sorted(classes_in[b["index"]].items())) for b in buckets},
+        "splits": list(splits),
+        "test_images": {name: list(sides).count("test") for name, sides in splits.items()},
+        "features": list(vectors),
+        "scores": score_quantiles(rows),
+        "near_copies": None if copies is None else report(copies, known | dict(splits)),
+        "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
+        "changes": changes,
+        "withdrawn": len(withdrawn),
+        "unlabelled": None if unlabelled is None else unlabelled[0],
+        "provenance": {**provenance, "compressed_again": packed.compressed_again},
+    }
+    write_json(out / "release.json", facts)
+    write_text(out / "ATTRIBUTION.csv", attribution(rows))
+    write_text(out / "WITHDRAWN.csv", tombstone_file(withdrawn))
+    if changes is not None:
+        write_text(out / "CHANGES.md", change_list(changes, rules.version))
+    tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
+    kinds = {field.name: str(field.type) for field in table.schema}
+    metadata = out / "metadata.parquet"
+    sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
+    described = croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
+    write_json(out / "croissant.json", described)
+    write_text(out / "README.md", card(facts, template=template))
+    seal(out, tars | (dict(unlabelled[1]) if unlabelled else {}))
+    return facts
+
+
+def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Class → QUANTILES of the retrieval scores of its images."""
+    of: dict[str, list[float]] = {}
+    for row in rows:
+        if row.get("score") is not None:
+            of.setdefault(row["class"], []).append(row["score"])
+    return {name: [round(float(q), 4) for q in np.quantile(of[name], QUANTILES)] for name in sorted(of)}
+
+
+def attribution(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Author, source and licence of each image and what was changed, as Creative Commons licences ask.
+
+    A file for people: cells that a spreadsheet would run as a formula start with an apostrophe.
+    """
+    columns = ("id", "title", "creator", "page_url", "licence", "licence_url", "sha256")
+    found = []
+    for row in rows:
+        changed = row["sha256"] != row.get("source_sha256", row["sha256"])
+        cells = [*(row.get(c) for c in columns), "metadata removed" if changed else "none"]
+        found.append(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
+    return csv_text([*columns, "changes"], found)
+
+
+def seal(folder: Path, known: Mapping[str, str] | None = None) -> None:
+    """Write SHA256SUMS over every file of a release. known: checksums that need not be computed again, by name."""
+    names = sorted(
+        p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != "SHA256SUMS"
+    )
+    sums = ((name, (known or {}).get(name) or sha256_file(folder / name)) for name in names)
+    write_text(folder / "SHA256SUMS", "".join(f"{digest}  {name}\n" for name, digest in sums))

@@ -1,0 +1,1 @@
+"""Vectors and prompts → candidates: exact and approximate nearest-neighbour search."""

@@ -1,0 +1,214 @@
+"""Tally: answers → one verdict per image, votes kept.
+
+CLEAR keeps an image when 2 of 3 workers agree on the single expected label and too few call it sensitive
+[CLEAR, supplement 1]. Where its text is ambiguous, the reading is an option and is recorded with the verdicts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from curate.retrieval.candidates import BACKGROUND
+from curate.validation.agreement import coded, dawid_skene, one_coin, summary, worker_table
+from curate.validation.batches import NONE
+
+VERDICTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("verdict", pa.string()),
+        ("votes", pa.string()),
+        ("answers", pa.int32()),
+        ("agreement", pa.float32()),
+        ("sensitive", pa.int32()),
+    ]
+)
+
+
+ENOUGH_GOLD = 3  # answers to gold questions before they tell anything
+LEAST_GOLD = 0.5  # share of them that must be right
+
+
+@dataclass(frozen=True)
+class TallyRules:
+    """workers: answers that make an image decided; with fewer it is `pending`. agree: how many must agree.
+    rule: "exact" compares each worker's whole set of ticks with {expected} (an image showing two concepts is
+    dropped); "per-option" counts ticks of the expected box. sensitive_drop: this many "sensitive" answers drop
+    the image; sensitive_hold: this many hold it for review (CLEAR's literal text: drop at 3, hold never).
+    aggregate: "votes" is CLEAR's rule; "one-coin" and "dawid-skene" weigh workers by what all answers say of them, and
+    keep an image whose expected answer has at least `confidence`."""
+
+    workers: int = 3
+    agree: int = 2
+    rule: Literal["exact", "per-option"] = "exact"
+    sensitive_drop: int = 2
+    sensitive_hold: int = 1
+    aggregate: Literal["votes", "one-coin", "dawid-skene"] = "votes"
+    confidence: float = 0.9
+
+
+def verdict(
+    answers: Sequence[tuple[frozenset[str], bool]],
+    concept: str,
+    rules: TallyRules,
+    joint: Mapping[frozenset[str], float] | None = None,
+) -> str:
+    """Answers (ticked boxes, called sensitive) to one image → "kept" or the reason against it.
+
+    joint: probability of each set of boxes, where workers are weighed; `unsure` is an expected answer that is the most
+    probable and not probable enough.
+
+    >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
+    >>> verdict([yes, yes, other], "bus", TallyRules()), verdict([yes, other, other], "bus", TallyRules())
+    ('kept', 'several_concepts')
+    """
+    if len(answers) < rules.workers:
+        return "pending"
+    sensitive = sum(flag for _, flag in answers)
+    if sensitive >= rules.sensitive_drop:
+        return "sensitive"
+    expected = NONE if concept == BACKGROUND else concept
+    sets = [ticked for ticked, _ in answers]
+    if joint is not None:
+        if joint.get(frozenset({expected}), 0.0) < rules.confidence:
+            top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
+            return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
+        return "held_for_review" if sensitive >= rules.sensitive_hold else "kept"
+    if rules.rule == "exact":
+        right = sum(ticked == {expected} for ticked in sets)
+    else:
+        right = sum(expected in ticked for ticked in sets)
+    if right < rules.agree:
+        top, n = Counter(sets).most_common(1)[0]
+        if n < rules.agree:
+            return "no_majority"
+        return "several_concepts" if len(top) > 1 else "wrong_concept"
+    if sensitive >= rules.sensitive_hold:
+        return "held_for_review"
+    return "kept"
+
+
+def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules) -> pa.Table:
+    """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order."""
+    by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    for id_, labels, sensitive, fault in zip(
+        *(answers[c].to_pylist() for c in ("id", "labels", "sensitive", "fault")), strict=True
+    ):
+        if fault is None:
+            by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
+    joint = {} if rules.aggregate == "votes" else weighed(answers, rules.aggregate)
+    rows = []
+    for item in items:
+        given = by_id.get(item["id"], [])
+        votes = Counter(label for ticked, _ in given for label in ticked)
+        most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        rows.append(
+            {
+                **item,
+                "verdict": verdict(given, item["concept"], rules, joint.get(item["id"])),
+                "votes": json.dumps(dict(sorted(votes.items()))),
+                "answers": len(given),
+                "agreement": most / len(given) if given else None,
+                "sensitive": sum(flag for _, flag in given),
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=VERDICTS)
+
+
+def valid(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
+    """ids, workers and label sets (boxes joined by "|") of the answers that count."""
+    rows = [
+        (id_, worker, "|".join(sorted(labels)))
+        for id_, worker, labels, fault in zip(
+            *(answers[c].to_pylist() for c in ("id", "worker", "labels", "fault")), strict=True
+        )
+        if fault is None
+    ]
+    ids, workers, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    return ids, workers, labels
+
+
+def weighed(
+    answers: pa.Table, aggregate: Literal["votes", "one-coin", "dawid-skene"]
+) -> dict[str, dict[frozenset[str], float]]:
+    """id → probability of each set of boxes that anyone ticked, by a model of the workers."""
+    columns = valid(answers)
+    if not columns[0]:
+        return {}
+    found, (ids, _, labels) = coded(*columns)
+    judged = (one_coin if aggregate == "one-coin" else dawid_skene)(found)
+    sets = [frozenset(label.split("|")) for label in labels]
+    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, judged.probabilities.tolist(), strict=True)}
+
+
+def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed).
+
+    gold: id → what it is known to show; every worker's share of right answers to those, and the workers who fell below
+    LEAST_GOLD on at least ENOUGH_GOLD of them: a suggestion to look at, nothing is rejected for it.
+    """
+    columns = valid(answers)
+    if not columns[0]:
+        return {"answers": 0}
+    found, (_, workers, _) = coded(*columns)
+    given = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
+    seconds = None if None in given else np.array(given, np.float64)
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(found, one_coin(found), seconds)]
+    if gold:
+        right: dict[str, list[bool]] = {}
+        for id_, worker, labels in zip(*columns, strict=True):
+            if id_ in gold:
+                right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
+        for row in table:
+            mine = right.get(row["worker"], [])
+            share = sum(mine) / len(mine) if mine else None
+            poor = share is not None and len(mine) >= ENOUGH_GOLD and share < LEAST_GOLD
+            row |= {"gold_answers": len(mine), "gold_right": share, "suggest_reject": poor}
+    return {
+        "answers": len(columns[0]),
+        "median_seconds": None if seconds is None else float(np.median(seconds)),
+        **summary(found),
+        "workers": table,
+    }
+
+
+def suggested_rejections(answers: pa.Table, told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(assignment, reason) of all answers of workers whom `agreement` suggests to reject, for a person to check."""
+    poor = {row["worker"]: row for row in told.get("workers", []) if row.get("suggest_reject")}
+    return [
+        (
+            assignment,
+            f"{poor[w]['gold_right']:.0%} of {poor[w]['gold_answers']} questions with known answers were right",
+        )
+        for assignment, w in zip(answers["assignment"].to_pylist(), answers["worker"].to_pylist(), strict=True)
+        if w in poor and assignment
+    ]
+
+
+def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]) -> pa.Table:
+    """Verdicts from labels that the source already has (a museum's catalogue) in place of workers.
+
+    known: id → the source's label. labels: concept → the source's name of it. Background is kept when the known
+    label belongs to no concept; an image without a known label is `unlabelled`.
+    """
+    names = set(labels.values())
+    rows = []
+    for item in items:
+        label = known.get(item["id"])
+        if label is None:
+            outcome = "unlabelled"
+        elif item["concept"] == BACKGROUND:
+            outcome = "wrong_concept" if label in names else "kept"
+        else:
+            outcome = "kept" if label == labels[item["concept"]] else "wrong_concept"
+        votes = json.dumps({label: 1} if label is not None else {})
+        rows.append({**item, "verdict": outcome, "votes": votes, "answers": int(label is not None), "sensitive": 0})
+    return pa.Table.from_pylist(rows, schema=VERDICTS)

@@ -1,0 +1,1 @@
+"""What is run: learners with settings, presets, tuning, estimated cost."""

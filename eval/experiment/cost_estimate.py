@@ -1,0 +1,52 @@
+"""How long a grid will take, before it starts: samples that training visits, times their arithmetic, at this machine's
+rate of matrix products."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from eval.learner import Learner
+from eval.training.sgd_learner import NetLearner
+from stream_builder.stream import Stream
+
+SHARE = 0.75  # of the rate of products that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
+HALF = 1.6  # how much faster bfloat16 is (the same)
+
+
+def product_rate(size: int = 768) -> float:
+    """Operations a second of float32 matrix products on one thread, best of three."""
+    import torch
+
+    from curate.core.torch_threads import one_thread
+
+    a = torch.ones(size, size)
+    with one_thread():
+        a @ a
+        taken = []
+        for _ in range(3):
+            clock = time.perf_counter()
+            a @ a
+            taken.append(time.perf_counter() - clock)
+    return 2.0 * size**3 / min(taken)
+
+
+def core_seconds(stream: Stream, learners: Sequence[Learner], streaming: bool) -> float | None:
+    """Of one seed of all learners under CLEAR's protocols; None where some network's arithmetic is not known.
+
+    streaming: steps are learned whole, and the last not at all.
+    """
+    sides = ("train", "val", "test") if streaming else ("train",)
+    sizes = [sum(len(step.splits.get(side, ())) for side in sides) for step in stream.steps]
+    sizes = sizes[:-1] if streaming and len(sizes) > 1 else sizes
+    width, rate, seconds = int(np.prod(stream.x_shape)), product_rate(), 0.0
+    for learner in learners:
+        if isinstance(learner, NetLearner):
+            operations = learner.operations(width, len(stream.classes))
+            if np.isnan(operations):
+                return None
+            faster = HALF if learner.precision == "bfloat16" else 1.0
+            seconds += learner.visits(sizes) * operations / (rate * SHARE * faster)
+    return seconds

@@ -1,0 +1,81 @@
+"""The papers' hyper-parameters by name, as settings of `evaluate`; whatever is set beside a preset goes before it.
+
+A new preset is one dictionary here and one line in `PRESETS`; it reaches every learner that has its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from curate.core.registry import Catalogue
+
+CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
+CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
+CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
+    "net": "resnet18",
+    "lr": 0.01,
+    "weight_decay": 1e-5,
+    "batch": 64,
+    "epochs": 70,
+    "decay_after": 30,
+    "augment": "flip+crop",
+}
+
+CGLM = {  # [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning rate]
+    "batch": 64,
+    "shift": 256,
+    "updates": 10,
+    "lr": 0.005,
+    "weight_decay": 1e-4,
+    "scale": "none",
+}
+CLOC = CGLM | {"batch": 128, "shift": 16_384, "updates": 5}
+OCRR = {
+    "optimiser": "adamw",
+    "lr": 0.01,
+    "weight_decay": 1e-4,
+    "batch": 256,
+    "epochs": 30,
+    "decay_after": 30,
+    "scale": "none",
+    "correct_lr": 0.05,
+    "ewc.strength": 1000.0,
+    "agem.memory": 1000,
+    "agem.sample": 64,
+    "lwf.weight": 1.0,
+    "lwf.temperature": 2.0,
+}
+SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
+SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # what its published numbers come from
+CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
+
+PRESETS = Catalogue(
+    "preset",
+    {
+        "clear-linear": "eval.experiment.presets:CLEAR_LINEAR",
+        "clear-mlp": "eval.experiment.presets:CLEAR_MLP",
+        "clear-resnet18": "eval.experiment.presets:CLEAR_RESNET18",
+        "ocrr": "eval.experiment.presets:OCRR",
+        "seq-to-final": "eval.experiment.presets:SEQ_TO_FINAL",
+        "seq-to-final-code": "eval.experiment.presets:SEQ_TO_FINAL_CODE",
+        "cglm": "eval.experiment.presets:CGLM",
+        "cglm-fast": "eval.experiment.presets:CGLM_FAST",
+        "cloc": "eval.experiment.presets:CLOC",
+        "cloc-fast": "eval.experiment.presets:CLOC_FAST",
+    },
+)
+
+
+def settings_of(name: str) -> str:
+    """For lists: `lr=0.005, batch=64`."""
+    return ", ".join(f"{key}={value}" for key, value in PRESETS[name].items())
+
+
+def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset's settings that some of the protocols and learners (name → class) have: a blind classifier has no
+    learning rate."""
+    of = {owner: {f.name for f in fields(kind)} for owner, kind in kinds.items() if is_dataclass(kind)}
+    known = set().union(*of.values()) | {f"{owner}.{field}" for owner, names in of.items() for field in names}
+    return {key: value for key, value in PRESETS[name].items() if key in known}

@@ -1,0 +1,47 @@
+"""Hyper-parameters chosen without a look ahead: on a part of the first step's training data, before anything else is
+seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import Diverged, Unfit
+from curate.core.seeding import rng_for
+from eval.learner import Learner, Task
+from stream_builder.stream import Step
+
+SHARE = 0.2  # of the first step's training data that candidates are compared on
+
+Grid = Mapping[str, Sequence[Any]]
+
+
+def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:
+    """The setting of `grid` (name → values) whose learner is best on the held-out part; equal ones: the first.
+
+    first: the first step as the protocol shows it for training. Every candidate has the same split, start and data. One
+    that diverges is passed over; Unfit where all do.
+    """
+    data = first["train"]
+    order = rng_for(seed, "tune").permutation(len(data))
+    cut = max(1, round(SHARE * len(data)))
+    held, rest = data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:]))
+    best: tuple[float, dict[str, Any]] | None = None
+    for values in product(*grid.values()):
+        candidate = dict(zip(grid, values, strict=True))
+        learner = make(**candidate)
+        learner.begin(task, rng_for(seed, "tune", "learner"))
+        try:
+            learner.learn_step(replace(first, splits={"train": rest}))
+        except Diverged:
+            continue
+        right = float(np.mean(learner.predict(held.x) == held.y))
+        if best is None or right > best[0]:
+            best = right, candidate
+    if best is None:
+        raise Unfit("Every candidate of --tune diverged.", "Expected one that learns.", "Try smaller values.")
+    return best[1]

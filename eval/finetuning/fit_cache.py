@@ -1,0 +1,102 @@
+"""Finished fits by what they are: data, starting weights, objective, hyper-parameters, rule and seed.
+
+Methods that begin alike (FT, LP-FT and ST on one history model), sequences that end alike (CLR and RCL), and runs that
+were killed find here what was done. Several processes, also on several machines with one folder, share a grid: each
+takes what nobody else is at.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.core.atomic_io import read_json, write_bytes, write_json
+from curate.core.errors import BadInput
+from eval.checkpoint import Checkpoint
+from eval.finetuning.fit import Fitted, Hyper
+
+FORMAT = 1
+
+
+@dataclass
+class Store:
+    """folder: None keeps fits in memory, for this process."""
+
+    folder: Path | None = None
+    held: dict[str, Fitted | str] = field(default_factory=dict)
+
+    def get(self, key: str) -> Fitted | str | None:
+        """A finished fit; why there is none (it diverged); or None: nobody did it yet. Raises BadInput for a fit that
+        another version wrote."""
+        if self.folder is None or key in self.held:
+            return self.held.get(key)
+        place = self.place(key)
+        if not (place / "fit.json").is_file():
+            return None
+        about = read_json(place / "fit.json")
+        if about.get("format") != FORMAT:
+            raise BadInput(f"{place} is of format {about.get('format')}.", f"Expected {FORMAT}.", "Delete the folder.")
+        if "diverged" in about:
+            return str(about["diverged"])
+        from safetensors.torch import load_file
+
+        of = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
+        state = load_file(place / "best.safetensors")
+        return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **of)
+
+    def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
+        """Keep a finished fit, or why there is none."""
+        if self.folder is None:
+            self.held[key] = fitted
+            return
+        from safetensors.torch import save
+
+        place = self.place(key)
+        about: dict[str, Any] = {"format": FORMAT, "identity": identity, "seconds": round(seconds, 3)}
+        if isinstance(fitted, str):
+            about["diverged"] = fitted
+        else:
+            write_bytes(place / "best.safetensors", save({k: v.contiguous().cpu() for k, v in fitted.state.items()}))
+            about |= {name: getattr(fitted, name) for name in ("accuracy", "best_epoch", "curve", "steps")}
+            about["hyper"] = asdict(fitted.hyper)
+        write_json(place / "fit.json", about)
+        (place / "state.pickle").unlink(missing_ok=True)
+
+    def place(self, key: str) -> Path:
+        """The fit's folder."""
+        assert self.folder is not None
+        return self.folder / key[:2] / key
+
+    def state(self, key: str) -> Checkpoint | None:
+        """Where an unfinished fit is kept once a minute."""
+        return None if self.folder is None else Checkpoint(self.place(key) / "state.pickle")
+
+    @contextmanager
+    def claim(self, key: str, wait: bool) -> Iterator[bool]:
+        """Whether this process may do the fit: nobody else is at it. wait: until they are done. The claim ends with the
+        process, however that ends."""
+        if self.folder is None:
+            yield True
+            return
+        self.place(key).mkdir(parents=True, exist_ok=True)
+        with (self.place(key) / "claim").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except OSError:
+                yield False
+                return
+            yield True
+
+
+def digest_of(state: dict[str, Any]) -> str:
+    """Of a network's state: names, shapes and values."""
+    digest = hashlib.sha256()
+    for name, value in sorted(state.items()):
+        digest.update(f"{name}{tuple(value.shape)}".encode())
+        digest.update(value.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,73 @@
+"""Which blocks learn, and in which order: phases, surgical orders, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from eval.finetuning.samples import Samples, shown
+from eval.nets.chain import HEAD, Net
+
+PHASED = ("all", "fc", "fc-all", "unfreeze-last", "unfreeze-first")
+
+
+def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
+    """Blocks that learn, phase after phase, each from the best of the one before.
+
+    >>> phases("fc-all", ["stem", "1", "fc"])
+    [['fc'], ['stem', '1', 'fc']]
+    >>> phases("unfreeze-last", ["stem", "1", "fc"])
+    [['fc'], ['1', 'fc'], ['stem', '1', 'fc']]
+    """
+    every = list(names)
+    if mode == "fc":
+        return [[HEAD]]
+    if mode == "fc-all":
+        return [[HEAD], every]
+    if mode == "unfreeze-last":
+        return [every[k:] for k in range(len(every) - 1, -1, -1)]
+    if mode == "unfreeze-first":
+        return [every[: k + 1] for k in range(len(every))]
+    return [every]
+
+
+def surgical(net: Net, data: Samples, metric: str, normalise: bool, batch: int) -> list[str]:
+    """Blocks, the one most worth tuning first [Lee et al. 2023, Surgical fine-tuning, sec. 5].
+
+    rgn: norm of the gradient over that of the weights. snr: mean over weights of (mean gradient over batches)² over its
+    variance.
+    """
+    net = net.copy()
+    net.requires_grad_(True)
+    net.eval()
+    slopes: dict[str, list[Any]] = {name: [] for name in net.names}
+    for low in range(0, len(data), batch):
+        net.zero_grad()
+        with torch.enable_grad():
+            scores = net(shown(data.x[low : low + batch], normalise, False)).float()
+            nn.functional.cross_entropy(scores, data.y[low : low + batch]).backward()  # type: ignore[no-untyped-call]
+        for name in net.names:
+            grads = [p.grad.flatten() for p in net.parts[name].parameters() if p.grad is not None]
+            slopes[name].append(torch.cat(grads))
+    worth = {}
+    for name in net.names:
+        stacked = torch.stack(slopes[name])
+        if metric == "rgn":
+            weights = torch.cat([p.detach().flatten() for p in net.parts[name].parameters()])
+            worth[name] = float(stacked.norm(dim=1).mean() / weights.norm())
+        else:
+            ratio = stacked.mean(0) ** 2 / (stacked.var(0, unbiased=False) + 1e-12)
+            worth[name] = float(ratio.mean())
+    return sorted(net.names, key=lambda name: -worth[name])
+
+
+def candidates(mode: str, net: Net, data: Samples, normalise: bool, batch: int) -> list[list[str]]:
+    """Sets of blocks that a search chooses among: each block alone and all of them ("search"), or the first one, two, …
+    of a surgical order."""
+    if mode == "search":
+        return [[name] for name in net.names] + [list(net.names)]
+    order = surgical(net, data, mode.removeprefix("surgical-"), normalise, batch)
+    return [[name for name in net.names if name in order[: k + 1]] for k in range(len(order))]

@@ -1,0 +1,65 @@
+"""An Avalanche strategy as a learner (extra `avalanche`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eval.integrations.torch import Torch, seeded
+from eval.learner import Array, Labels, Learner, Task
+from stream_builder.stream import Step
+
+
+@dataclass
+class Avalanche(Learner):
+    """An Avalanche strategy (extra `avalanche`). strategy: task → a strategy, with its own epochs and batches."""
+
+    name: str
+    strategy: Callable[[Task], Any]
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new strategy."""
+        self.rng, self.task, self.gradient_steps = rng, task, 0
+        with seeded(rng):
+            self.model = self.strategy(task)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """One experience."""
+        import torch
+        from avalanche.benchmarks import benchmark_from_datasets
+        from avalanche.benchmarks.utils import as_taskaware_classification_dataset, make_avalanche_dataset
+        from avalanche.benchmarks.utils.data_attribute import DataAttribute
+
+        labels = y.tolist()
+        tensors = torch.utils.data.TensorDataset(Torch._tensor(x), torch.tensor(labels))
+        attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
+        data = as_taskaware_classification_dataset(make_avalanche_dataset(tensors, data_attributes=attributes))
+        made = benchmark_from_datasets(train=[data])
+        (experience,) = made.train_stream
+        experience.current_experience = int(self.model.clock.train_exp_counter)
+        with seeded(self.rng):
+            self.model.train(experience)
+        self.gradient_steps = int(self.model.clock.train_iterations)
+
+    def learn_step(self, step: Step) -> None:
+        """A time step is an experience."""
+        self.learn(np.asarray(step["train"].x), step["train"].y)
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the model's highest output."""
+        import torch
+
+        self.model.model.eval()
+        with torch.inference_mode():
+            return np.asarray(self.model.model(Torch._tensor(x)).argmax(1).numpy(), np.int64)
+
+    def stored_bytes(self) -> int:
+        """Of the model; plugins' memories are not seen from outside."""
+        return sum(t.nbytes for t in self.model.model.state_dict().values())
+
+    def settings(self) -> dict[str, Any]:
+        """What can be told of it."""
+        return {"strategy": self.name}

@@ -1,0 +1,43 @@
+"""A river classifier as a learner, one sample at a time."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eval.integrations.sklearn import flat
+from eval.learner import Array, Labels, Learner, Task
+
+
+@dataclass
+class River(Learner):
+    """A river classifier: one sample at a time, in order. make: gives a new one."""
+
+    name: str
+    make: Callable[[], Any]
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new classifier."""
+        self.model, self.gradient_steps = self.make(), 0
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """learn_one for every sample."""
+        for row, label in zip(flat(x).tolist(), y.tolist(), strict=True):
+            self.model.learn_one(dict(enumerate(row)), label)
+
+    def predict(self, x: Array) -> Labels:
+        """predict_one; class 0 where it has no answer yet."""
+        answers = [self.model.predict_one(dict(enumerate(row))) for row in flat(x).tolist()]
+        return np.array([0 if a is None else int(a) for a in answers], np.int64)
+
+    def stored_bytes(self) -> int:
+        """Of the pickled classifier."""
+        return len(pickle.dumps(self.model))
+
+    def settings(self) -> dict[str, Any]:
+        """The classifier, as text."""
+        return {"classifier": repr(self.make())}

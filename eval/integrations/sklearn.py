@@ -1,0 +1,62 @@
+"""A scikit-learn classifier as a learner: `evaluate(stream, "clear-iid", [Sklearn("sgd", SGDClassifier())])`."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import BadConfig
+from eval.learner import Array, Labels, Learner, Task
+
+
+def flat(x: Array) -> Array:
+    """(N, ...) → (N, D) float32; uint8 images become 0 … 1."""
+    rows = np.asarray(x).reshape(len(x), -1)
+    return np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
+
+
+@dataclass
+class Sklearn(Learner):
+    """A scikit-learn classifier with `partial_fit`. epochs: passes over each batch of data, each in random order."""
+
+    name: str
+    estimator: Any
+    epochs: int = 1
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A clone of the estimator, its random_state from `rng` where it has one."""
+        from sklearn.base import clone
+
+        if not hasattr(self.estimator, "partial_fit"):
+            raise BadConfig(
+                f"{type(self.estimator).__name__} has no partial_fit.", "Expected one that learns in parts."
+            )
+        self.task, self.rng, self.fitted, self.gradient_steps = task, rng, False, 0
+        self.model = clone(self.estimator)
+        if "random_state" in self.model.get_params():
+            self.model.set_params(random_state=int(rng.integers(2**31)))
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """partial_fit, told all classes."""
+        rows = flat(x)
+        for _ in range(self.epochs):
+            order = self.rng.permutation(len(y))
+            self.model.partial_fit(rows[order], y[order], classes=np.arange(self.task.n_classes))
+        self.fitted = True
+
+    def predict(self, x: Array) -> Labels:
+        """The estimator's; class 0 before it has learned."""
+        if not self.fitted:
+            return np.zeros(len(x), np.int64)
+        return np.asarray(self.model.predict(flat(x)), np.int64)
+
+    def stored_bytes(self) -> int:
+        """Of the pickled estimator."""
+        return len(pickle.dumps(self.model))
+
+    def settings(self) -> dict[str, Any]:
+        """The estimator's parameters, as text."""
+        return {"estimator": repr(self.estimator), "epochs": self.epochs}

@@ -1,0 +1,86 @@
+"""A torch module with an optimiser as a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import Diverged
+from eval.learner import Array, Labels, Learner, Task
+
+
+@contextmanager
+def seeded(rng: np.random.Generator) -> Iterator[None]:
+    """torch's own generator from `rng`, and as before afterwards."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**31)))
+        yield
+
+
+@dataclass
+class Torch(Learner):
+    """Any torch.nn.Module with an optimiser, trained on cross-entropy. module: task → module; optimiser: parameters →
+    optimiser, made anew for every call of `learn`. Images reach the module as (B, 3, H, W) float32 in 0 … 1."""
+
+    name: str
+    module: Callable[[Task], Any]
+    optimiser: Callable[[Any], Any]
+    epochs: int = 1
+    batch: int = 64
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new module."""
+        self.rng, self.gradient_steps = rng, 0
+        with seeded(rng):
+            self.net = self.module(task)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Epochs of batches in random order. Raises Diverged where the loss is not finite."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        optimiser = self.optimiser(self.net.parameters())
+        self.net.train()
+        with seeded(self.rng):
+            for _ in range(self.epochs):
+                order = self.rng.permutation(len(y))
+                for low in range(0, len(y), self.batch):
+                    here = order[low : low + self.batch]
+                    loss = cross_entropy(self.net(self._tensor(x[here])), torch.from_numpy(np.asarray(y[here])))
+                    if not bool(torch.isfinite(loss)):
+                        raise Diverged(f"The loss of {self.name} is not finite.", "", "Lower its learning rate.")
+                    optimiser.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    optimiser.step()
+                    self.gradient_steps += 1
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest output, in blocks of 1,024."""
+        import torch
+
+        self.net.eval()
+        with torch.inference_mode():
+            blocks = (self._tensor(x[low : low + 1024]) for low in range(0, len(x), 1024))
+            return np.concatenate([np.zeros(0, np.int64), *(self.net(b).argmax(1).numpy() for b in blocks)])
+
+    @staticmethod
+    def _tensor(x: Array) -> Any:
+        import torch
+
+        if x.dtype == np.uint8 and x.ndim == 4:
+            return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))).float() / 255
+        return torch.from_numpy(np.ascontiguousarray(x, np.float32))
+
+    def stored_bytes(self) -> int:
+        """Of the module's parameters and buffers."""
+        return sum(t.nbytes for t in self.net.state_dict().values())
+
+    def settings(self) -> dict[str, Any]:
+        """What can be told of it."""
+        return {"module": self.name, "epochs": self.epochs, "batch": self.batch}

@@ -1,0 +1,1 @@
+"""Submissions: packed, verified, ranked."""

@@ -1,0 +1,1 @@
+"""What learners keep: buffers, samplers, a vector index, a ledger of corrections."""

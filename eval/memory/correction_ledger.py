@@ -1,0 +1,270 @@
+"""A record of every correction that cannot be changed unseen: append-only, chained by SHA-256, with a Merkle root.
+
+    b"driftline ledger 1\\n"
+    kind (1 byte) · length of the payload (4) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
+
+chain = SHA-256(chain before ‖ kind ‖ digest); the first follows the SHA-256 of the head line. A payload is a JSON head
+(4 bytes of length before it) and the vector's bytes. There is no clock in it: the same corrections give the same head.
+
+Erasure takes a payload out and leaves its digest, so that the chain holds, and appends a tombstone that names it; an
+empty payload without a tombstone is tampering. What is cut off at the end shows only by a head that is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from curate.core.atomic_io import writing
+from curate.core.errors import BadInput, Busy, MissingFile, Tampered
+
+HEAD = b"driftline ledger 1\n"
+RECORD = struct.Struct("<cI32s32s")
+LENGTH = struct.Struct("<I")
+CORRECTION, TOMBSTONE, ERASED = b"C", b"T", b"X"
+LARGEST = 64 * 2**20  # bytes of a payload
+BUFFER = 1 << 20  # bytes, where entries need not be on disk at once
+
+
+@dataclass(frozen=True)
+class Entry:
+    """number: from 0. facts: the payload's JSON head, None once erased. vector: as it was given, or None. at: offset of
+    the record in the file."""
+
+    number: int
+    kind: bytes
+    digest: bytes
+    chain: bytes
+    at: int
+    facts: dict[str, Any] | None
+    vector: npt.NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """entries: records in all. head: the last chain, hexadecimal. root: of the tree of digests. erased: numbers."""
+
+    entries: int
+    head: str
+    root: str
+    erased: tuple[int, ...]
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"entries": self.entries, "head": self.head, "root": self.root, "erased": list(self.erased)}
+
+
+def sha(*parts: bytes) -> bytes:
+    """SHA-256 of parts, one after the other."""
+    return hashlib.sha256(parts[0] if len(parts) == 1 else b"".join(parts)).digest()
+
+
+def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
+    """The bytes of a payload. Raises BadInput for one that is too large."""
+    head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+    raw = b""
+    if vector is not None:
+        raw = vector.tobytes()
+        head = head[:-1] + _form(vector.dtype, vector.shape, len(head) > 2)
+    if len(head) + len(raw) > LARGEST:
+        raise BadInput(f"A correction of {len(head) + len(raw):,} bytes.", f"Expected at most {LARGEST:,}.")
+    return LENGTH.pack(len(head)) + head + raw
+
+
+@cache
+def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
+    """The end of a head: type and shape of the vector."""
+    return (b"," if more else b"") + orjson.dumps({"dtype": dtype.str, "shape": shape})[1:]
+
+
+def unpacked(payload: bytes) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
+    """The facts and the vector of a payload that `packed` made."""
+    (size,) = LENGTH.unpack_from(payload)
+    about = json.loads(payload[4 : 4 + size])
+    if "dtype" not in about:
+        return about, None
+    dtype, shape = about.pop("dtype"), about.pop("shape")
+    return about, np.frombuffer(payload, np.dtype(dtype), offset=4 + size).reshape(shape)
+
+
+class Ledger:
+    """One writer at a time. An entry whose `append` has returned is on disk."""
+
+    def __init__(self, path: Path, sync: bool = True) -> None:
+        """Open, or begin, a ledger. sync: False: entries are on disk once the ledger is closed.
+
+        What a crash left of an entry that was never acknowledged is set aside as PATH.cut. Raises Busy where another
+        process writes, Tampered where the file does not verify.
+        """
+        self.path, self.sync = path, sync
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  held until close
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.lock.close()
+            raise Busy(f"Another process writes {path}.", "", "Wait until it has finished.") from None
+        try:
+            if not path.is_file() or path.stat().st_size < len(HEAD):
+                with writing(path) as file:
+                    file.write(HEAD)
+            data = path.read_bytes()
+            entries, end = _read(data, path, cut=True)
+            if end < len(data):
+                with writing(path.with_name(path.name + ".cut")) as file:
+                    file.write(data[end:])
+            self.n = len(entries)
+            self.chain = entries[-1].chain if entries else sha(HEAD)
+            self.file = open(path, "r+b", buffering=0 if sync else BUFFER)  # noqa: SIM115  held until close
+            self.file.truncate(end)
+            self.file.seek(end)
+        except BaseException:
+            self.lock.close()
+            raise
+
+    def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None, kind: bytes = CORRECTION) -> int:
+        """Write one entry; returns its number."""
+        payload = packed(facts, vector)
+        digest = hashlib.sha256(payload).digest()
+        self.chain = hashlib.sha256(self.chain + kind + digest).digest()
+        self.file.write(RECORD.pack(kind, len(payload), digest, self.chain) + payload)
+        if self.sync:
+            os.fsync(self.file.fileno())
+        self.n += 1
+        return self.n - 1
+
+    def close(self) -> None:
+        """Let others write."""
+        self.file.close()
+        self.lock.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self.close()
+
+
+def _read(data: bytes, path: Path, cut: bool = False) -> tuple[list[Entry], int]:
+    """All entries, checked, and where they end. cut: a record that the file's end cuts off is left out, not an error.
+
+    Raises Tampered naming the first entry that is not what was written.
+    """
+    if data[: len(HEAD)] != HEAD:
+        raise Tampered(f"{path} does not begin as a ledger.", f"Expected {HEAD!r}.")
+    entries: list[Entry] = []
+    chain, at = sha(HEAD), len(HEAD)
+    while at < len(data):
+        which = f"Entry {len(entries)} of {path}"
+        whole = at + RECORD.size <= len(data)
+        kind, size, digest, said = RECORD.unpack_from(data, at) if whole else (b"", 0, b"", b"")
+        if not whole or at + RECORD.size + size > len(data):
+            if cut:
+                return entries, at
+            raise Tampered(f"{which} is cut off, or its length was changed.", f"{len(data) - at} bytes are left.")
+        payload = data[at + RECORD.size : at + RECORD.size + size]
+        if kind not in (CORRECTION, TOMBSTONE, ERASED) or (kind == ERASED and size):
+            raise Tampered(f"{which} is of no kind that is written.")
+        if kind != ERASED and sha(payload) != digest:
+            raise Tampered(f"{which} was changed: its payload does not have its digest.")
+        chain = sha(chain, CORRECTION if kind == ERASED else kind, digest)
+        if chain != said:
+            raise Tampered(f"{which} was changed, moved, or what stood before it: the chain does not hold.")
+        try:
+            facts, vector = (None, None) if kind == ERASED else unpacked(payload)
+        except (struct.error, ValueError, TypeError, KeyError):
+            raise Tampered(f"{which} holds what no ledger writes.") from None
+        entries.append(Entry(len(entries), kind, digest, chain, at, facts, vector))
+        at += RECORD.size + size
+    return entries, at
+
+
+def entries_of(path: Path) -> list[Entry]:
+    """All entries of a ledger that verifies. Raises MissingFile, Tampered."""
+    if not path.is_file():
+        raise MissingFile(f"There is no ledger {path}.")
+    entries, _ = _read(path.read_bytes(), path)
+    gone = {e.facts["erases"] for e in entries if e.kind == TOMBSTONE and e.facts is not None}
+    erased = {e.number for e in entries if e.kind == ERASED}
+    if unnamed := sorted(erased - gone):
+        raise Tampered(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
+    if kept := sorted(gone - erased):
+        raise Tampered(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
+    return entries
+
+
+def verify(path: Path, head: str | None = None) -> Verdict:
+    """Check every byte. head: the chain's head as it was noted elsewhere; what was cut off at the end shows by it.
+
+    Raises MissingFile, and Tampered naming the first entry that is wrong.
+    """
+    entries = entries_of(path)
+    chains = [e.chain.hex() for e in entries]
+    found = chains[-1] if chains else sha(HEAD).hex()
+    if head is not None and head not in (*chains, sha(HEAD).hex()):
+        raise Tampered(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
+    erased = tuple(e.number for e in entries if e.kind == ERASED)
+    return Verdict(len(entries), found, merkle([e.digest for e in entries]).hex(), erased)
+
+
+def erase(path: Path, number: int) -> Verdict:
+    """Take the payload of an entry out, and append a tombstone. Raises BadInput for an entry that is no correction."""
+    with Ledger(path) as ledger:
+        entries = entries_of(path)
+        if not 0 <= number < len(entries) or entries[number].kind != CORRECTION:
+            raise BadInput(f"Entry {number} of {path} cannot be erased.", f"It has {len(entries)} entries.")
+        data, entry = path.read_bytes(), entries[number]
+        end = entries[number + 1].at if number + 1 < len(entries) else len(data)
+        tomb = packed({"erases": number}, None)
+        chain = sha(ledger.chain, TOMBSTONE, sha(tomb))
+        with writing(path) as file:  # one rename: erased and told, or neither
+            file.write(data[: entry.at] + RECORD.pack(ERASED, 0, entry.digest, entry.chain) + data[end:])
+            file.write(RECORD.pack(TOMBSTONE, len(tomb), sha(tomb), chain) + tomb)
+    return verify(path)
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The entries as JSONL: number, kind, digest and chain, facts, and the vector's numbers."""
+    names = {CORRECTION: "correction", TOMBSTONE: "tombstone", ERASED: "erased"}
+    for e in entries_of(path):
+        vector = None if e.vector is None else e.vector.ravel().tolist()
+        about = {"number": e.number, "kind": names[e.kind], "digest": e.digest.hex(), "chain": e.chain.hex()}
+        yield json.dumps(about | {"facts": e.facts, "vector": vector}, sort_keys=True)
+
+
+def merkle(digests: Sequence[bytes]) -> bytes:
+    """Root of the tree over digests [RFC 6962, section 2.1]."""
+    if len(digests) < 2:
+        return sha(b"\0", digests[0]) if digests else sha(b"")
+    cut = 1 << (len(digests) - 1).bit_length() - 1
+    return sha(b"\1", merkle(digests[:cut]), merkle(digests[cut:]))
+
+
+def proof(digests: Sequence[bytes], number: int) -> list[tuple[str, bytes]]:
+    """What shows, beside the root alone, that a digest is in the tree: sides and hashes from the leaf up."""
+    if len(digests) < 2:
+        return []
+    cut = 1 << (len(digests) - 1).bit_length() - 1
+    if number < cut:
+        return [*proof(digests[:cut], number), ("right", merkle(digests[cut:]))]
+    return [*proof(digests[cut:], number - cut), ("left", merkle(digests[:cut]))]
+
+
+def included(digest: bytes, way: Sequence[tuple[str, bytes]], root: bytes) -> bool:
+    """Whether `proof`'s way leads from a digest to the root."""
+    found = sha(b"\0", digest)
+    for side, other in way:
+        found = sha(b"\1", other, found) if side == "left" else sha(b"\1", found, other)
+    return found == root

@@ -1,0 +1,308 @@
+"""A growing memory of vectors, searched by cosine: exact in blocks, or through a faiss index whose recall is measured.
+
+Vectors lie in blocks, so that the memory grows without being copied; blocks beyond a limit of main memory are mapped
+files. A block's cosines with a batch are one product, in bfloat16 where the processor multiplies that: each vector that
+could be among the nearest within the bound of its error is then computed again, one by one in float32, so that answers
+are exact and do not depend on blocks, batches or machines. Among equal cosines the older vector comes first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.errors import BadArray
+
+Vectors = npt.NDArray[np.float32]
+ROWS = 16_384  # vectors of a block
+MEASURED = 100  # samples that an index's recall is measured on
+ONE_BY_ONE = 256  # samples of a block of `stream`
+# How far a product may be off. bfloat16: both factors are rounded by at most 2⁻⁹ of themselves, and Σ |xᵢqᵢ| ≤ 1 for
+# unit vectors; the sum is rounded once more, and so is what it is compared with; float32 inside.
+OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5}
+SOME = 2048  # vectors of the first block that say how near the nearest are at least
+FEW = 0.02  # of a block's cosines: where more are candidates, the product is repeated in float32
+Found = tuple[Vectors, npt.NDArray[np.int64]]
+
+
+@dataclass
+class Memory:
+    """width: D. exact_below: vectors up to which a search is exact; above, an HNSW index answers, and its recall
+    against exact search is measured whenever the memory has doubled. limit_mb: vectors beyond it lie in files. kind: of
+    the index, "hnsw" or "ivf"."""
+
+    width: int
+    exact_below: int = 1_000_000
+    limit_mb: int = 4096
+    kind: str = "hnsw"
+    n: int = 0
+    recalls: list[tuple[int, float]] = field(default_factory=list)
+    blocks: list[Vectors] = field(default_factory=list)
+    rounded: list[Any] = field(default_factory=list)  # the same in bfloat16, where that is fast
+    index: Any = None
+    folder: Any = None
+
+    def add(self, x: npt.NDArray[Any]) -> None:
+        """Append x (n, D), brought to unit length. Raises BadArray for another width."""
+        x = unit(x)
+        if x.shape[1] != self.width:
+            raise BadArray(
+                f"Vectors of {x.shape[1]} numbers come into a memory of {self.width}.", "Expected one width."
+            )
+        done = 0
+        while done < len(x):
+            filled = self.n % ROWS
+            if filled == 0:
+                self._open()
+            part = x[done : done + ROWS - filled]
+            self.blocks[-1][filled : filled + len(part)] = part
+            if self.rounded:
+                self.rounded[-1][filled : filled + len(part)] = _tensor(part)
+            self.n += len(part)
+            done += len(part)
+        if self.index is not None:
+            self.index.add(x)
+        elif self.n > self.exact_below:
+            self._build()
+
+    def search(self, q: npt.NDArray[Any], k: int) -> Found:
+        """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k at most what there is."""
+        k = min(k, self.n)
+        if self.index is not None:
+            cosines, positions = self.index.search(unit(q), k)
+            return cosines, positions
+        return self.exact(unit(q), k)
+
+    def exact(self, q: Vectors, k: int) -> Found:
+        """The same, always exact; q of unit length."""
+        if len(q) > ONE_BY_ONE:
+            parts = [self.exact(q[low : low + ONE_BY_ONE], k) for low in range(0, len(q), ONE_BY_ONE)]
+            return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        best = np.full((len(q), k), -np.inf, np.float32), np.full((len(q), k), -1, np.int64)
+        for number, block in enumerate(self.blocks):
+            size = min(ROWS, self.n - number * ROWS)
+            rounded = self.rounded[number][:size] if self.rounded else None
+            best = nearest(q, block[:size], k, best, number * ROWS, rounded)
+        return best
+
+    def stream(self, x: npt.NDArray[Any], k: int) -> Found:
+        """Search for each row of x (n, D) among the memory and the rows before it, then append them all.
+
+        Equal to searching and adding one row after the other, exactly; a block of rows shares one product with the
+        memory and one with itself. Where there are fewer than k: cosine −inf, position −1.
+        """
+        found: list[Found] = []
+        for low in range(0, len(x), ONE_BY_ONE):
+            q = unit(x[low : low + ONE_BY_ONE])
+            best = self.exact(q, k)
+            found.append(nearest(q, q, k, best, self.n, earlier=True))
+            self.add(q)
+        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For checkpoints: vectors as arrays, the index as faiss writes it."""
+        import faiss
+
+        state = dict(vars(self))
+        state["blocks"] = [np.array(b[: min(ROWS, self.n - i * ROWS)]) for i, b in enumerate(self.blocks)]
+        state["index"] = None if self.index is None else faiss.serialize_index(self.index)
+        state["folder"], state["rounded"] = None, []
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        import faiss
+
+        blocks, index = state.pop("blocks"), state.pop("index")
+        vars(self).update(state, blocks=[], index=None)
+        for vectors in blocks:
+            self._open()
+            self.blocks[-1][: len(vectors)] = vectors
+            if self.rounded:
+                self.rounded[-1][: len(vectors)] = _tensor(vectors)
+        self.index = None if index is None else faiss.deserialize_index(index)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the vectors."""
+        return self.n * self.width * 4
+
+    def _open(self) -> None:
+        """Another block, and its rounded twin."""
+        import torch
+
+        self.blocks.append(self._block())
+        if halves():
+            self.rounded.append(torch.empty((ROWS, self.width), dtype=torch.bfloat16))
+
+    def _block(self) -> Vectors:
+        """Room for a block: in main memory, or in a file."""
+        size = ROWS * self.width * 4
+        if (len(self.blocks) + 1) * size <= self.limit_mb * 2**20:
+            return np.empty((ROWS, self.width), np.float32)
+        if self.folder is None:
+            self.folder = tempfile.TemporaryDirectory(prefix="driftline-memory-")
+        place = Path(self.folder.name) / f"{len(self.blocks)}.f32"
+        return np.memmap(place, np.float32, "w+", shape=(ROWS, self.width))
+
+    def _build(self) -> None:
+        """An index of all vectors: HNSW [M 25, efConstruction 500: EvalOCL], or inverted lists, 4 √n of them, of which
+        an eighth is searched."""
+        import faiss
+
+        if self.kind == "ivf":
+            lists = max(1, int(4 * self.n**0.5))
+            self.index = faiss.IndexIVFFlat(
+                faiss.IndexFlatIP(self.width), self.width, lists, faiss.METRIC_INNER_PRODUCT
+            )
+            first = self.blocks[0][: min(ROWS, self.n)]
+            self.index.cp.min_points_per_centroid = 1
+            self.index.train(np.ascontiguousarray(first))
+            self.index.nprobe = max(1, lists // 8)
+        else:
+            self.index = faiss.IndexHNSWFlat(self.width, 25, faiss.METRIC_INNER_PRODUCT)
+            self.index.hnsw.efConstruction = 500
+            self.index.hnsw.efSearch = 128
+        for number, block in enumerate(self.blocks):
+            self.index.add(np.ascontiguousarray(block[: min(ROWS, self.n - number * ROWS)]))
+
+    def measure(self, q: npt.NDArray[Any], k: int) -> float | None:
+        """Share of the k nearest of q that the index finds; None while searches are exact. Kept in `recalls`, once
+        whenever the memory has doubled."""
+        if self.index is None or (self.recalls and self.n < 2 * self.recalls[-1][0]):
+            return self.recalls[-1][1] if self.recalls else None
+        self.recalls.append((self.n, self.recall(q, k)))
+        return self.recalls[-1][1]
+
+    def recall(self, q: npt.NDArray[Any], k: int) -> float:
+        """Share of the k nearest of q (m, D) that `search` finds; 1 while searches are exact."""
+        if self.index is None:
+            return 1.0
+        q, k = unit(q), min(k, self.n)
+        pairs = zip(self.exact(q, k)[1].tolist(), self.index.search(q, k)[1].tolist(), strict=True)
+        return float(np.mean([len(set(a) & set(b)) / k for a, b in pairs]))
+
+
+def unit(x: npt.NDArray[Any]) -> Vectors:
+    """(n, …) → (n, D) float32 of unit length; zeros stay."""
+    rows = np.asarray(x).reshape(len(x), -1)
+    rows = np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+class Slices:
+    """Arrays that are asked for again, in slices: each is known by where it lies in main memory, and need not be
+    compared."""
+
+    def __init__(self, parts: Sequence[npt.NDArray[Any]]) -> None:
+        self.parts = list(parts)
+        self.begins = np.cumsum([0, *(len(p) for p in parts)]).tolist()
+
+    def vectors(self) -> Vectors:
+        """All of them (N, D), of unit length."""
+        return unit(np.concatenate([np.asarray(p).reshape(len(p), -1) for p in self.parts]))
+
+    def where(self, x: npt.NDArray[Any]) -> slice | None:
+        """The rows of `vectors` that x is; None for anything else."""
+        for part, begin in zip(self.parts, self.begins, strict=False):
+            if isinstance(x, np.ndarray) and isinstance(part, np.ndarray) and x.dtype == part.dtype and len(x):
+                offset = x.__array_interface__["data"][0] - part.__array_interface__["data"][0]
+                row, rest = divmod(offset, part.strides[0])
+                if not rest and 0 <= row <= len(part) - len(x) and x.strides[1:] == part.strides[1:]:
+                    return slice(begin + row, begin + row + len(x))
+        return None
+
+
+class Watched:
+    """Queries whose nearest are known at any time: found once, then compared with what the memory gains alone."""
+
+    def __init__(self, memory: Memory, parts: Sequence[npt.NDArray[Any]], k: int) -> None:
+        self.k, self.slices = k, Slices(parts)
+        self.q = self.slices.vectors()
+        self.best = memory.exact(self.q, k)
+        self.n = memory.n
+
+    def grew(self, memory: Memory) -> None:
+        """Merge what was appended since."""
+        if memory.n - self.n > 1:
+            self.best = memory.exact(self.q, self.k)
+        elif memory.n > self.n:
+            new = memory.blocks[self.n // ROWS][self.n % ROWS]
+            # Summed as single pairs are, for those that may come among the nearest.
+            sure = self.best[0][:, -1]
+            rows = np.flatnonzero(self.q @ new >= sure - OFF["float32"])
+            cosines = (self.q[rows] * new).sum(1)
+            better = cosines > sure[rows]
+            rows, cosines = rows[better], cosines[better]
+            scores = np.concatenate([self.best[0][rows], cosines[:, None]], 1)
+            places = np.concatenate([self.best[1][rows], np.full((len(rows), 1), self.n)], 1)
+            order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]  # the older first among equals
+            self.best[0][rows] = np.take_along_axis(scores, order, 1)
+            self.best[1][rows] = np.take_along_axis(places, order, 1)
+        self.n = memory.n
+
+    def found(self, x: npt.NDArray[Any]) -> Found | None:
+        """Cosines and positions for a slice of the queries; None for anything else."""
+        here, k = self.slices.where(x), min(self.k, self.n)
+        return None if here is None else (self.best[0][here, :k], self.best[1][here, :k])
+
+
+@cache
+def halves() -> bool:
+    """Whether this processor multiplies bfloat16 faster than float32."""
+    from eval.engine.fused import has_half
+
+    return has_half()
+
+
+def _tensor(x: Vectors) -> Any:
+    import torch
+
+    return torch.from_numpy(np.ascontiguousarray(x))
+
+
+def nearest(
+    q: Vectors, x: Vectors, k: int, best: Found, first: int, rounded: Any = None, earlier: bool = False
+) -> Found:
+    """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions begin at `first`.
+
+    Where there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find
+    rows before it.
+    """
+    import torch
+
+    sure = torch.from_numpy(best[0][:, -1:])  # what the k-th has; whatever could be more is a candidate
+    off = OFF["float32" if rounded is None else "bfloat16"]
+    about = _tensor(q) @ _tensor(x).T if rounded is None else (_tensor(q).bfloat16() @ rounded.T)
+    if not earlier and len(x) >= k and bool(torch.isinf(sure).any()):
+        # Nothing to compare with yet: the k-th of all is at least the k-th of some.
+        sure = torch.maximum(sure, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
+    picked = about >= (sure - off).to(about.dtype)
+    if earlier:
+        picked &= torch.ones_like(picked).tril_(-1)
+    places = picked.flatten().nonzero().squeeze(1).numpy()
+    if rounded is not None and len(places) > FEW * picked.numel() + 8 * k * len(q):
+        return nearest(q, x, k, best, first, None, earlier)
+    rows, columns = np.divmod(places, len(x))
+    cosines = np.concatenate([best[0].ravel(), _cosines(q, x, rows, columns)])
+    positions = np.concatenate([best[1].ravel(), columns + first])
+    of = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
+    order = np.lexsort((positions, -cosines, of))
+    begins = np.searchsorted(of[order], np.arange(len(q)))
+    taken = order[begins[:, None] + np.arange(k)]
+    return cosines[taken], positions[taken]
+
+
+def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:
+    """Of single pairs, each summed alike wherever it stands."""
+    out = np.empty(len(rows), np.float32)
+    for low in range(0, len(rows), 8192):
+        part = slice(low, low + 8192)
+        out[part] = (q[rows[part]] * x[columns[part]]).sum(1)
+    return out

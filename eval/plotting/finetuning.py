@@ -1,0 +1,158 @@
+"""The pictures that explain Seq-to-Final's methods, drawn from the store of a finished evaluation."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.core.atomic_io import write_bytes
+from curate.core.errors import BadConfig, DriftlineError, Unfit
+from eval import rows as row_files
+from eval.finetuning import analysis as views
+from eval.finetuning.samples import Samples, samples
+from eval.finetuning.trained_networks import Trained, between, trained
+from stream_builder.stream import Stream
+
+KINDS = ("interpolation", "projection", "svcca", "adjacent")
+SHARES = (0.5, 0.9)  # of the sum of singular values [paper, appendix G.3]
+LEGEND = {"fontsize": 8, "frameon": False}
+
+
+def draw(
+    kind: str, runs: Path, stream: Stream, out: Path, learners: Sequence[str] = (), norm: str = "interpolate",
+    count: int = 1000, tell: Callable[[str], None] = lambda text: None,
+) -> Path:  # fmt: skip
+    """Write a PNG or SVG (by the name of `out`). learners: names, or all that have networks. norm: of interpolation
+    (see `views.path`). count: test images that accuracies and activations are taken of.
+
+    Raises BadConfig for an unknown kind or ending, Unfit where runs that the picture needs are missing.
+    """
+    if kind not in KINDS or out.suffix not in (".png", ".svg"):
+        raise BadConfig(f"The picture is {kind!r} in {out.name!r}.", f"Expected {', '.join(KINDS)}, in .png or .svg.")
+    if kind == "adjacent":
+        _adjacent(runs, out)
+        return out
+    found = networks(runs, stream, learners, tell)
+    last = stream.steps[-1]["test"]
+    test = samples(last.part(0, min(count, len(last))))
+    {"interpolation": _interpolation, "projection": _projection, "svcca": _svcca}[kind](found, runs, test, out, norm)
+    return out
+
+
+def networks(
+    runs: Path, stream: Stream, learners: Sequence[str], tell: Callable[[str], None] = lambda text: None
+) -> list[Trained]:
+    """The networks of every learner's first seed. Learners that have none are told, unless they were named."""
+    found: dict[str, Trained] = {}
+    for run in row_files.find([runs]):
+        name = run.about["learner"]
+        if name in found or (learners and name not in learners):
+            continue
+        try:
+            found[name] = trained(run, runs, stream)
+        except DriftlineError as error:
+            if learners:
+                raise
+            tell(f"{name} is left out: {error}")
+    if missing := [name for name in learners if name not in found]:
+        raise Unfit(f"There is no run of {missing[0]!r} in {runs}.", "", "Evaluate it first.")
+    if not found:
+        raise Unfit(f"No run in {runs} has networks.", "", "Evaluate with --protocol seq-to-final.")
+    return list(found.values())
+
+
+@contextmanager
+def _figure(out: Path, wide: float = 6.4, high: float = 3.8) -> Iterator[Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "driftline"  # the same bytes every time
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(wide, high), layout="constrained")
+    yield figure
+    data = io.BytesIO()
+    plain = {"Date": None} if out.suffix == ".svg" else {"Software": None}
+    figure.savefig(data, format=out.suffix[1:], dpi=110, metadata=plain)
+    write_bytes(out, data.getvalue())
+
+
+def _interpolation(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+    with _figure(out) as figure:
+        axes = figure.subplots()
+        for one in found:
+            try:
+                shares, accuracies = views.path(one, test, norm=norm)
+            except Unfit:  # low-rank adapters have no path of weights
+                continue
+            axes.plot(shares, accuracies, label=one.learner, linewidth=1.6)
+        axes.set(xlabel="share of the way through the last step", ylabel="accuracy on the last step", ylim=(0, None))
+        axes.grid(alpha=0.25)
+        axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _projection(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+    oracle, limited = (views.of_learners(found, name).after for name in ("oracle", "baseline"))
+    by_history = next((one.before for one in found if one.learner in ("ft", "lp-ft") and one.before), None)
+    if by_history is None:
+        raise Unfit("There is no run of ft: history's direction is that of its first stage.", "", "Evaluate ft.")
+    with _figure(out, 6.4, 4.6) as figure:
+        axes = figure.subplots()
+        for one in found:
+            try:
+                way = [between(one, share) for share in (0.0, 0.5, 1.0)]
+                if any(len(net.used[name][-1]) > 1 for net in way for name in net.names):
+                    continue
+                points = np.array([views.projection(net, oracle, by_history, limited) for net in way])
+            except Unfit:
+                continue
+            (line,) = axes.plot(*points.T, linewidth=1.2, alpha=0.7)
+            axes.plot(*points[0], "o", markerfacecolor="white", color=line.get_color())
+            axes.plot(*points[-1], "o", color=line.get_color(), label=one.learner)
+        axes.axhline(0, color="#888", linewidth=0.6)
+        axes.axvline(0, color="#888", linewidth=0.6)
+        axes.set(
+            xlabel="towards ERM on history",
+            ylabel="towards the baseline",
+            title="Weights, seen from the oracle: before (white) and after the last step",
+        )
+        axes.title.set_fontsize(9)
+        axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _svcca(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+    oracle = views.of_learners(found, "oracle")
+    others = [one for one in found if one.learner != "oracle"]
+    of_oracle = views.activations(oracle.after, test.x, oracle.rule)
+    names = oracle.after.names
+    outputs = [views.activations(one.after, test.x, one.rule) for one in others]
+    values = [[[views.svcca(of_oracle[n], mine[n], s) for n in names] for mine in outputs] for s in SHARES]
+    with _figure(out, 2.2 + 0.8 * len(names) * len(SHARES), 1.2 + 0.28 * len(others)) as figure:
+        panels = figure.subplots(1, len(SHARES), sharey=True, squeeze=False)[0]
+        for panel, share, block in zip(panels, SHARES, np.array(values), strict=True):
+            panel.imshow(block, vmin=0, vmax=1, cmap="YlGnBu", aspect="auto")
+            panel.set_xticks(range(len(names)), names)
+            panel.set_yticks(range(len(others)), [one.learner for one in others])
+            panel.set_title(f"{share:.0%} of singular values", fontsize=9)
+            for i, j in np.ndindex(*block.shape):
+                dark = "white" if block[i, j] > 0.6 else "black"
+                panel.text(j, i, f"{block[i, j]:.2f}", ha="center", va="center", fontsize=7, color=dark)
+
+
+def _adjacent(runs: Path, out: Path) -> None:
+    points = views.adjacents(runs)
+    with _figure(out) as figure:
+        axes = figure.subplots()
+        for name in sorted({net for _, _, net in points}):
+            strengths = sorted({s for s, _, net in points if net == name})
+            best = [max(a for s, a, net in points if net == name and s == strength) for strength in strengths]
+            axes.plot(strengths, best, "o-", label=name, linewidth=1.6)
+        axes.set_xscale("symlog", linthresh=0.001)
+        axes.set(xlabel="pull between adjacent times", ylabel="validation accuracy, last step")
+        axes.grid(alpha=0.25)
+        axes.legend(**LEGEND)

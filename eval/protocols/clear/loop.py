@@ -1,0 +1,89 @@
+"""The walk of both CLEAR protocols [CLEAR, sec. 4; supplement 3]."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from curate.core.errors import Unfit
+from eval.learner import Learner
+from eval.protocol import tested
+from eval.rows import Row
+from stream_builder.stream import Split, Step, Stream
+
+
+def fit(stream: Stream, streaming: bool) -> None:
+    """Raise Unfit, naming the step and split, where the stream cannot be walked."""
+    if len(stream.steps) < 2:
+        raise Unfit(
+            f"The stream {stream.name!r} has {len(stream.steps)} step.",
+            "CLEAR's protocols need at least two: next-domain accuracy tests on the step after.",
+            "Use more buckets.",
+        )
+    for step in stream.steps:
+        for split in ("train",) if streaming else ("train", "test"):
+            if split not in step.splits:
+                raise Unfit(
+                    f"Step {step.name!r} of {stream.name!r} has no {split} split.",
+                    f"{'clear-streaming' if streaming else 'clear-iid'} needs one in every step.",
+                    "Publish the release with splits" + ("." if split == "train" else ", or use clear-streaming."),
+                )
+
+
+def iid(stream: Stream, learner: Learner, rng: np.random.Generator, anew: bool, share: float) -> Iterator[Row]:
+    """Before anything is learned and after each step, test on the test split of every step: a T × T matrix.
+
+    A learner that sees all steps at once (`joint`) is given them first, and its rows are equal.
+
+    anew: join train and test of each step and split again, stratified by class, from `rng`.
+    """
+    steps = [resplit(step, share, rng) for step in stream.steps] if anew else list(stream.steps)
+    begun, seen = time.process_time(), 0
+    for j, other in enumerate(steps):
+        yield tested(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
+    at_once = getattr(learner, "sees_all", False)
+    if at_once:
+        learner.learn_sequence([step.visible() for step in steps])
+    for i, step in enumerate(steps):
+        if not at_once:
+            learner.learn_step(step.visible())
+        seen += len(step["train"])
+        for j, other in enumerate(steps):
+            yield tested(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
+
+
+def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
+    """After each step (all of it is training data), test on all of every later step: cells with j > i.
+
+    Raises Unfit for a learner that sees all steps at once: it would train on its tests.
+    """
+    if getattr(learner, "sees_all", False):
+        raise Unfit(
+            "It learns from all steps at once, and in streaming every later step is a test.",
+            "Expected a learner that takes step after step.",
+            "Use clear-iid.",
+        )
+    begun, seen = time.process_time(), 0
+    steps = [step.past() for step in stream.steps]
+    for i, step in enumerate(steps[:-1]):
+        learner.learn_step(step)
+        seen += len(step["train"])
+        for j in range(i + 1, len(steps)):
+            yield tested(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
+
+
+def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
+    """70/30 anew, stratified by class, order within each side kept."""
+    whole = step.everything()
+    side = np.zeros(len(whole), bool)
+    for label in np.unique(whole.y):
+        here = np.flatnonzero(whole.y == label)
+        side[rng.permutation(here)[: round(share * len(here))]] = True
+    splits: dict[str, Split] = {
+        "train": whole.take(np.flatnonzero(~side)),
+        "test": whole.take(np.flatnonzero(side)),
+    }
+    return replace(step, splits=splits)

@@ -1,0 +1,85 @@
+"""The walk: all steps' train and validation data, then the last step's test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from curate.core.errors import Unfit
+from curate.core.seeding import rng_for
+from eval.learner import Learner
+from eval.protocol import tested
+from eval.rows import Row
+from stream_builder.stream import Step, Stream
+
+
+def fit(stream: Stream, val_share: float = 0.0) -> None:
+    """Raise Unfit, naming step and split or class, where the stream cannot be walked."""
+    if len(stream.steps) < 2:
+        raise Unfit(
+            f"The stream {stream.name!r} has {len(stream.steps)} step.",
+            "seq-to-final needs history: at least two steps.",
+            "Compose one with driftline stream compose.",
+        )
+    for step in stream.steps:
+        for split in ("train", "val"):
+            if not len(step.splits.get(split, ())) and not (split == "val" and val_share):
+                raise Unfit(
+                    f"Step {step.name!r} of {stream.name!r} has no {split} split.",
+                    "seq-to-final chooses hyper-parameters on validation data of every step, never on a test.",
+                    "Make the stream with one (stream compose does, arrays name it in `split`), or hold a part of the "
+                    "training data out with --set val_share=0.2.",
+                )
+    last = stream.steps[-1]
+    if not len(last.splits.get("test", ())):
+        raise Unfit(f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there.")
+    there = np.bincount(last["train"].y, minlength=len(stream.classes))
+    tested_classes = np.unique(last["test"].y)
+    if len(lost := tested_classes[there[tested_classes] == 0]):
+        raise Unfit(
+            f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
+            "seq-to-final asks how well the last step is learned: every class that is tested must be there.",
+            "Use larger steps, or leave the class out.",
+        )
+
+
+def with_val(step: Step, share: float, seed: int) -> Step:
+    """The step with a share of each class's training data as validation data, if it has none of its own."""
+    if "val" in step.splits or not share:
+        return step
+    train, rng = step["train"], rng_for(seed, "seq-to-final", "val", step.index)
+    held = np.zeros(len(train), bool)
+    for label in np.unique(train.y):
+        here = rng.permutation(np.flatnonzero(train.y == label))
+        held[here[: max(1, round(share * len(here)))]] = True
+    splits = {"train": train.take(np.flatnonzero(~held)), "val": train.take(np.flatnonzero(held))}
+    return replace(step, splits=splits)
+
+
+def to_final(
+    stream: Stream, learner: Learner, per_step: bool, val_share: float = 0.0, seed: int = 0
+) -> Iterator[Row]:  # fmt: skip
+    """Row "final"; with per_step also one for each step that has a test split, by its number.
+
+    Raises Unfit for an oracle where the stream has no data for one.
+    """
+    begun = time.process_time()
+    steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
+    if getattr(learner, "of_oracle", False):
+        if stream.oracle is None:
+            raise Unfit(
+                f"The stream {stream.name!r} has no data for an oracle.",
+                "It needs as many samples of the last distribution as the whole sequence has.",
+                "stream compose draws them.",
+            )
+        steps = [stream.oracle.visible()]
+    learner.learn_sequence(steps)
+    seen, last = sum(len(step["train"]) for step in steps), len(stream.steps) - 1
+    yield tested(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
+    if per_step:
+        for step in stream.steps:
+            if "test" in step.splits:
+                yield tested(learner, step["test"], str(step.index), begun, learned_to=last, seen=seen)

@@ -1,0 +1,1 @@
+"""Scores → a site of HTML pages, CSV and LaTeX."""

@@ -1,0 +1,116 @@
+"""What a report's page tells of a stream: steps, drift, what labels alone give away, pictures."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import DriftlineError
+from eval.plotting.charts import Section, lines
+from stream_builder.measures.label_correlation import label_repetition
+from stream_builder.measures.shift_distance import drift
+from stream_builder.stream import Stream
+
+CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
+
+
+def facts(stream: Stream) -> dict[str, str]:
+    """Plain facts of the whole stream."""
+    shape = " × ".join(map(str, stream.x_shape)) or "texts"
+    told = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "a sample": shape}
+    if stream.prior is not None:
+        told["unlabelled, before the first step"] = f"{len(stream.prior):,}"
+    return told | {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
+
+
+def sections(stream: Stream) -> list[Section]:
+    """Those that the stream has something for."""
+    found = [Section("steps", "Steps", _steps(stream))]
+    for make in (_drift, _blind, _pictures):
+        try:
+            part = make(stream)
+        except DriftlineError:  # one step, no test split, texts: there is nothing to measure
+            continue
+        found += [part] if part else []
+    return found
+
+
+def _steps(stream: Stream) -> str:
+    names = [n for n in ("train", "val", "test") if any(n in s.splits for s in stream.steps)]
+    bare = any(s.unlabelled is not None for s in stream.steps)
+    head = "".join(f"<th scope='col'>{n}</th>" for n in ["step", *names, *(["unlabelled"] if bare else [])])
+    rows = []
+    for step in stream.steps:
+        cells = [f"{len(step.splits[n]):,}" if n in step.splits else "–" for n in names]
+        cells += [f"{len(step.unlabelled):,}" if step.unlabelled is not None else "–"] if bare else []
+        told = "".join(f"<td>{c}</td>" for c in cells)
+        rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{told}</tr>")
+    return _table(head, rows)
+
+
+def _drift(stream: Stream) -> Section | None:
+    if len(stream.steps) < 2 or not stream.x_shape:
+        return None
+    found = drift(stream)
+    series = {"to the last step's test data": (list(range(len(found))), _shares(found))}
+    svg = lines(series, "step")
+    caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
+    return Section("drift", "Drift", _figure(svg, caption))
+
+
+def _shares(values: Sequence[float]) -> list[float]:
+    top = max(values) or 1.0
+    return [value / top for value in values]
+
+
+def _blind(stream: Stream) -> Section | None:
+    told = label_repetition(stream)
+    if not told:
+        return None
+    lags, values = zip(*((lag, max(0.0, value)) for lag, value in told.items()), strict=True)
+    svg = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
+    caption = (
+        "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels "
+        "come in no order. A line that begins high: a learner may score by repeating what it heard."
+    )
+    return Section("labels", "Label correlation", _figure(svg, caption))
+
+
+def _pictures(stream: Stream) -> Section | None:
+    from PIL import Image
+
+    shape = stream.x_shape
+    if len(shape) != 3 or shape[-1] != 3 or any("train" not in s.splits for s in stream.steps):
+        return None
+    steps = list(stream.steps)[:: max(1, -(-len(stream.steps) // STEPS))]
+    head = "".join(f"<th scope='col'>{html.escape(s.name)}</th>" for s in steps)
+    rows = []
+    for label, name in list(enumerate(stream.classes))[:CLASSES]:
+        cells = []
+        for step in steps:
+            here = np.flatnonzero(step["train"].y == label)[:1]
+            if not len(here):
+                cells.append("<td></td>")
+                continue
+            image = Image.fromarray(np.asarray(step["train"].x[here])[0]).resize((THUMBNAIL, THUMBNAIL))
+            file = io.BytesIO()
+            image.save(file, "JPEG", quality=72)
+            alt = html.escape(f"{name}, step {step.name}", quote=True)
+            data = base64.b64encode(file.getvalue()).decode()
+            cells.append(f"<td><img alt='{alt}' src='data:image/jpeg;base64,{data}'></td>")
+        rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
+    return Section("pictures", "What the classes look like", _table(f"<td></td>{head}", rows, "pictures"))
+
+
+def _table(head: str, rows: Sequence[str], kind: str = "plain") -> str:
+    table = f"<table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<div class='scroll' tabindex='0'>{table}</div>"
+
+
+def _figure(svg: Any, caption: str) -> str:
+    return f"<figure><div class='scroll'>{svg}</div><figcaption class='soft'>{caption}</figcaption></figure>"

@@ -1,0 +1,1 @@
+"""Rows of runs → scores, intervals and published values."""

@@ -1,0 +1,189 @@
+"""What prompt ensembles, templates, sub-categories and negatives do to retrieval, against known labels.
+
+    python examples/usda/build.py --data ../shared/data/usda --out usda
+    python examples/prompts/measure.py --usda usda --coco ../shared/data/coco --out prompts
+
+USDA: the small model and the pictures of `docs/usda` (trained on captions of other pictures). COCO: 233 photos, of
+which three fifths train a model of their own; that is far too few, and the figures say so. Prints the tables of
+docs/prompts.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image, ImageOps
+
+from curate.core.atomic_io import read_json, write_bytes, write_text
+from curate.core.run_log import Journal
+from curate.encoders import Encoder, EncoderSpec
+from curate.pretrain.small_clip import train
+from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.exact_search import search
+from curate.retrieval.vector_store import Store
+from pipelines.config.loader import load
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+
+K = 20  # pictures of a bucket that count
+SIZE = 64
+COCO = ["person", "car", "chair", "bottle", "cup", "dining table", "cat", "dog"]
+SPECIES = {
+    "apples": "Malus domestica", "peaches": "Prunus persica", "pears": "Pyrus communis", "plums": "Prunus",
+    "grapes": "Vitis", "strawberries": "Fragaria", "oranges": "Citrus sinensis", "cherries": "Prunus avium",
+}  # fmt: skip
+
+
+def variants(
+    names: Sequence[str], known: str, many: Sequence[str], species: Mapping[str, str]
+) -> dict[str, list[Concept]]:
+    """The ways to ask. known: a template that the model has seen; many: several."""
+    plain = [Concept(n, (n,), n, n) for n in names]
+    ensemble = [replace(c, templates=tuple(many)) for c in plain]
+    ways = {
+        "name alone": plain,
+        "one template of training": [replace(c, templates=(known,)) for c in plain],
+        "one template never seen": [replace(c, templates=("a rendering of the {} in a video game",)) for c in plain],
+        f"ensemble of {len(many)} templates": ensemble,
+        "ensemble, others as negatives": [
+            replace(c, negatives=tuple(n for n in names if n != c.name), negative_weight=0.5) for c in ensemble
+        ],
+    }
+    if species:
+        ways["ensemble + species as sub-category"] = [
+            replace(c, subcategories=(f"{c.name} ({species[c.name]})",)) for c in ensemble
+        ]
+    return ways
+
+
+def precision(
+    folder: Path, encoder: Encoder, concepts: Sequence[Concept], shows: Mapping[str, set[str]]
+) -> dict[str, dict[str, tuple[int, int]]]:
+    """concept → bucket → (right, looked at) among the best K. shows: id → what it shows."""
+    store = Store.open(folder_of(folder, "embed"))
+    buckets = {b["index"]: str(b["name"]) for b in read_json(folder_of(folder, "bucket") / "buckets.json")}
+    texts, groups = queries(encoder, concepts)
+    ranked = search(store, texts, K, list(buckets), groups, ("top",)).ranked["top"]
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for c, concept in enumerate(concepts):
+        for bucket, name in buckets.items():
+            ids = store.names(ranked[bucket][c].rows)
+            found.setdefault(concept.name, {})[name] = (sum(concept.name in shows[i] for i in ids), len(ids))
+    return found
+
+
+def table(ways: Mapping[str, Mapping[str, Mapping[str, tuple[int, int]]]], chance: Mapping[str, float]) -> str:
+    """Markdown: one row a way, one column a concept, the mean last."""
+    names = list(chance)
+    lines = ["| asked | " + " | ".join(names) + " | mean |", "|---" * (len(names) + 2) + "|"]
+    for way, found in ways.items():
+        shares = [sum(r for r, _ in found[n].values()) / sum(k for _, k in found[n].values()) for n in names]
+        lines.append(f"| {way} | " + " | ".join(f"{s:.2f}" for s in [*shares, float(np.mean(shares))]) + " |")
+    by_chance = [*chance.values(), float(np.mean(list(chance.values())))]
+    lines.append("| by chance | " + " | ".join(f"{s:.2f}" for s in by_chance) + " |")
+    return "\n".join(lines)
+
+
+def by_bucket(found: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
+    """Markdown: one row a concept, one column a bucket."""
+    buckets = list(next(iter(found.values())))
+    lines = ["| | " + " | ".join(buckets) + " |", "|---" * (len(buckets) + 1) + "|"]
+    for name, cells in found.items():
+        lines.append(f"| {name} | " + " | ".join(f"{cells[b][0] / cells[b][1]:.2f}" for b in buckets) + " |")
+    return "\n".join(lines)
+
+
+def measure_usda(folder: Path) -> None:
+    """Tables of the USDA pictures."""
+    names = list(SPECIES)
+    labels = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")), columns=["id", "label"])
+    shows = {i: {label} for i, label in zip(labels["id"].to_pylist(), labels["label"].to_pylist(), strict=True)}
+    many = ["{}", "a watercolor of {}", "a painting of {}"]
+    encoder = EncoderSpec(str(folder / "model")).load()
+    ways = {
+        way: precision(folder, encoder, concepts, shows)
+        for way, concepts in variants(names, "a watercolor of {}", many, SPECIES).items()
+    }
+    kept = Store.open(folder_of(folder, "embed")).ids.to_pylist()
+    chance = {n: float(np.mean([n in shows[i] for i in kept])) for n in names}
+    print(f"## USDA: precision at {K}, {len(kept):,} pictures\n\n{table(ways, chance)}\n")
+    print(by_bucket(ways[f"ensemble of {len(many)} templates"]) + "\n")
+
+
+def measure_coco(data: Path, out: Path, epochs: int) -> None:
+    """Train on three fifths of the photos, look in the others."""
+    rows = list(csv.DictReader((data / "coco_subset.csv").read_text(encoding="utf-8").splitlines()))
+    lines = (data / "coco_subset_captions.jsonl").read_text(encoding="utf-8").splitlines()
+    told = {r["filename"]: r for r in map(json.loads, lines)}
+    learns = {f for f in told if hashlib.sha256(f.encode()).digest()[0] % 5 < 3}
+    with zipfile.ZipFile(data / "coco_subset_256.zip") as archive:
+        for name in archive.namelist():
+            if Path(name).name in told:
+                write_bytes(out / "images" / Path(name).name, archive.read(name))
+    chosen = sorted(learns)
+    pixels = np.empty((len(chosen), SIZE, SIZE, 3), np.uint8)
+    for i, name in enumerate(chosen):
+        with Image.open(out / "images" / name) as image:
+            pixels[i] = np.asarray(ImageOps.fit(image.convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC))
+    texts = [[*told[n]["captions"], *(f"a photo of a {c}" for c in told[n].get("categories") or [])] for n in chosen]
+    if not (out / "model" / "open_clip_config.json").is_file():
+        train(
+            pixels, lambda i, rng: texts[i][int(rng.integers(len(texts[i])))], chosen, out / "model",
+            Journal(quiet=True), epochs=epochs, batch=32,
+        )  # fmt: skip
+    rest = [r for r in rows if r["filename"] not in learns and r["coco_categories"]]
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    writer.writerow(["id", "filename", "uploaded"])
+    writer.writerows([r["coco_id"], r["filename"], r["est_upload_month"] + "-01"] for r in rest)
+    write_text(out / "table.csv", sink.getvalue())
+    write_text(
+        out / "driftline.yaml",
+        "collection: {source: delimited, path: table.csv, root: images, "
+        "columns: {id: id, path: filename, uploaded: uploaded}}\n"
+        "filter: {upload_after_capture: false}\n"
+        "buckets: {kind: equal, count: 2, unlabelled: []}\n"
+        "embed: {model: model}\n"
+        "retrieve: {concepts: [{name: person, prompts: [a person]}]}\n",
+    )
+    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)), until="embed")
+    shows = {r["coco_id"]: set(r["coco_categories"].split(";")) for r in rest}
+    encoder = EncoderSpec(str(out / "model")).load()
+    many = ["a photo of a {}", "a picture of a {}", "there is a {} in the picture"]
+    names = [n for n in COCO if sum(n in v for v in shows.values()) >= 5]
+    ways = {
+        way: precision(out, encoder, concepts, shows)
+        for way, concepts in variants(names, "a photo of a {}", many, {}).items()
+    }
+    chance = {n: float(np.mean([n in v for v in shows.values()])) for n in names}
+    print(f"## COCO: precision at {K}, trained on {len(chosen)} photos, looked for in {len(shows)}\n")
+    print(table(ways, chance) + "\n")
+    print(by_bucket(ways[f"ensemble of {len(many)} templates"]))
+
+
+def main() -> None:
+    """Measure what is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--usda", type=Path, help="a folder that examples/usda/build.py made")
+    parser.add_argument("--coco", type=Path, help="folder with coco_subset_256.zip and its tables")
+    parser.add_argument("--out", type=Path, default=Path("prompts"), help="folder for the COCO run")
+    parser.add_argument("--epochs", type=int, default=60, help="of the COCO model")
+    options = parser.parse_args()
+    if options.usda:
+        measure_usda(options.usda)
+    if options.coco:
+        measure_coco(options.coco, options.out, options.epochs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Does the unlabelled past help? MoCo on the USDA's watercolours before 1904, then every learner on the years after.
+
+    python examples/usda/past.py --data ../shared/data/usda --out past
+
+Bucket 0 (1886–1903, some 1,700 pictures) has no labels. Five labelled buckets follow. Each learner runs twice: with a
+network trained from scratch on the pictures, and with a linear layer on the features that bucket 0 taught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.core.atomic_io import write_json
+from curate.core.run_log import Journal
+from curate.pretrain import RECIPES
+from curate.pretrain.gather import Pictures, fitted
+from curate.pretrain.probe import Probe
+from curate.pretrain.train import pretrain
+from eval.reporting.report import results_of, write
+from eval.run import evaluate
+from pipelines.feature_zoo import encoded_at
+from stream_builder.stream import Split, Step, Stream
+
+FRUITS = ("apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries")
+EDGES = (1904, 1908, 1911, 1913, 1918, 1943)  # bucket 0 ends where the first labelled one begins
+LEARNERS = ("scratch", "finetune", "cumulative", "joint", "er", "reservoir", "gdumb", "agem", "ewc", "si", "lwf", "cwr")
+ONLINE = ("er-online", "ace", "acm", "cosine-fc", "fc-only", "nearest-mean", "majority", "overadapt")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """room: edge of pictures, pixels. per_class: pictures of a class in a bucket, at most. recipe: of pre-training.
+    network: trained from scratch, for `epochs`. learners: of both. seeds: of the features; pictures have `deep`."""
+
+    room: int
+    per_class: int
+    recipe: dict[str, Any]
+    network: str
+    epochs: int
+    learners: tuple[str, ...]
+    seeds: int
+    deep: int
+
+
+FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
+QUICK = Scale(
+    36, 30,
+    {"room": 36, "size": 32, "epochs": 4},
+    "resnet10t", 10, ("finetune", "er"), 1, 1,
+)  # fmt: skip
+
+
+def stream_of(data: Path, scale: Scale) -> Stream:
+    """Five labelled steps of pictures, seven tenths for training, and the past as `prior`."""
+    rows = list(csv.DictReader((data / "usda_metadata.csv").read_text(encoding="utf-8").splitlines()))
+    dated = [row for row in rows if row["year"]]
+    with zipfile.ZipFile(data / "usda_pomological.zip") as archive:
+
+        def pixels(chosen: list[dict[str, str]]) -> Any:
+            return np.stack([fitted(archive.read(f"images/{row['filename']}"), scale.room) for row in chosen])
+
+        steps = []
+        for t, (low, high) in enumerate(pairwise(EDGES)):
+            here = [row for row in dated if low <= int(row["year"]) < high and row["label"] in FRUITS]
+            here.sort(key=lambda row: hashlib.sha256(row["filename"].encode()).digest())
+            count = dict.fromkeys(FRUITS, 0)
+            sides: dict[str, list[dict[str, str]]] = {"train": [], "test": []}
+            for row in here:
+                if count[row["label"]] < scale.per_class:
+                    sides["test" if count[row["label"]] % 10 in (2, 5, 8) else "train"].append(row)
+                    count[row["label"]] += 1
+            splits = {side: _split(sorted(part, key=_when), pixels) for side, part in sides.items()}
+            steps.append(Step(t, f"{low}–{high - 1}", splits))
+        prior = pixels([row for row in dated if int(row["year"]) < EDGES[0]])
+    return Stream("usda", steps, FRUITS, prior)
+
+
+def _when(row: dict[str, str]) -> tuple[int, str]:
+    return int(row["year"]), row["filename"]
+
+
+def _split(rows: list[dict[str, str]], pixels: Any) -> Split:
+    labels = np.array([FRUITS.index(row["label"]) for row in rows], np.int64)
+    years = [np.datetime64(row["year"], "s").astype(np.int64) for row in rows]
+    return Split(pixels(rows), labels, np.array([row["filename"] for row in rows]), np.array(years, np.int64))
+
+
+def main() -> None:
+    """Pictures, pre-training, features, evaluation, report; each part is done once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true", help="smaller pictures, network and budget: about a minute")
+    options = parser.parse_args()
+    out, scale = options.out, QUICK if options.quick else FULL
+    journal = Journal(out / "log.jsonl")
+    place = out / "pictures"
+    stream = Stream.load(place) if (place / "stream.json").is_file() else stream_of(options.data, scale).save(place)
+    train, test = stream.flat("train"), stream.flat("test")
+    pictures = Pictures(np.asarray(stream.prior), {}, stream.sha256)
+    recipe = replace(RECIPES["small"], **scale.recipe)
+    probe = Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
+    facts = pretrain(pictures, recipe, out / "moco", journal=journal, probe=probe, probe_every=10)
+    encoder = f"backbone:{recipe.network}:{out / 'moco'}"
+    features = encoded_at(stream, stream.sha256, "moco-b0", encoder, out / "features" / "moco-b0", "cpu", journal)
+    seeds = list(range(scale.seeds))
+    evaluate(features, "clear-iid", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
+    evaluate(features, "clear-streaming", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
+    evaluate(features, "near-future", list(ONLINE), seeds[:1], {"lr": 0.1, "batch": 10, "updates": 10}, out / "runs")
+    deep = {"net": scale.network, "epochs": scale.epochs, "precision": "bfloat16", "batch": 64}
+    evaluate(stream, "clear-iid", list(scale.learners), list(range(scale.deep)), deep, out / "runs")
+    documents = results_of([out / "runs"])
+    write(documents, out / "report", "What the past taught: USDA watercolours", streams=[stream, features])
+    found = {
+        "probe": facts["probe"],
+        "clear-iid": compared(documents, scale.learners),
+        "near-future and retention": agreement(documents),
+    }
+    write_json(out / "compared.json", found)
+    print(json.dumps(found))
+
+
+def compared(documents: list[dict[str, Any]], learners: tuple[str, ...]) -> dict[str, dict[str, list[float]]]:
+    """Learner → from scratch on pictures and on features of the past: in-domain and next-domain accuracy."""
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in learners}
+    for document in documents:
+        if document["protocol"] != "clear-iid":
+            continue
+        which = "features" if "moco-b0" in document["stream"]["name"] else "pictures"
+        for result in document["results"]:
+            name = result["learner"].partition("(")[0]
+            if name in found:
+                found[name][which] = [round(result["scores"][s]["mean"], 4) for s in ("in_domain", "next_domain")]
+    return found
+
+
+def agreement(documents: list[dict[str, Any]]) -> float:
+    """Spearman's correlation of learners' near-future accuracy and retention."""
+    from scipy.stats import spearmanr
+
+    (document,) = [d for d in documents if d["protocol"] == "near-future"]
+    pairs = [[r["scores"][s]["mean"] for s in ("near_future", "retention")] for r in document["results"]]
+    return round(float(spearmanr(*zip(*pairs, strict=True)).statistic), 3)
+
+
+if __name__ == "__main__":
+    main()

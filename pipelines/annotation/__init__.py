@@ -1,0 +1,1 @@
+"""Local annotation: web page, answer store, and the open batch."""

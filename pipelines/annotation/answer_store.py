@@ -1,0 +1,162 @@
+"""Answers of local annotators: a SQLite file in which an acknowledged answer is on disk, and the queues of each."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from curate.core.atomic_io import write_text
+from curate.core.errors import BadInput
+from curate.core.seeding import rng_for
+from curate.validation.batches import NONE, table
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS answers (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, labels TEXT NOT NULL, sensitive INTEGER NOT NULL,
+    seconds INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS batch (name TEXT NOT NULL);
+"""
+COLUMNS = (
+    "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
+    "Answer.labels", "Answer.sensitive",
+)  # fmt: skip
+
+
+AGREEMENT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """done of total items by one annotator; answers of all; agreement: share of equal pairs of answers, or None."""
+
+    done: int
+    total: int
+    answers: int
+    agreement: float | None
+
+
+class Desk:
+    """One batch and its answers.
+
+    path: the SQLite file (write-ahead log, fsync at every commit: what `answer` returned from survives a kill). batch:
+    `batch.json`. Raises BadInput for a file that belongs to another batch.
+    """
+
+    def __init__(self, path: Path, batch: dict[str, Any], seed: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.batch, self.seed = batch, seed
+        self._lock = Lock()
+        self._queues: dict[str, list[str]] = {}
+        self._agreed: tuple[float, float | None] = (float("-inf"), None)
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=FULL")
+        self._database.executescript(SCHEMA)
+        known = self._database.execute("SELECT name FROM batch").fetchone()
+        if known is None:
+            self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
+        elif known[0] != batch["batch"]:
+            raise BadInput(
+                f"{path} holds answers to the batch {known[0]!r}.",
+                f"Expected answers to {batch['batch']!r}, which is what this run asks now.",
+                "Move the file away, or go back to the settings it was made with.",
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def queue(self, annotator: str) -> list[str]:
+        """All items in this annotator's own order (seeded): no two people tire at the same pictures."""
+        if annotator not in self._queues:
+            items = sorted(self.batch["items"])
+            order = rng_for(self.seed, "annotate", annotator).permutation(len(items))
+            self._queues[annotator] = [items[i] for i in order.tolist()]
+        return self._queues[annotator]
+
+    def answered(self, annotator: str) -> set[str]:
+        """Items this annotator has answered."""
+        rows = self._database.execute("SELECT item FROM answers WHERE annotator = ?", (annotator,))
+        return {row[0] for row in rows}
+
+    def following(self, annotator: str, n: int = 2) -> list[str]:
+        """The next `n` items of this annotator's queue; none beyond what one person may answer (`per_worker`)."""
+        done = self.answered(annotator)
+        if (cap := self.batch.get("per_worker")) is not None:
+            n = min(n, max(0, cap - len(done)))
+        return [item for item in self.queue(annotator) if item not in done][:n]
+
+    def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
+        """Keep an answer; a second one to the same item takes the first's place. On disk when it returns.
+
+        Raises BadInput for an item that was not asked, an unknown label, none at all, or "none" beside others.
+        """
+        if item not in self.batch["items"]:
+            raise BadInput(f"The item {item!r} was not asked.")
+        unknown = set(labels) - {*self.batch["concepts"], NONE}
+        if unknown or not labels or (NONE in labels and len(set(labels)) > 1):
+            raise BadInput(
+                f"The answer is {sorted(set(labels))}.",
+                "Expected one or more of the options, or “None of the above” alone.",
+            )
+        with self._lock:
+            (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
+            self._database.execute(
+                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+                (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1),
+            )
+
+    def undo(self, annotator: str) -> str | None:
+        """Take back this annotator's last answer; returns its item."""
+        with self._lock:
+            row = self._database.execute(
+                "SELECT item FROM answers WHERE annotator = ? ORDER BY number DESC LIMIT 1", (annotator,)
+            ).fetchone()
+            if row is None:
+                return None
+            self._database.execute("DELETE FROM answers WHERE annotator = ? AND item = ?", (annotator, row[0]))
+            return str(row[0])
+
+    def progress(self, annotator: str) -> Progress:
+        """How far this annotator is, and how far people agree (looked at every few seconds)."""
+        count = "SELECT COUNT(*) FROM answers"
+        (mine,) = self._database.execute(count + " WHERE annotator = ?", (annotator,)).fetchone()
+        (total,) = self._database.execute(count).fetchone()
+        now = time.monotonic()
+        if now - self._agreed[0] > AGREEMENT_SECONDS:
+            self._agreed = (now, self._agreement())
+        mine_at_most = min(len(self.batch["items"]), self.batch.get("per_worker") or len(self.batch["items"]))
+        return Progress(mine, mine_at_most, total, self._agreed[1])
+
+    def _agreement(self) -> float | None:
+        given: dict[str, list[str]] = defaultdict(list)
+        for item, labels in self._database.execute("SELECT item, labels FROM answers"):
+            given[item].append(labels)
+        same = pairs = 0
+        for answers in given.values():
+            pairs += len(answers) * (len(answers) - 1) // 2
+            same += sum(k * (k - 1) // 2 for k in Counter(answers).values())
+        return same / pairs if pairs else None
+
+    def export(self, path: Path) -> int:
+        """All answers as a results CSV that `tally` reads; returns how many. Without any, no file is written."""
+        if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
+            return 0
+        told = self._database.execute(
+            "SELECT annotator, item, labels, sensitive, seconds FROM answers ORDER BY item, annotator"
+        ).fetchall()
+        batch = self.batch["batch"]
+        rows = [
+            (item, f"{item}-{annotator}", annotator, "Submitted", seconds, batch, item, "|".join(json.loads(labels)),
+             "yes" if sensitive else "no")
+            for annotator, item, labels, sensitive, seconds in told
+        ]  # fmt: skip
+        write_text(path, table(COLUMNS, rows))
+        return len(rows)

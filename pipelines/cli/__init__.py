@@ -1,0 +1,7 @@
+"""The command line."""
+
+from __future__ import annotations
+
+from pipelines.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,72 @@
+"""Features of any encoder for any stream of images or texts; what was encoded once is not encoded again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from curate.core.errors import BadConfig
+from curate.core.run_log import Journal
+
+if TYPE_CHECKING:
+    from stream_builder.stream import Stream
+
+
+def zoo_of(path: Path) -> dict[str, str]:
+    """A zoo: YAML of name → KIND:MODEL:WEIGHTS; paths are relative to the file. Raises BadConfig."""
+    import yaml
+
+    from curate.encoders import spec_of
+    from pipelines.stages.embed import built_in
+
+    try:
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeError, yaml.YAMLError) as error:
+        raise BadConfig(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).", "Expected a zoo.") from None
+    if not isinstance(told, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in told.items()):
+        raise BadConfig(f"{path} is no zoo.", "Expected lines NAME: KIND:MODEL:WEIGHTS.")
+    found = {}
+    for name, text in told.items():
+        spec = spec_of(text)
+        parts = [built_in(part) or _near(path.parent, part) for part in (spec.model, spec.weights or "") if part]
+        found[name] = ":".join([spec.kind, *parts])
+    return found
+
+
+def _near(folder: Path, part: str) -> str:
+    """A path of the zoo, if there is such a file; else the name that it is."""
+    return str(folder / part) if (folder / part).exists() else part
+
+
+def opened(place: Path) -> tuple[Stream, str]:
+    """A stream folder, or a release's images as a stream; and a hash of what is in it."""
+    from curate.core.atomic_io import sha256_file
+    from curate.release import Release
+    from stream_builder.builders.release import from_release
+    from stream_builder.stream import Stream
+
+    if (place / "stream.json").is_file():
+        stream = Stream.load(place)
+        return stream, stream.sha256
+    release = Release.open(place)
+    return from_release(release, "images:256"), sha256_file(release.path / "SHA256SUMS")
+
+
+def encoded_at(
+    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, journal: Journal
+) -> Stream:
+    """The stream by one encoder, in the folder `where`, as `STREAM, name`. source: hash of what is encoded."""
+    from curate.core.atomic_io import fingerprint
+    from curate.encoders import spec_of
+    from stream_builder.builders.encoded import encoded, samples_of
+    from stream_builder.stream import Stream
+
+    loaded = spec_of(encoder, device).load()
+    key = fingerprint([source, encoder, loaded.fingerprint])
+    if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
+        with journal.progress(name, samples_of(stream), "samples") as tick:
+            made = encoded(stream, loaded, encoder, tick)
+        facts = {**made.facts, "features": name, "made_from": key}
+        return replace(made, name=f"{stream.name}, {name}").save(where, facts)
+    return Stream.load(where)

@@ -1,0 +1,1 @@
+"""Prompt exploration: web page and contact sheets."""

@@ -1,0 +1,323 @@
+"""What the explore page knows: prompts → pictures per bucket, scores, overlap, marks, precision, the bill."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from curate.core.atomic_io import read_json, write_text
+from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from curate.images.shards import Reader
+from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.exact_search import Found, Ranked, search
+from curate.retrieval.vector_store import Store
+from curate.validation.batches import estimate
+from pipelines.config.loader import load, resolve
+from pipelines.config.yaml_edit import set_value
+from pipelines.runner import folder_of
+from pipelines.stage import Context
+from pipelines.stages.retrieve import concepts_of, labelled_buckets, text_encoder
+
+BINS = 200  # of the histogram, over cosines from -1 to 1
+Z = 1.959964  # 95 % of a normal distribution
+THUMBNAIL = 160  # pixels of the longer edge
+
+
+@dataclass(frozen=True)
+class Asked:
+    """prompts: one query together. negatives: what it is moved away from."""
+
+    prompts: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(text: str) -> Asked:
+        """One prompt a line; a line that begins with "-" is a negative.
+
+        >>> Asked.of("a bus\\n- a toy bus")
+        Asked(prompts=('a bus',), negatives=('a toy bus',))
+        """
+        lines = [line.strip() for line in text.splitlines()]
+        return Asked(
+            tuple(line for line in lines if line and not line.startswith("-")),
+            tuple(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()),
+        )
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture of the grid. mark: True right, False wrong, None not looked at. also: concepts that list it, too."""
+
+    id: str
+    score: float
+    mark: bool | None
+    also: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """right of marked, and the 95 % Wilson interval of the share."""
+
+    right: int
+    marked: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end; (0, 1) when nothing is marked [Wilson 1927]."""
+        n = self.marked
+        if n == 0:
+            return 0.0, 1.0
+        p, z2 = self.right / n, Z * Z
+        middle, half = p + z2 / (2 * n), Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+        low = 0.0 if self.right == 0 else (middle - half) / (1 + z2 / n)
+        high = 1.0 if self.right == n else (middle + half) / (1 + z2 / n)
+        return low, high
+
+
+@dataclass(frozen=True)
+class BucketView:
+    """One bucket: pictures, best first; cut: the score of the last image that would be asked (per_class); histogram:
+    counts over BINS; share: how many of the shown are right."""
+
+    name: str
+    shots: list[Shot]
+    cut: float
+    histogram: list[int]
+    share: Share
+
+
+@dataclass(frozen=True)
+class View:
+    """One prompt over all buckets. overlap: concept → share of the candidates that it lists, too. unread: the ends of
+    prompts that the model does not read."""
+
+    asked: Asked
+    buckets: list[BucketView]
+    share: Share
+    overlap: dict[str, float]
+    unread: list[str]
+
+
+class Marks:
+    """What a person said of pictures: (concept, id) → right or wrong; one line each, on disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._lock = path, Lock()
+        self.said: dict[tuple[str, str], bool] = {}
+        if path.is_file():
+            data = path.read_bytes()
+            whole = data.rfind(b"\n") + 1  # a killed server may leave half a line
+            if whole < len(data):
+                os.truncate(path, whole)
+            for line in data[:whole].decode("utf-8", "replace").splitlines():
+                self._apply(json.loads(line))
+
+    def _apply(self, entry: Mapping[str, Any]) -> None:
+        key = (entry["concept"], entry["id"])
+        if entry["right"] is None:
+            self.said.pop(key, None)
+        else:
+            self.said[key] = bool(entry["right"])
+
+    def add(self, concept: str, id_: str, right: bool | None) -> None:
+        """Remember; None takes it back."""
+        entry = {"concept": concept, "id": id_, "right": right}
+        with self._lock:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self._apply(entry)
+
+
+class Explorer:
+    """A run folder whose embed stage is done, opened for looking."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        for stage in ("fetch", "bucket", "embed"):
+            if not (folder_of(context.root, stage) / "done.json").is_file():
+                raise MissingFile(
+                    f"The stage {stage} of {context.root} is not done.",
+                    "Expected embedded pictures.",
+                    f"Run: driftline run {context.root} --until embed.",
+                )
+        vectors = folder_of(context.root, "embed")
+        self.store = Store.open(vectors)
+        self.encoder = text_encoder(context, vectors)
+        all_buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
+        self.buckets = {b["index"]: str(b["name"]) for b in labelled_buckets(context.config, all_buckets)}
+        self.marks = Marks(context.root / "explore" / "marks.jsonl")
+        members = pq.read_table(
+            folder_of(context.root, "bucket") / "members.parquet", columns=["id", "shard"]
+        ).to_pydict()
+        self._shard = dict(zip(members["id"], members["shard"], strict=True))
+        self._lock = Lock()
+        self._readers: dict[int, Reader] = {}
+        self._views: dict[tuple[Asked, int], tuple[Found, list[str]]] = {}
+        self._listed: dict[str, dict[int, set[int]]] | None = None
+        self.thumbnail = lru_cache(4096)(self._thumbnail)
+
+    @property
+    def concepts(self) -> list[Concept]:
+        """The concepts as the file has them now."""
+        return concepts_of(self.context.config)
+
+    def concept(self, asked: Asked, name: str = "") -> Concept:
+        """What is asked, as a concept under the configured templates."""
+        section = self.context.config.retrieve
+        known = next((c for c in self.concepts if c.name == name), None)
+        templates = known.templates if known else tuple(section.templates)
+        return Concept(name, asked.prompts, name, name, templates, (), asked.negatives, section.negative_weight)
+
+    def look(self, asked: Asked, concept: str, k: int) -> View:
+        """The best `k` pictures of every labelled bucket. Raises BadConfig when there is no prompt."""
+        if not asked.prompts:
+            raise BadConfig("There is no prompt.", "Expected at least one line that does not begin with '-'.")
+        found, unread = self._search(asked, concept)
+        listed = self._others()
+        views, own = [], Share(0, 0)
+        total, shared = 0, dict.fromkeys(listed, 0)
+        for bucket, name in self.buckets.items():
+            ranked = found.ranked["top"][bucket][0]
+            rows = set(ranked.rows.tolist())
+            total += len(rows)
+            for other, lists in listed.items():
+                shared[other] += len(rows & lists[bucket])
+            view = self._bucket(name, ranked, found.histogram[bucket][0].tolist(), concept, bucket, k)
+            own = Share(own.right + view.share.right, own.marked + view.share.marked)
+            views.append(view)
+        overlap = {c: n / max(1, total) for c, n in shared.items() if c != concept and n}
+        return View(asked, views, own, dict(sorted(overlap.items(), key=lambda x: -x[1])), unread)
+
+    def _bucket(self, name: str, ranked: Ranked, histogram: list[int], concept: str, bucket: int, k: int) -> BucketView:
+        listed = self._others()
+        shots = []
+        shown = ranked.rows[:k]
+        for id_, row, score in zip(self.store.names(shown), shown.tolist(), ranked.scores[:k].tolist(), strict=True):
+            also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
+            shots.append(Shot(id_, score, self.marks.said.get((concept, id_)), also))
+        judged = [s.mark for s in shots if s.mark is not None]
+        cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
+        return BucketView(name, shots, cut, histogram, Share(sum(judged), len(judged)))
+
+    def _search(self, asked: Asked, concept: str) -> tuple[Found, list[str]]:
+        made = self.concept(asked, concept)
+        key = (Asked((*made.templates, "|", *asked.prompts), asked.negatives), self.context.config.retrieve.per_class)
+        with self._lock:
+            if key not in self._views:
+                texts, groups = queries(self.encoder, [made])
+                per_class = self.context.config.retrieve.per_class
+                found = search(
+                    self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.engine, bins=BINS
+                )
+                read = [t for group in made.texts() for t in group] + list(asked.negatives)
+                if len(self._views) > 200:
+                    self._views.clear()
+                self._views[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.cut(t))]
+            return self._views[key]
+
+    def _others(self) -> dict[str, dict[int, set[int]]]:
+        """Concept → bucket → rows among its candidates; found once, for all saved concepts."""
+        if self._listed is None:
+            concepts = self.concepts
+            texts, groups = queries(self.encoder, concepts)
+            found = search(
+                self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
+                self.context.engine,
+            ).ranked["top"]  # fmt: skip
+            self._listed = {
+                c.name: {b: set(found[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)
+            }
+        return self._listed
+
+    def image(self, id_: str) -> bytes:
+        """The bytes of a picture. Raises BadInput for an id that is in no bucket."""
+        if id_ not in self._shard:
+            raise BadInput(f"No picture has the id {id_!r}.")
+        shard = self._shard[id_]
+        with self._lock:
+            if shard not in self._readers:
+                self._readers[shard] = Reader(folder_of(self.context.root, "fetch"), shard)
+        return self._readers[shard].get(id_)
+
+    def _thumbnail(self, id_: str) -> bytes:
+        """A small JPEG of a picture."""
+        from PIL import Image
+
+        data = self.image(id_)
+        with Image.open(io.BytesIO(data)) as image:
+            image.draft("RGB", (THUMBNAIL, THUMBNAIL))
+            small = image.convert("RGB")
+            small.thumbnail((THUMBNAIL, THUMBNAIL))
+        buffer = io.BytesIO()
+        small.save(buffer, "JPEG", quality=80)
+        return buffer.getvalue()
+
+    def mark(self, concept: str, id_: str, right: bool | None) -> None:
+        """Remember a mark. Raises BadInput for a picture that is not there."""
+        if id_ not in self._shard:
+            raise BadInput(f"No picture has the id {id_!r}.")
+        self.marks.add(concept, id_, right)
+
+    def save(self, name: str, asked: Asked) -> None:
+        """Write the prompts into the concepts of the file they come from, and leave the rest of it as it is.
+
+        A name that is not there is appended. Raises BadConfig where the file would not be valid, and leaves it.
+        """
+        path = self.context.root / "driftline.yaml"
+        file, where = concepts_place(path)
+        before = text = file.read_text(encoding="utf-8")
+        names = [c.name for c in self.context.config.retrieve.concepts]
+        if name in names:
+            at: list[str | int] = [*where, names.index(name)]
+            text = set_value(text, [*at, "prompts"], list(asked.prompts))
+            if asked.negatives or self.context.config.retrieve.concepts[names.index(name)].negatives:
+                text = set_value(text, [*at, "negatives"], list(asked.negatives))
+        else:
+            entry: dict[str, Any] = {"name": name, "prompts": list(asked.prompts)}
+            if asked.negatives:
+                entry["negatives"] = list(asked.negatives)
+            text = set_value(text, [*where, len(names)], entry)
+        with self._lock:
+            write_text(file, text)
+            try:
+                config = load(path)
+            except DriftlineError:
+                write_text(file, before)
+                raise
+            self.context = replace(self.context, config=config)
+            self._listed = None
+
+    def bill(self) -> dict[str, Any]:
+        """What asking people about all candidates costs."""
+        config = self.context.config
+        section, validation = config.retrieve, config.validation
+        background = int(section.per_class * section.negative_ratio) if section.background else 0
+        images = len(section.concepts) * (section.per_class + background) * len(self.buckets)
+        return {
+            "images": images,
+            "workers": validation.workers,
+            "usd": estimate(images, validation.workers, validation.reward_usd),
+            "per_class": section.per_class,
+            "wanted": config.release.per_class,
+        }
+
+
+def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
+    """The file that holds the list of concepts, and where in it the list is."""
+    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    given = values["retrieve"]["concepts"]
+    return (resolve(given, path.parent), []) if isinstance(given, str) else (path, ["retrieve", "concepts"])

@@ -1,0 +1,137 @@
+"""The explore page: type prompts, see what each brings per bucket, mark, compare, save."""
+
+from __future__ import annotations
+
+import math
+from importlib.resources import files
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Body, FastAPI, Query
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from jinja2 import Environment, StrictUndefined
+
+from curate.core.errors import DriftlineError
+from pipelines.prompt_explorer.explorer import BINS, Asked, BucketView, Explorer, Share, View
+from pipelines.stage import Context
+from pipelines.web.local_server import guard
+
+MOST = 200  # pictures of a bucket on one page
+LONGEST = 8000  # characters of a prompt field
+Field = Annotated[str, Query(max_length=LONGEST)]
+KINDS = {"explore.css": "text/css", "explore.js": "text/javascript"}
+
+
+def application(context: Context, port: int) -> Any:
+    """The FastAPI app of one run folder. Raises DriftlineError before serving when the folder cannot be explored."""
+    explorer = Explorer(context)
+    folder = files("pipelines.prompt_explorer")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    filters: dict[str, Any] = {"address": address, "share": told, "bars": bars}
+    environment.filters |= filters
+    template = environment.from_string(folder.joinpath("templates/explore.html.j2").read_text(encoding="utf-8"))
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    guard(app, port)
+
+    @app.exception_handler(DriftlineError)
+    def refused(_: Any, error: DriftlineError) -> Response:
+        return JSONResponse({"error": str(error)}, 400)
+
+    def views(a: str, b: str, concept: str, k: int) -> list[View]:
+        return [explorer.look(Asked.of(text), concept, k) for text in (a, b) if Asked.of(text).prompts]
+
+    @app.get("/", response_class=HTMLResponse)
+    def page(
+        a: Field = "", b: Field = "", concept: Field = "", k: Annotated[int, Query(ge=1, le=MOST)] = 12
+    ) -> HTMLResponse:
+        known = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
+        if concept in known and not a.strip():
+            a = known[concept]
+        return HTMLResponse(
+            template.render(
+                a=a, b=b, concept=concept, k=k, most=MOST, concepts=known, views=views(a, b, concept, k),
+                bill=explorer.bill(), buckets=list(explorer.buckets.values()), name=context.root.resolve().name,
+                longest=LONGEST,
+            )
+        )  # fmt: skip
+
+    @app.get("/thumb")
+    def thumb(id: Field) -> Response:  # noqa: A002  the name in the address
+        try:
+            return Response(explorer.thumbnail(id), media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
+        except DriftlineError as error:
+            return JSONResponse({"error": str(error)}, 404)
+
+    @app.get("/static/{name}")
+    def static(name: str) -> Response:
+        if name not in KINDS:
+            return Response(status_code=404)
+        return Response(folder.joinpath("static", name).read_bytes(), media_type=KINDS[name])
+
+    @app.get("/favicon.ico")
+    def icon() -> Response:
+        return Response(status_code=204)
+
+    @app.post("/mark")
+    def mark(
+        concept: Annotated[str, Body(min_length=1, max_length=80)],
+        id: Annotated[str, Body(max_length=LONGEST)],  # noqa: A002
+        right: Annotated[bool | None, Body()],
+        a: Annotated[str, Body(max_length=LONGEST)] = "",
+        b: Annotated[str, Body(max_length=LONGEST)] = "",
+        k: Annotated[int, Body(ge=1, le=MOST)] = 12,
+    ) -> dict[str, Any]:
+        explorer.mark(concept, id, right)
+        return {
+            "shares": [
+                {"all": told(view.share), "buckets": [told(bucket.share) for bucket in view.buckets]}
+                for view in views(a, b, concept, k)
+            ]
+        }
+
+    @app.post("/save")
+    def save(
+        concept: Annotated[str, Body(min_length=1, max_length=80)],
+        prompt: Annotated[str, Body(max_length=LONGEST)],
+    ) -> dict[str, str]:
+        explorer.save(concept, Asked.of(prompt))
+        return {"saved": concept}
+
+    return app
+
+
+def address(id_: str) -> str:
+    """Where the small picture of an id is."""
+    return "/thumb?id=" + quote(id_, safe="")
+
+
+def told(share: Share) -> str:
+    """ "8 of 10 right: 0.80 (0.49 to 0.94)"."""
+    if share.marked == 0:
+        return "none marked"
+    low, high = share.interval
+    return f"{share.right} of {share.marked} right: {share.right / share.marked:.2f} ({low:.2f} to {high:.2f})"
+
+
+def bars(bucket: BucketView) -> dict[str, Any]:
+    """The histogram as bars in a box of 200 × 40: (x, height, is above the cut) from the first score to the last.
+
+    Heights are of the logarithm: the few above the cut are what one looks for.
+    """
+    filled = [i for i, n in enumerate(bucket.histogram) if n]
+    if not filled:
+        return {"bars": [], "low": 0.0, "high": 0.0, "cut": None}
+    first, last = filled[0], filled[-1] + 1
+    top = math.log1p(max(bucket.histogram))
+    width = 200 / (last - first)
+    scale = 2 / BINS
+    cut = (bucket.cut + 1) / scale
+    return {
+        "bars": [
+            ((i - first) * width, width * 0.9, 40 * math.log1p(bucket.histogram[i]) / top, i + 1 > cut)
+            for i in range(first, last)
+        ],
+        "low": first * scale - 1,
+        "high": last * scale - 1,
+        "cut": (cut - first) * width,
+    }

@@ -1,0 +1,1 @@
+"""Reports on a run or a release: audit, trace, pages, cards."""

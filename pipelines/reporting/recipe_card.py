@@ -1,0 +1,79 @@
+"""The card of a recipe: what a preset asks for, before anything was run."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from curate.release.data_card import judged_by, plain
+from curate.retrieval.candidates import BACKGROUND
+from curate.validation.batches import estimate, wage
+from pipelines.config import presets
+from pipelines.config.schema import Config
+
+
+def recipe_card(preset: str, judgement: str) -> str:
+    """Markdown. judgement: as of a judgement file. Raises UnknownName for a preset that is not there."""
+    from jinja2 import Environment, StrictUndefined
+
+    template = files("pipelines.reporting").joinpath("templates/recipe.md.j2").read_text(encoding="utf-8")
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["md"] = plain
+    config = Config.model_validate(presets.values(preset))
+    return environment.from_string(template).render(
+        preset=preset, summary=presets.summary(preset), judged=judged_by(judgement), **_facts(config)
+    )
+
+
+def _facts(config: Config) -> dict[str, Any]:
+    retrieve, validation, release = config.retrieve, config.validation, config.release
+    classes = [c.name for c in retrieve.concepts] + ([BACKGROUND] if retrieve.background else [])
+    unlabelled = config.buckets.unlabelled
+    labelled = config.buckets.count - len(unlabelled)
+    asked = retrieve.per_class * len(retrieve.concepts)
+    if retrieve.background:
+        asked += int(retrieve.per_class * retrieve.negative_ratio) * len(retrieve.concepts)
+    images = labelled * sum(release.per_class if c != BACKGROUND else release.background or release.per_class
+                            for c in classes)  # fmt: skip
+    return {
+        "name": release.name,
+        "classes": classes,
+        "labelled": labelled,
+        "unlabelled": unlabelled,
+        "images": images,
+        "per_class": release.per_class,
+        "splits": release.splits,
+        "test_share": release.test_share,
+        "source": config.collection.source,
+        "stop_after": config.fetch.stop_after,
+        "filters": _filters(config),
+        "buckets": f"{config.buckets.count} of equally many photos, by time of upload",
+        "model": config.embed.model,
+        "weights": config.embed.weights,
+        "per_list": retrieve.per_class,
+        "overlap": retrieve.overlap,
+        "background": retrieve.background,
+        "crowd": validation.method == "crowd",
+        "workers": validation.workers,
+        "agree": validation.agree,
+        "rule": validation.rule,
+        "answers": asked * labelled * validation.workers,
+        "cost": estimate(asked * labelled, validation.workers, validation.reward_usd),
+        "reward": validation.reward_usd,
+        "hourly": wage(validation.reward_usd, validation.seconds),
+        "seconds": validation.seconds,
+        "concepts": retrieve.concepts,
+    }
+
+
+def _filters(config: Config) -> list[str]:
+    told = ["photos only, with a valid address and time of upload"]
+    if config.filter.upload_after_capture:
+        told.append("uploaded after capture")
+    if config.fetch.min_edge > 1:
+        told.append(f"shorter edge at least {config.fetch.min_edge} pixels")
+    if config.fetch.max_aspect is not None:
+        told.append(f"edges at most {config.fetch.max_aspect:g} : 1")
+    if config.filter.licences:
+        told.append("licences " + ", ".join(config.filter.licences))
+    return told

@@ -1,0 +1,1 @@
+"""Streams in other libraries: torch and Avalanche."""

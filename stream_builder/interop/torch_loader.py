@@ -1,0 +1,154 @@
+"""Streams for torch: loaders whose batches do not depend on the number of workers, with the stream's own policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+from curate.core.seeding import rng_for
+from stream_builder.lazy_images import Encoded
+from stream_builder.stream import Split, Stream
+
+PAD = 4  # pixels around an image before it is cut out at random
+TURN = 10.0  # degrees at most
+SQUASH = 255.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What happens to images on their way to a network. augment: of "flip", "crop", "rotate". mean, std: of the three
+    channels in [0, 1], or None for raw values from 0 to 255. squash: they are multiplied by 255 first, as the
+    reference's loader of portraits does."""
+
+    augment: tuple[str, ...] = ()
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+    squash: bool = False
+
+    def apply(self, x: npt.NDArray[Any], rng: np.random.Generator | None) -> torch.Tensor:
+        """(n, H, W, 3) uint8 → (n, 3, H, W) float32; features (n, D) → float32. rng: None leaves augmentation out."""
+        if x.dtype != np.uint8:
+            return torch.from_numpy(np.asarray(x, np.float32))
+        if rng is not None and self.augment:
+            x = augmented(x, self.augment, rng)
+        planes = torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float()
+        if self.mean is None or self.std is None:
+            return planes
+        scale = SQUASH if self.squash else 1.0
+        mean, std = (torch.tensor(v).view(1, 3, 1, 1) * scale for v in (self.mean, self.std))
+        return (planes / 255 - mean) / std
+
+
+def policy_of(stream: Stream) -> Policy:
+    """What the stream was made for: augmentations, and the mean and deviation of its first step's training images."""
+    told: Mapping[str, Any] = stream.facts.get("loading", {})
+    augment = tuple(told.get("augment", ()))
+    if not told.get("normalise") or np.dtype(stream.steps[0]["train"].x.dtype) != np.uint8:
+        return Policy(augment)
+    mean, std = statistics(stream.steps[0]["train"].x)
+    return Policy(augment, mean, std, told["normalise"] == "squashed")
+
+
+def statistics(x: Any, rows: int = 4096) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Mean and standard deviation of each channel, in [0, 1], in blocks of `rows` images."""
+    total, squares, n = np.zeros(3), np.zeros(3), 0
+    for low in range(0, len(x), rows):
+        part = np.asarray(x[low : low + rows], np.float64) / 255
+        total += part.sum((0, 1, 2))
+        squares += (part**2).sum((0, 1, 2))
+        n += part.shape[0] * part.shape[1] * part.shape[2]
+    mean = total / n
+    std = np.sqrt(np.maximum(squares / n - mean**2, 1e-12))
+    return (float(mean[0]), float(mean[1]), float(mean[2])), (float(std[0]), float(std[1]), float(std[2]))
+
+
+def augmented(x: npt.NDArray[np.uint8], kinds: tuple[str, ...], rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """Random flips, crops of the image with PAD pixels of black around it, turns of at most TURN degrees (bilinear)."""
+    n, height, width, _ = x.shape
+    if "flip" in kinds:
+        mirrored: npt.NDArray[np.bool_] = np.asarray(rng.random(n) < 0.5)
+        x = np.where(mirrored[:, None, None, None], x[:, :, ::-1], x)
+    if "crop" in kinds:
+        padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+        down, right = rng.integers(0, 2 * PAD + 1, (2, n, 1))
+        rows, columns = down + np.arange(height), right + np.arange(width)
+        x = padded[np.arange(n)[:, None, None], rows[:, :, None], columns[:, None, :]]
+    if "rotate" in kinds:
+        from torch.nn.functional import affine_grid, grid_sample
+
+        angle = np.deg2rad(rng.uniform(-TURN, TURN, n))
+        cos, sin, zero = np.cos(angle), np.sin(angle), np.zeros(n)
+        matrix = torch.from_numpy(
+            np.stack([cos, -sin * height / width, zero, sin * width / height, cos, zero], 1).reshape(n, 2, 3)
+        ).float()
+        planes = torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float()
+        grid = affine_grid(matrix, list(planes.shape), align_corners=False)
+        found = grid_sample(planes, grid, align_corners=False).round().clamp(0, 255)
+        x = found.permute(0, 2, 3, 1).numpy().astype(np.uint8)
+    return x
+
+
+class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A split as a torch dataset of whole batches: an index is a list of positions. Augmentation depends on the seed,
+    the epoch and the batch's first position, so that workers change nothing."""
+
+    def __init__(self, split: Split, policy: Policy, seed: int = 0, epoch: int | None = None) -> None:
+        self.split, self.policy, self.seed, self.epoch = split, policy, seed, epoch
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, positions: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """positions: a list or array → (n, …) float32, (n,) int64; one position → one sample."""
+        if isinstance(positions, int | np.integer):
+            x, y = self[[int(positions)]]
+            return x[0], y[0]
+        rows = np.asarray(positions)
+        rng = None if self.epoch is None else rng_for(self.seed, "augment", self.epoch, int(rows[0]))
+        return self.policy.apply(self._take(rows), rng), torch.from_numpy(np.asarray(self.split.y[rows]))
+
+    def _take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        if isinstance(self.split.x, Encoded):
+            return self.split.x[rows]
+        order = np.argsort(rows, kind="stable")  # neighbours in a file are read together
+        taken = np.asarray(self.split.x[rows[order]])
+        out = np.empty_like(taken)
+        out[order] = taken
+        return out
+
+
+def loader(
+    split: Split, policy: Policy | None = None, batch: int = 100, seed: int = 0, epoch: int = 0, shuffle: bool = True,
+    augment: bool = True, workers: int = 0,
+) -> DataLoader[Any]:  # fmt: skip
+    """Batches of a split: in random order of `epoch` (seeded), or in the split's own. Same batches for any
+    `workers`."""
+    order = rng_for(seed, "order", epoch).permutation(len(split)) if shuffle else np.arange(len(split))
+    batches = [order[low : low + batch] for low in range(0, len(order), batch)]
+    data = Samples(split, policy or Policy(), seed, epoch if augment else None)
+    # batch_size=None: what the sampler gives is one batch's positions.
+    return DataLoader(data, batch_size=None, sampler=batches, num_workers=workers)
+
+
+class InOrder(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A split in its own order, batch after batch, from `start` on: for online learners, and to go on where one
+    stopped.
+
+    With several workers each takes every so many-th batch, and torch puts them in order again.
+    """
+
+    def __init__(self, split: Split, policy: Policy | None = None, batch: int = 64, start: int = 0) -> None:
+        self.samples, self.batch, self.start = Samples(split, policy or Policy()), batch, start
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        worker = get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        n = len(self.samples)
+        for low in range(self.start + first * self.batch, n, step * self.batch):
+            yield self.samples[np.arange(low, min(n, low + self.batch))]

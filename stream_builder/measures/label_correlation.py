@@ -1,0 +1,155 @@
+"""The blind classifier: it never looks at an image, it repeats labels. What a stream's label correlation gives away.
+
+[near-future accuracy, sec. 4]: predict the most frequent of the last k labels that are known when a sample comes S
+samples later. Its accuracy over S tells how far ahead one must test for labels alone to be of no use: S* is the
+smallest shift at which it is at chance: its own accuracy on the stream in random order, not 1 / classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.errors import BadConfig, Unfit
+from curate.core.seeding import rng_for
+from stream_builder.stream import Stream
+
+Labels = npt.NDArray[np.int64]
+KS = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)
+SHIFTS = (0, *(2**e for e in range(1, 18)))
+TOLERANCE = 0.005
+Z = 1.959964  # 95 % of a normal distribution
+
+
+@dataclass(frozen=True)
+class Curve:
+    """accuracy: (shifts, ks). best, best_k: of each shift. half: half the width of best's 95 % interval. chance: the
+    best accuracy on the permuted stream. suggested: S*, or None when no shift of the grid is at chance."""
+
+    shifts: tuple[int, ...]
+    ks: tuple[int, ...]
+    accuracy: npt.NDArray[np.float64]
+    best: tuple[float, ...]
+    best_k: tuple[int, ...]
+    half: tuple[float, ...]
+    chance: float
+    suggested: int | None
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "shifts": list(self.shifts),
+            "ks": list(self.ks),
+            "accuracy": np.round(self.accuracy, 6).tolist(),
+            "best": [round(b, 6) for b in self.best],
+            "best_k": list(self.best_k),
+            "half_width": [round(h, 6) for h in self.half],
+            "chance": round(self.chance, 6),
+            "suggested_shift": self.suggested,
+        }
+
+
+def modes(y: Labels, k: int) -> Labels:
+    """(N,) the most frequent of the last k labels up to each position; with fewer, of all.
+
+    Ties: the newest label, if none is more frequent; where the mode leaves the window, the lowest of the most frequent.
+    """
+    counts = np.zeros(int(y.max()) + 1, np.int64)
+    out = np.empty(len(y), np.int64)
+    window = y.tolist()
+    mode = window[0] if window else 0
+    for i, label in enumerate(window):
+        counts[label] += 1
+        if i >= k:
+            old = window[i - k]
+            counts[old] -= 1
+            if old == mode and label != mode:
+                mode = int(counts.argmax())
+        if counts[label] >= counts[mode]:
+            mode = label
+        out[i] = mode
+    return out
+
+
+def blind_curve(
+    y: Labels, shifts: Sequence[int] = SHIFTS, ks: Sequence[int] = KS, tolerance: float = TOLERANCE, seed: int = 0
+) -> Curve:
+    """The blind classifier's accuracy over shifts and window lengths.
+
+    y: (N,) labels from 0, in stream order. A prediction for sample i uses labels up to i − S − 1; the first S + 1
+    samples are not scored. Shifts and windows that the stream is too short for are left out. Raises Unfit for fewer
+    than two samples, BadConfig for a tolerance below 0.
+    """
+    if tolerance < 0:
+        raise BadConfig(f"The tolerance is {tolerance}.", "Expected 0 or more.")
+    y = np.asarray(y, np.int64)
+    if len(y) < 2:
+        raise Unfit(f"The stream has {len(y)} samples.", "Expected at least two for a blind classifier.")
+    shifts = tuple(s for s in shifts if s + 1 < len(y))
+    ks = tuple(k for k in ks if k <= len(y)) or (1,)
+    accuracy = np.empty((len(shifts), len(ks)))
+    shuffled = y[rng_for(seed, "blind chance").permutation(len(y))]
+    chances = []
+    for j, k in enumerate(ks):
+        mode = modes(y, k)
+        for i, s in enumerate(shifts):
+            accuracy[i, j] = float(np.mean(mode[: len(y) - s - 1] == y[s + 1 :]))
+        chances.append(float(np.mean(modes(shuffled, k)[:-1] == shuffled[1:])))
+    best = accuracy.max(1)
+    chance = max(chances)
+    scored = np.array([len(y) - s - 1 for s in shifts])
+    half = Z * np.sqrt(np.maximum(best * (1 - best), 1e-12) / scored)
+    at_chance = [s for s, b in zip(shifts, best.tolist(), strict=True) if b <= chance + tolerance]
+    return Curve(
+        shifts,
+        ks,
+        accuracy,
+        tuple(best.tolist()),
+        tuple(ks[j] for j in accuracy.argmax(1).tolist()),
+        tuple(half.tolist()),
+        chance,
+        at_chance[0] if at_chance else None,
+    )
+
+
+def blind_curve_of(stream: Stream) -> Curve:
+    """What labels alone reveal about later labels of a stream, over shifts, in time order where times are known."""
+    splits = [step["train"] for step in stream.steps]
+    y = _train_labels(stream)
+    times = [s.time for s in splits if s.time is not None]
+    return curve_of(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
+
+
+def label_repetition(stream: Stream) -> dict[int, float]:
+    """Lag → how much more often than by chance a training label comes again so many samples later."""
+    return autocorrelation(_train_labels(stream))
+
+
+def _train_labels(stream: Stream) -> Labels:
+    return np.concatenate([np.asarray(step["train"].y, np.int64) for step in stream.steps])
+
+
+_known: dict[str, Curve] = {}
+
+
+def curve_of(y: Labels) -> Curve:
+    """`blind_curve` with the published shifts and windows, computed once for the same labels."""
+    key = hashlib.sha256(np.ascontiguousarray(y, np.int64).tobytes()).hexdigest()
+    if key not in _known:
+        _known[key] = blind_curve(y)
+    return _known[key]
+
+
+def autocorrelation(y: Labels, lags: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)) -> dict[int, float]:
+    """lag → how much more often two samples at this distance share a label than by chance, in [−1, 1]; 1: always."""
+    y = np.asarray(y, np.int64)
+    share = np.bincount(y) / max(1, len(y))
+    chance = float((share**2).sum())
+    if chance == 1.0:
+        return {lag: 1.0 for lag in lags if lag < len(y)}
+    return {lag: float((np.mean(y[lag:] == y[:-lag]) - chance) / (1 - chance)) for lag in lags if lag < len(y)}

@@ -1,0 +1,183 @@
+"""Queries from concepts; CLEAR's rules against slow, literal twins; the rules of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from curate.core.errors import BadConfig, Shortage
+from curate.retrieval.candidates import Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.retrieval.exact_search import Ranked, search
+from curate.retrieval.vector_store import Store
+
+NAMES = ["bus", "car", "dog"]
+
+
+def lists(
+    scores_of: np.ndarray, x: np.ndarray, ids: list[str], folder: Path, rules: RetrieveRules
+) -> tuple[list[Ranked], list[Ranked]]:
+    store = Store.of_array(x, ids, folder / "x.npy")
+    ranked = search(store, scores_of, rules.depth, [0]).ranked
+    return ranked["top"][0], ranked["bottom"][0]
+
+
+def kept_ids(tops: list[Ranked], chosen: Chosen, ids: list[str], fate: str = "kept") -> list[list[str]]:
+    return [
+        [ids[row] for row, f in zip(top.rows, fates, strict=True) if f == fate]
+        for top, fates in zip(tops, chosen.fates, strict=True)
+    ]
+
+
+def literal(scores: np.ndarray, ids: list[str], rules: RetrieveRules) -> tuple[dict[str, list[str]], list[str]]:
+    """CLEAR's code, word by word: lists, overlap, then the lowest of each concept walked upwards."""
+    order = [sorted(range(len(ids)), key=lambda i, c=c: (-scores[c][i], ids[i])) for c in range(len(NAMES))]  # type: ignore[misc]
+    lists = [o[: rules.depth] for o in order]
+    kept: dict[str, list[str]] = {}
+    if rules.overlap == "highest":
+        for c, name in enumerate(NAMES):
+            mine = []
+            for i in lists[c]:
+                rivals = [scores[d][i] for d in range(len(NAMES)) if i in lists[d]]
+                owner = next(d for d in range(len(NAMES)) if i in lists[d] and scores[d][i] == max(rivals))
+                if owner == c:
+                    mine.append(ids[i])
+            kept[name] = mine[: rules.per_class]
+    elif rules.overlap == "discard":
+        thrown: set[int] = set()
+        while True:
+            current = [[i for i in one if i not in thrown][: rules.per_class] for one in lists]
+            both = {i for a in range(len(NAMES)) for b in range(a) for i in current[a] if i in current[b]}
+            if not both:
+                break
+            thrown |= both
+        kept = {name: [ids[i] for i in one] for name, one in zip(NAMES, current, strict=True)}
+    else:
+        kept = {name: [ids[i] for i in one[: rules.per_class]] for name, one in zip(NAMES, lists, strict=True)}
+    used = {i for one in kept.values() for i in one}
+    ground: list[str] = []
+    for c in range(len(NAMES)):
+        taken = 0
+        for i in sorted(range(len(ids)), key=lambda i, c=c: (scores[c][i], ids[i]))[: rules.depth]:  # type: ignore[misc]
+            if taken < int(rules.per_class * rules.negative_ratio) and ids[i] not in used:
+                used.add(ids[i])
+                ground.append(ids[i])
+                taken += 1
+    return kept, ground
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10_000), st.sampled_from(["highest", "discard", "allow"]), st.integers(2, 12), st.integers(2, 40))
+def test_clears_rules_equal_their_literal_twin(
+    tmp_path: Path, seed: int, overlap: str, per_class: int, depth: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(40, 5)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    asked = x[:3] + 0.3
+    asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
+    ids = [f"{i:02d}" for i in range(40)]
+    rules = RetrieveRules(per_class, depth, overlap, True, 0.5)  # type: ignore[arg-type]
+    tops, bottoms = lists(asked, x, ids, tmp_path, rules)
+    chosen = choose(tops, bottoms, rules)
+    kept, ground = literal((asked.astype(np.float64) @ x.T).astype(np.float32), ids, rules)
+    assert kept_ids(tops, chosen, ids) == list(kept.values())
+    assert [ids[row] for _, _, row, _ in chosen.background] == ground
+
+
+def ranked(*scores: list[float]) -> list[Ranked]:
+    """Lists of concepts that score the same rows 0, 1, …"""
+    found = []
+    for one in scores:
+        order = np.argsort(-np.array(one), kind="stable")
+        found.append(Ranked(order.astype(np.int64), np.array(one, np.float32)[order]))
+    return found
+
+
+def fates(tops: list[Ranked], rules: RetrieveRules, look: Look | None = None) -> list[dict[int, str]]:
+    chosen = choose(tops, [], rules, look)
+    return [dict(zip(t.rows.tolist(), f, strict=True)) for t, f in zip(tops, chosen.fates, strict=True)]
+
+
+def test_discard_replaces_from_further_down() -> None:
+    tops = ranked([0.9, 0.3, 0.2, 0.0], [0.9, 0.0, 0.1, 0.3])
+    p, q = fates(tops, RetrieveRules(1, 4, "discard", background=False))
+    assert (p[1], q[3]) == ("kept", "kept")
+    assert (p[0], q[0]) == ("ambiguous", "ambiguous")
+
+
+class TestRulesOfOurOwn:
+    rules = RetrieveRules(2, 4, background=False)
+
+    def test_an_uploader_over_the_cap_gives_way_to_the_next(self) -> None:
+        look = Look(users=lambda rows: [["ann", "ann", None, None][r] for r in rows])
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), look)
+        assert found == [{0: "kept", 1: "user_cap", 2: "kept", 3: "surplus"}]
+
+    def test_photos_without_uploader_are_not_one_persons(self) -> None:
+        look = Look(users=lambda rows: [None] * len(rows))
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), look)
+        assert list(found[0].values()).count("kept") == 2
+
+    def test_a_near_copy_gives_way_to_the_next(self) -> None:
+        x = np.array([[1, 0], [0.999, 0.04], [0, 1], [0, 1]], np.float32)
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, near=0.99), Look(vectors=lambda rows: x[rows]))
+        assert found == [{0: "kept", 1: "near_copy", 2: "kept", 3: "surplus"}]
+
+    def test_a_score_close_to_another_concepts_is_passed_over(self) -> None:
+        both = np.array([[0.9, 0.2], [0.8, 0.79], [0.7, 0.1], [0.6, 0.0]], np.float32)
+        tops = ranked(both[:, 0].tolist(), both[:, 1].tolist())
+        first, _ = fates(tops, replace(self.rules, margin=0.05), Look(scores=lambda rows: both[rows]))
+        assert first == {0: "kept", 1: "small_margin", 2: "kept", 3: "surplus"}
+
+    def test_parts_of_the_span_give_equal_shares(self) -> None:
+        look = Look(strata=lambda rows: np.array([0, 0, 0, 1])[rows])
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), look)
+        assert found == [{0: "kept", 1: "surplus", 2: "surplus", 3: "kept"}]
+
+    def test_what_a_part_lacks_the_others_give(self) -> None:
+        look = Look(strata=lambda rows: np.zeros(len(rows), np.int64))
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), look)
+        assert [row for row, fate in found[0].items() if fate == "kept"] == [0, 1]
+
+
+class Words:
+    """Texts as counts of letters: enough to see what is averaged."""
+
+    def texts(self, texts: Sequence[str]) -> np.ndarray:
+        rows = np.array([[t.count(c) + 1e-3 for c in "abcd"] for t in texts], np.float32)
+        return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_prompts_in_templates_are_one_query_and_subcategories_their_own() -> None:
+    concept = Concept("x", ("a", "b"), "x", "x", ("{}", "c {}"), ("d",))
+    assert concept.texts() == [["a", "c a", "b", "c b"], ["d", "c d"]]
+    found, first = queries(Words(), [concept, Concept("y", ("b",), "y", "y")])  # type: ignore[arg-type]
+    assert first == [0, 2]
+    mean = Words().texts(["a", "c a", "b", "c b"]).mean(0)
+    assert np.allclose(found[0], mean / np.linalg.norm(mean), atol=1e-6)
+
+
+def test_negatives_move_the_query_away() -> None:
+    plain, away = (
+        queries(Words(), [Concept("x", ("a b",), "x", "x", negatives=n)])[0][0]  # type: ignore[arg-type]
+        for n in ((), ("b",))
+    )
+    assert away[1] < plain[1]
+    assert np.isclose(np.linalg.norm(away), 1)
+
+
+def test_two_concepts_with_the_same_prompts_are_refused() -> None:
+    same = [Concept(n, ("a photo",), n, n) for n in ("bus", "car")]
+    with pytest.raises(BadConfig, match="'bus' and 'car' have the same prompts"):
+        queries(Words(), same)  # type: ignore[arg-type]
+
+
+def test_a_shortage_is_a_table_never_a_smaller_class_in_silence() -> None:
+    with pytest.raises(Shortage, match=r"bucket\s+2009  bus\s+3 of 5[\s\S]*Lower"):
+        check_enough({("2009", "bus"): 3, ("2010", "bus"): 5}, {"bus": 5}, "Too few", "Lower it.")

@@ -1,0 +1,133 @@
+"""The ground: files that are whole or not there, names that make randomness, errors that say the way out."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_bytes, writing
+from curate.core.errors import BadInput, UnknownName
+from curate.core.registry import Catalogue
+from curate.core.run_log import Journal
+from curate.core.seeding import rng_for
+from curate.images.shards import write_tar
+from curate.metadata.schema import ID, safe_id
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_bytes(path, b"old")
+
+    def fail() -> None:
+        with writing(path) as file:
+            file.write(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_sweep_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    (tmp_path / ".partial-99-a.txt").write_text("half")
+    (tmp_path / ".partial-fetch-x").mkdir()
+    (tmp_path / "a.txt").write_text("whole")
+    sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_same_names_give_the_same_numbers_in_another_process() -> None:
+    code = "from curate.core.seeding import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(other) == int(rng_for(5, "tint", 3).integers(10**9))
+
+
+def test_a_fingerprint_refuses_what_has_an_address() -> None:
+    with pytest.raises(TypeError):
+        fingerprint([object()])
+
+
+def test_content_digest_sees_names_and_bytes(tmp_path: Path) -> None:
+    write_bytes(tmp_path / "a", b"1")
+    before = content_digest(tmp_path)
+    write_bytes(tmp_path / "a", b"2")
+    assert content_digest(tmp_path) != before
+
+
+def test_quick_digest_sees_a_change_at_the_end_of_a_large_file(tmp_path: Path) -> None:
+    path = tmp_path / "big"
+    path.write_bytes(b"x" * (3 << 20))
+    before = quick_digest(path)
+    path.write_bytes(b"x" * ((3 << 20) - 1) + b"y")
+    assert quick_digest(path) != before
+
+
+def test_broken_json_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "done.json").write_text("{")
+    with pytest.raises(BadInput, match=r"done\.json is not valid JSON"):
+        read_json(tmp_path / "done.json")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match="Known: finetune, nap. Did you mean 'nap'"):
+        Catalogue("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
+
+
+@given(st.text(max_size=200))
+def test_a_safe_id_is_safe_whatever_the_text(text: str) -> None:
+    assert ID.fullmatch(safe_id(text))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_different_names_get_different_ids(a: str, b: str) -> None:
+    assert a == b or safe_id(a) != safe_id(b)
+
+
+@pytest.mark.parametrize(
+    ("total", "expected"), [(4000, "fetch: 1,000 of 4,000 rows, about"), (None, "fetch: 1,000 rows")]
+)
+def test_slow_work_says_how_far_it_is(
+    total: int | None, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr("curate.core.run_log.time.monotonic", lambda: next(clock))
+    with Journal().progress("fetch", total, "rows") as tick:
+        tick(1000)
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal(tmp_path / "log.jsonl")
+    with journal.progress("fetch", 3) as tick:
+        tick(3)
+    assert "\x1b" not in capsys.readouterr().err
+    events = [line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"end"' in line]
+    assert '"done": 3' in events[0]
+
+
+@given(st.lists(st.tuples(st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=120),
+                          st.binary(max_size=1500)), max_size=5))  # fmt: skip
+def test_tars_are_those_that_the_standard_library_writes(members: list[tuple[str, bytes]]) -> None:
+    try:
+        with io.BytesIO() as file:
+            with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                for name, content in members:
+                    info = tarfile.TarInfo(name)
+                    info.size, info.mode = len(content), 0o644
+                    tar.addfile(info, io.BytesIO(content))
+            expected = file.getvalue()
+    except (ValueError, UnicodeEncodeError):
+        return  # a name that the format cannot hold
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.tar"
+        assert write_tar(path, members) == len(expected)
+        assert path.read_bytes() == expected

@@ -1,0 +1,588 @@
+"""Seq-to-Final: objectives against literal twins, fits, searches, the store, methods, and bad input."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from curate.core.errors import BadConfig, Diverged, DriftlineError, Unfit
+from curate.core.executor import Engine
+from eval.finetuning import adapters, layers, objectives
+from eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
+from eval.finetuning.fit_cache import Store
+from eval.finetuning.method import Method
+from eval.finetuning.regularisers import Pull, fisher
+from eval.finetuning.samples import Samples, batches, pooled, samples, shown
+from eval.finetuning.search import Book, Job, best_of, one_of
+from eval.learners import LEARNERS
+from eval.learners.to_final import Ft, ToFinal
+from eval.nets import build
+from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+QUICK = {"network": "mlp", "epochs": 3}
+
+
+def features(n: int, step: int, seed: int = 0, classes: int = 3) -> Split:
+    """Three blobs whose labels move on by one with each step."""
+    rng = np.random.default_rng((seed, step, n))
+    y = np.arange(n) % classes
+    x = rng.normal(0, 0.5, (n, 8)).astype(np.float32)
+    x[np.arange(n), (y + step) % classes] += 2
+    return Split(x, y.astype(np.int64), np.array([f"{step}-{i}" for i in range(n)]))
+
+
+def stream(steps: int = 3, **more: Any) -> Stream:
+    made = [
+        Step(t, f"{t}", {"train": features(90, t), "val": features(30, t, 1)}
+             | ({"test": features(60, t, 2)} if t == steps - 1 else {}))
+        for t in range(steps)
+    ]  # fmt: skip
+    return Stream("toy", made, ["a", "b", "c"], sha256="toy", **more)
+
+
+def data(step: int = 0, n: int = 90) -> Samples:
+    return samples(features(n, step))
+
+
+def net_of(name: str = "mlp", seed: int = 0) -> Any:
+    return build(name, 3, (8,), np.random.default_rng(seed))
+
+
+class TestObjectives:
+    def batches(self, net: Any) -> list[Any]:
+        return [(data(t, 20).x, data(t, 20).y, None) for t in range(3)]
+
+    def test_the_gradient_in_the_dummy_scale_is_autograds(self) -> None:
+        scores, y = torch.randn(7, 3), torch.tensor([0, 1, 2, 0, 1, 2, 0])
+        ones = torch.ones(3, requires_grad=True)
+
+        (expected,) = torch.autograd.grad(cross_entropy(scores * ones, y), ones)
+
+        assert torch.allclose(objectives.scale_gradient(scores, y), expected, atol=1e-6)
+
+    def test_irm_is_its_definition(self) -> None:
+        net = net_of().eval()
+        mine = objectives.irm(net, self.batches(net), np.random.default_rng(5))
+
+        total, rng = 0.0, np.random.default_rng(5)
+        for x, y, _ in self.batches(net):
+            order = torch.from_numpy(rng.permutation(len(y)))
+            slopes = []
+            for half in (order[:10], order[10:]):
+                ones = torch.ones(3, requires_grad=True)
+                loss = cross_entropy(net(x[half]) * ones, y[half])
+                slopes.append(torch.autograd.grad(loss, ones, create_graph=True)[0])
+            total = total + cross_entropy(net(x), y) + slopes[0] @ slopes[1]
+        assert torch.allclose(mine, total, atol=1e-5)
+        for a, b in zip(*(torch.autograd.grad(loss, list(net.parameters())) for loss in (mine, total)), strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
+
+    def test_dro_follows_the_worst_batch_alone(self) -> None:
+        net = net_of().eval()
+        each = [cross_entropy(net(x), y) for x, y, _ in self.batches(net)]
+        worst = max(range(3), key=lambda t: float(each[t].detach()))
+
+        loss = objectives.dro(net, self.batches(net), None)
+
+        slopes = (torch.autograd.grad(one, list(net.parameters()), retain_graph=True) for one in (loss, each[worst]))
+        assert all(torch.allclose(a, b) for a, b in zip(*slopes, strict=True))
+
+    def test_weights_of_samples_weigh_their_losses(self) -> None:
+        net, early, late = net_of().eval(), data(0, 10), data(1, 10)
+        both = pooled([early.weighted(0.5), late.weighted(1.0)])
+
+        loss = objectives.erm(net, [(both.x, both.y, both.weight)], None)
+
+        parts = [cross_entropy(net(one.x), one.y) for one in (early, late)]
+        assert torch.allclose(loss, (0.5 * parts[0] + parts[1]) / 1.5)
+
+
+def minimised(net: Any, loss_of: Any, pulls: list[Pull], decay: float = 0.05) -> Any:
+    """The minimum of a strictly convex loss, by L-BFGS."""
+    params = [p for p in net.parameters() if p.requires_grad]
+    optimiser = torch.optim.LBFGS(params, max_iter=400, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
+
+    def closure() -> Any:
+        optimiser.zero_grad()
+        with torch.enable_grad():
+            loss = loss_of(net) + decay * sum((p**2).sum() for p in params)
+            loss.backward()
+        for pull in pulls:
+            pull.add()
+            with torch.no_grad():
+                loss = loss + pull.strength * sum(((a - b) ** 2).sum() for a, b in pull.pairs)
+        return loss
+
+    optimiser.step(closure)
+    return net
+
+
+class TestJoint:
+    """The paper's sanity checks [Table 15], on a convex problem that has one answer."""
+
+    def joint(self, strength: float) -> Any:
+        net = adapters.over_times(net_of("linear"), 2, "all", (), np.random.default_rng(0)).double()
+        steps = [(data(t).x.double(), data(t).y, None) for t in range(2)]
+        pulls = list(adapters.adjacent(net, Hyper(adjacent=strength)))
+        return minimised(net, lambda one: objectives.joint(one, steps, None), pulls)
+
+    def alone(self, weights: tuple[float, float], decay: float) -> Any:
+        net = net_of("linear", 7).double()
+
+        def loss(one: Any) -> Any:
+            return sum(w * cross_entropy(one(data(t).x.double()), data(t).y) for t, w in enumerate(weights) if w)
+
+        return minimised(net, loss, [], decay)
+
+    def test_tied_times_are_erm_on_all_steps(self) -> None:
+        tied, erm = self.joint(100.0), self.alone((0.5, 1.5), 0.1)  # two copies of the weights decay
+
+        assert torch.allclose(tied(data(2).x.double()), erm(data(2).x.double()), atol=0.01)
+
+    def test_times_without_a_tie_are_the_baseline(self) -> None:
+        free, baseline = self.joint(0.0), self.alone((0.0, 1.5), 0.05)
+
+        assert torch.allclose(free(data(2).x.double()), baseline(data(2).x.double()), atol=1e-4)
+
+    def test_a_frozen_first_time_is_fine_tuning(self) -> None:
+        history, rule = net_of(), Rule(epochs=4, patience=9)
+        joint = adapters.over_times(history, 2, "all", (), np.random.default_rng(0))
+        for name in joint.names:
+            joint.parts[name][1].load_state_dict(joint.parts[name][0].state_dict())
+            joint.parts[name][0].requires_grad_(False)
+        hyper = Hyper(decay=0.0)
+
+        ft = Fit(history, [data(1)], data(1), hyper, rule, 0).run()
+        same = Fit(joint, [data(0), data(1)], data(1), hyper, rule, 0, "joint").run()
+
+        assert ft.curve[0] == same.curve[0]
+        assert abs(ft.curve[-1] - same.curve[-1]) <= 2 / 90  # other batches; the same start, data and objective
+
+
+class TestPulls:
+    def test_fisher_of_single_samples_is_the_mean_squared_gradient(self) -> None:
+        net, some = net_of().eval(), data(0, 12)
+        params = list(net.parameters())
+        expected = [torch.zeros_like(p) for p in params]
+        for i in range(12):
+            slopes = torch.autograd.grad(cross_entropy(net(some.x[i : i + 1]), some.y[i : i + 1]), params)
+            expected = [e + g**2 / 12 for e, g in zip(expected, slopes, strict=True)]
+
+        found = fisher(net, some, params, False, 100, whole=False)
+
+        assert all(torch.allclose(a, b, atol=1e-7) for a, b in zip(found, expected, strict=True))
+
+    def test_the_papers_fisher_squares_gradients_of_whole_batches(self) -> None:
+        net, some = net_of().eval(), data(0, 12)
+        params = list(net.parameters())
+        expected = [torch.zeros_like(p) for p in params]
+        for low in (0, 6):
+            part = slice(low, low + 6)
+            slopes = torch.autograd.grad(cross_entropy(net(some.x[part]), some.y[part], reduction="sum"), params)
+            expected = [e + g**2 / 12 for e, g in zip(expected, slopes, strict=True)]
+
+        found = fisher(net, some, params, False, 6, whole=True)
+
+        assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(found, expected, strict=True))
+
+    @pytest.mark.parametrize("l1", [False, True])
+    def test_a_pull_adds_the_gradient_of_its_term(self, l1: bool) -> None:
+        weight, target = (torch.nn.Parameter(torch.randn(5)) for _ in range(2))
+        importance = torch.rand(5)
+        away = weight - target
+        term = 0.3 * (importance * (away.abs() if l1 else away**2)).sum()
+        expected = torch.autograd.grad(term, (weight, target))
+
+        Pull([(weight, target)], 0.3, l1, [importance]).add()
+
+        assert torch.allclose(weight.grad, expected[0])  # type: ignore[arg-type]
+        assert torch.allclose(target.grad, expected[1])  # type: ignore[arg-type]
+
+    def test_decay_is_the_gradient_of_the_unhalved_square(self) -> None:
+        """Adam's weight_decay adds λw, so twice the factor of Σw² is what it gets."""
+        fit = Fit(net_of(), [data()], data(), Hyper(decay=0.01), Rule(), 0)
+
+        assert [g["weight_decay"] for g in fit.optimiser.param_groups] == [0.02]
+
+
+class TestFits:
+    def fit(self, epochs: int = 4, **more: Any) -> Fit:
+        return Fit(net_of(), [data()], data(0, 30), Hyper(dropout=0.5), Rule(epochs=epochs, patience=9), 0, **more)
+
+    def test_the_best_epoch_wins_and_the_first_of_equals(self) -> None:
+        fit = self.fit().run()
+
+        assert fit.best_epoch == int(np.argmax(fit.curve))
+        again = net_of()
+        again.load_state_dict(fit.best)
+        assert accuracy_of(again, fit.val, fit.rule) == max(fit.curve)
+
+    def test_what_was_kept_goes_on_with_the_same_bits(self) -> None:
+        whole = self.fit().run()
+        begun = self.fit().run(2)
+
+        later = self.fit()
+        later.take(begun.keep())
+        later.run()
+
+        assert later.curve == whole.curve
+        assert all(torch.equal(later.best[k], whole.best[k]) for k in whole.best)
+
+    def test_a_compiled_network_learns_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        compiled, calls = torch.nn.Module.compile, []
+
+        def traced(module: Any, **settings: Any) -> None:
+            calls.append(module)
+            compiled(module, backend="aot_eager", **settings)  # traced and differentiated as ever, without a C compiler
+
+        monkeypatch.setattr(torch.nn.Module, "compile", traced)
+
+        whole, fast = self.fit().run(), self.fit(compiled=True).run()
+
+        assert len(calls) == len(fast.net.each())
+        assert fast.curve == whole.curve
+        assert all(torch.allclose(fast.best[k], whole.best[k], atol=1e-5) for k in whole.best)
+
+    def test_frozen_blocks_do_not_move(self) -> None:
+        net = net_of()
+        net.only(["fc"])
+        before = {k: v.clone() for k, v in net.state_dict().items()}
+
+        Fit(net, [data()], data(), Hyper(lr=0.1), Rule(epochs=1), 0).run()
+
+        moved = {k.split(".")[1] for k, v in net.state_dict().items() if not torch.equal(v, before[k])}
+        assert moved == {"fc"}
+
+    @pytest.mark.parametrize("still", [False, True])
+    def test_statistics_of_frozen_blocks_move_only_in_the_papers_code(self, still: bool) -> None:
+        net = build("conv-1", 3, (16, 16, 3), np.random.default_rng(0))
+        net.only(["fc"])
+        x = torch.randint(0, 255, (8, 16, 16, 3), dtype=torch.uint8)
+        some = Samples(x, torch.arange(8) % 3, "some")
+        before = net.parts["stem"][0][1].running_mean.clone()
+
+        Fit(net, [some], some, Hyper(), Rule(epochs=1, still=still), 0).run()
+
+        assert torch.equal(before, net.parts["stem"][0][1].running_mean) == still
+
+    def test_pixels_are_raw_in_the_papers_code_and_normalised_else(self) -> None:
+        x = torch.randint(0, 255, (2, 4, 4, 3), dtype=torch.uint8)
+
+        assert torch.equal(shown(x, False, True).float(), x.permute(0, 3, 1, 2).float())  # bfloat16 holds all bytes
+        assert float(shown(x, True, False).abs().max()) < 3
+
+    def test_domains_of_unequal_size_cycle(self) -> None:
+        steps = list(batches([8, 4], 2, np.random.default_rng(0)))
+
+        assert [sorted(np.concatenate([s[d] for s in steps[:2]]).tolist()) for d in (1,)] == [[0, 1, 2, 3]]
+        assert len(steps) == 4
+
+    def test_a_loss_that_is_no_number_says_so(self) -> None:
+        with pytest.raises(Diverged, match="no number after epoch 1"):
+            Fit(net_of(), [data()], data(), Hyper(lr=1e30), Rule(epochs=2, batch=10), 0).run()
+
+
+class TestSearch:
+    def jobs(self, epochs: int = 10, lrs: tuple[float, ...] = (1e-2, 1e-3, 1e-5, 1e-6)) -> list[Job]:
+        def job(hyper: Hyper) -> Job:
+            make = lambda: Fit(net_of(), [data()], data(0, 30), hyper, Rule(epochs=epochs, patience=99), 0)  # noqa: E731
+            return Job({"lr": hyper.lr, "epochs": epochs}, make, hyper)
+
+        return [job(Hyper(lr=lr)) for lr in lrs]
+
+    def test_a_point_that_diverges_is_dropped_and_named(self) -> None:
+        book = Book()
+        wild, rule = Hyper(lr=1e30), Rule(epochs=1, batch=10)
+        broken = Job({"lr": "wild"}, lambda: Fit(net_of(), [data()], data(), wild, rule, 0), wild)
+
+        best = best_of([broken, *self.jobs()], Store(), "full", book, "here")
+
+        assert best.hyper.lr == 1e-2
+        assert len(book.dropped) == 1
+        assert "here: The loss is no number" in book.dropped[0]
+        with pytest.raises(Diverged, match="All 1 points of the grid diverged in there"):
+            best_of([broken], Store(), "full", book, "there")
+
+    def test_a_race_finds_the_grids_best_with_fewer_updates(self) -> None:
+        full, raced = Book(), Book()
+
+        best = best_of(self.jobs(), Store(), "full", full, "s")
+        quick = best_of(self.jobs(), Store(), "raced", raced, "s")
+
+        assert quick.hyper == best.hyper
+        assert quick.curve == best.curve
+        assert raced.steps < 0.7 * full.steps
+
+    def test_finished_fits_are_found_not_repeated(self, tmp_path: Path) -> None:
+        book, again = Book(), Book()
+        first = best_of(self.jobs(), Store(tmp_path), "full", book, "s")
+
+        second = best_of(self.jobs(), Store(tmp_path), "full", again, "s")
+
+        assert (book.found, again.found) == (0, 4)
+        assert again.steps == book.steps  # what the method costs, whoever paid
+        assert second.curve == first.curve
+        assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
+
+    def test_a_changed_grid_repeats_only_what_is_new(self, tmp_path: Path) -> None:
+        best_of(self.jobs(), Store(tmp_path), "full", Book(), "s")
+        book = Book()
+
+        best_of(self.jobs(lrs=(1e-2, 5e-3)), Store(tmp_path), "full", book, "s")
+
+        assert (book.tried, book.found) == (2, 1)
+
+    def test_what_another_process_is_at_is_left_to_it(self, tmp_path: Path) -> None:
+        store, (job, *_) = Store(tmp_path), self.jobs()
+
+        with store.claim(job.key, wait=False) as mine:
+            assert mine
+            assert one_of(job, Store(tmp_path), Book(), wait=False) is None
+        assert one_of(job, Store(tmp_path), Book(), wait=False) is not None
+
+    def test_an_unfinished_fit_goes_on_where_it_was_killed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
+        (job, *_), expected = self.jobs(), one_of(self.jobs()[0], Store(), Book())
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=_until_killed, args=(job, tmp_path))
+        child.start()
+        child.join(60)
+        assert child.exitcode == -9
+        assert not Store(tmp_path).get(job.key)
+
+        book = Book()
+        again = one_of(job, Store(tmp_path), book)
+
+        assert again is not None
+        assert expected is not None
+        assert again.curve == expected.curve  # type: ignore[union-attr]
+        assert all(torch.equal(again.state[k], v) for k, v in expected.state.items())  # type: ignore[union-attr]
+
+
+def _until_killed(job: Job, folder: Path) -> None:
+    """Four epochs, then SIGKILL."""
+    import os
+    import signal
+
+    def make() -> Fit:
+        fit, judge = job.make(), None
+        judge = fit._judge
+
+        def counted() -> None:
+            judge()
+            if len(fit.curve) == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        fit._judge = counted  # type: ignore[method-assign]
+        return fit
+
+    torch.set_num_threads(1)
+    one_of(replace(job, make=make), Store(folder), Book())
+
+
+METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]
+MORE = (
+    "ft(regulariser=previous-l2)", "ft(regulariser=l1)", "erm(weights=increasing)", "sft(regulariser=previous-all-l2)",
+    "sft(regulariser=fisher)", "sft(regulariser=previous-l1)", "ft(final=unfreeze-last)", "ft(final=unfreeze-first)",
+    "ft(final=lowrank-add)", "ft(final=lowrank-mul)", "sft(final=lowrank-mul)", "ft(final=search)",
+    "ft(final=surgical-rgn)", "ft(final=surgical-snr)", "sft(final=search,beam=2)", "jm(shared=fc)",
+)  # fmt: skip
+
+
+class TestMethods:
+    @pytest.mark.parametrize("fidelity", ["clean", "paper-code"])
+    def test_every_method_learns_the_last_step_the_same_twice(self, fidelity: str, tmp_path: Path) -> None:
+        made = stream(oracle=Step(3, "oracle", {"train": features(300, 2, 4), "val": features(60, 2, 5)}))
+        settings = QUICK | {"fidelity": fidelity}
+
+        found = evaluate(made, "seq-to-final", [*METHODS, *MORE], settings=settings, out=tmp_path)
+        again = evaluate(made, "seq-to-final", ["ft", "sst-1", "jm"], settings=settings)
+
+        assert found["skipped"] == []
+        scores = {r["learner"]: r["scores"]["final"]["values"] for r in found["results"]}
+        assert all(scores[r["learner"]] == r["scores"]["final"]["values"] for r in again["results"])
+        assert scores["oracle"][0] > 0.9
+        assert scores["erm"][0] < scores["baseline"][0]  # labels moved: all steps together contradict each other
+        history = next(r for r in found["results"] if r["learner"] == "lp-ft")["learner_facts"]
+        assert history["found"] >= 2  # the history model was ft's
+
+    @pytest.mark.parametrize(("device", "gpus"), [("cpu", 0), ("cuda", 1)])
+    def test_each_run_on_gpus_asks_for_one(self, device: str, gpus: int, tmp_path: Path) -> None:
+        asked = []
+
+        class Asked(Engine):
+            def spread(self, work: Any, tasks: Any, light: bool = False, gpus: int = 0) -> Any:
+                asked.append(gpus)
+                return iter(())
+
+        more = {"settings": QUICK | {"ft.device": device}, "out": tmp_path, "where": tmp_path}
+        with suppress(BadConfig):  # this machine has no GPU
+            evaluate(stream(), "seq-to-final", ["ft"], engine=Asked(workers=2), **more)
+
+        assert asked == [gpus]
+
+    def test_processes_share_the_fits_and_change_nothing(self, tmp_path: Path) -> None:
+        made = stream().save(tmp_path / "S")
+        learners = ["baseline", "ft", "lp-ft", "st-1"]
+
+        one = evaluate(made, "seq-to-final", learners, settings=QUICK)
+        two = evaluate(
+            made, "seq-to-final", learners, settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
+            engine=Engine("local", 2),
+        )  # fmt: skip
+
+        assert [r["scores"] for r in one["results"]] == [r["scores"] for r in two["results"]]
+        facts = [r["learner_facts"] for r in two["results"]]
+        fits = len(list((tmp_path / "runs" / "fits").glob("*/*/fit.json")))
+        assert fits == sum(f["fits"] - f["found"] for f in facts)  # nothing was done twice
+
+    def test_processes_share_one_learners_grid(self, tmp_path: Path) -> None:
+        made = stream().save(tmp_path / "S")
+        told: list[int] = []
+
+        alone = evaluate(made, "seq-to-final", ["st-1"], settings=QUICK)
+        many = evaluate(
+            made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
+            engine=Engine("local", 2), tell=told.append,
+        )  # fmt: skip
+
+        assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
+        assert sum(told) == 1
+        assert len(list((tmp_path / "runs" / "seq-to-final").iterdir())) == 1
+
+    def test_an_oracle_needs_data(self) -> None:
+        found = evaluate(stream(), "seq-to-final", ["oracle"], settings=QUICK)
+
+        assert "has no data for an oracle" in found["skipped"][0]["because"]
+
+    def test_methods_of_other_families_take_the_steps_one_after_the_other(self) -> None:
+        found = evaluate(stream(), "seq-to-final", ["finetune", "nearest-mean"], settings={"finetune.epochs": 20})
+
+        assert [r["learner"] for r in found["results"]] == ["finetune", "nearest-mean"]
+
+    def test_the_other_protocols_say_why_they_skip_them(self) -> None:
+        found = evaluate(stream(), "clear-streaming", ["ft"])
+
+        assert "seq-to-final" in found["skipped"][0]["because"]
+
+    def test_validation_data_may_be_held_out_of_training_data(self) -> None:
+        bare = stream()
+        bare = Stream("bare", [Step(s.index, s.name, {k: v for k, v in s.splits.items() if k != "val"}) for s in
+                               bare.steps], bare.classes)  # fmt: skip
+        seen: list[Step] = []
+
+        class Spy(ToFinal):
+            def learn_sequence(self, steps: Sequence[Step]) -> None:
+                seen.extend(steps)
+
+        evaluate(bare, "seq-to-final", [Spy()], settings={"val_share": 0.2})
+
+        for step in seen:
+            assert np.bincount(step["val"].y).tolist() == [6, 6, 6]
+            assert len(step["train"]) == 72
+            assert not set(step["train"].ids.tolist()) & set(step["val"].ids.tolist())
+
+    def test_every_stage_of_every_clean_method_tries_equally_many_points(self) -> None:
+        assert {len(points) for points in grids("paper", paper=False).values()} == {8}
+        assert [len(points) for points in grids("paper", paper=True).values()] == [8, 24, 3, 1]
+
+    def test_the_papers_code_shows_irm_the_final_step_as_history(self) -> None:
+        settings = QUICK | {"fidelity": "paper-code"}
+        auto = evaluate(stream(), "seq-to-final", ["i-ft"], settings=settings)["results"][0]
+        off = evaluate(stream(), "seq-to-final", ["i-ft(sees_final=no)"], settings=settings)["results"][0]
+
+        first = [one["learner_facts"]["stages"][0]["fit"] for one in (auto, off)]
+        assert first[0] != first[1]
+
+    def test_a_surgical_order_begins_with_the_block_that_the_shift_needs(self) -> None:
+        """Labels moved: the classifier is what must change."""
+        fit = Fit(net_of(), [data(0)], data(0), Hyper(lr=1e-2), Rule(epochs=20), 0).run()
+
+        assert layers.surgical(fit.net, data(1), "rgn", False, 30)[0] == "fc"
+
+    def test_points_that_diverge_are_in_the_runs_record(self) -> None:
+        some = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": "1e30/0.001"})
+        none = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": 1e30})
+
+        assert "no number" in some["results"][0]["learner_facts"]["dropped"][0]
+        assert "All 1 points of the grid diverged" in none["skipped"][0]["because"]
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (lambda s: Stream("one", s.steps[:1], s.classes), "needs history: at least two steps"),
+            (lambda s: _without(s, 1, "val"), "Step '1' of 'toy' has no val split"),
+            (lambda s: _without(s, 2, "test"), "The last step of 'toy', '2', has no test split"),
+            (lambda s: _without_class(s), "Class 'c' is in the last step's test and not in its training data"),
+        ],
+    )
+    def test_a_stream_that_does_not_fit_is_refused_before_any_work(self, change: Any, told: str) -> None:
+        with pytest.raises(Unfit, match=told):
+            evaluate(change(stream()), "seq-to-final", ["ft"])
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            {"budget": "large"},
+            {"fidelity": "paper"},
+            {"search": "grid"},
+            {"epochs": -1},
+            {"val_share": 1},
+            {"network": "vgg"},
+            {"lrs": "fast"},
+            {"lrs": "0"},
+        ],
+    )
+    def test_settings_that_are_none(self, setting: dict[str, Any]) -> None:
+        with pytest.raises(DriftlineError):
+            SeqToFinal(**setting).fit(stream())
+
+    @pytest.mark.parametrize(
+        "parts",
+        [{"final": "half"}, {"history": "none", "final": "pooled"}, {"history": "joint", "final": "fc"},
+         {"schedule": "linear"}, {"rank": 0}],
+    )  # fmt: skip
+    def test_parts_that_do_not_go_together(self, parts: dict[str, Any]) -> None:
+        with pytest.raises(BadConfig):
+            Method(**({"history": "erm"} | parts))
+
+    def test_a_setting_that_is_neither_yes_nor_no(self) -> None:
+        with pytest.raises(BadConfig, match="'maybe'.*yes, no or auto"):
+            evaluate(stream(), "seq-to-final", ["sft(resets=maybe)"], settings=QUICK)
+
+    def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
+        with pytest.raises(Unfit, match="seq-to-final"):
+            Ft().learn(np.zeros((1, 8), np.float32), np.zeros(1, np.int64))
+
+    def test_the_protocol_settles_network_precision_and_epochs(self) -> None:
+        settled = SeqToFinal().settled(stream())
+
+        assert (settled.network, settled.precision, settled.epochs) == ("linear", "float32", 10)
+
+
+def _without(made: Stream, step: int, split: str) -> Stream:
+    steps = [
+        Step(s.index, s.name, {k: v for k, v in s.splits.items() if (s.index, k) != (step, split)}) for s in made.steps
+    ]
+    return Stream("toy", steps, made.classes)
+
+
+def _without_class(made: Stream) -> Stream:
+    last = made.steps[-1]
+    train = last["train"].take(np.flatnonzero(last["train"].y != 2))
+    return Stream("toy", [*made.steps[:-1], Step(last.index, last.name, {**last.splits, "train": train})], made.classes)

@@ -1,0 +1,229 @@
+"""Pictures of Seq-to-Final, as numbers: ends of paths, projections, SVCCA; and what they refuse."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import subspace_angles
+
+from curate.core.errors import BadConfig, BadInput, Unfit
+from curate.core.seeding import rng_for
+from eval.finetuning import analysis as views
+from eval.finetuning.fit import accuracy_of
+from eval.finetuning.samples import samples
+from eval.finetuning.trained_networks import between
+from eval.plotting.finetuning import draw, networks
+from eval.protocols.seq_to_final.figures import cells_of, figures, looks, mean_looks
+from eval.protocols.seq_to_final.published import means, table
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+LEARNERS = ["oracle", "baseline", "erm", "ft", "st-1", "st-b", "sft", "sst-1", "jm", "jst-1", "ft(final=lowrank-add)"]
+
+
+def images(n: int, step: int, seed: int) -> Split:
+    """A class is the brightest colour; labels move on by one at the last step."""
+    rng = rng_for(seed, "views", step)
+    y = np.arange(n) % 3
+    x = rng.integers(0, 60, (n, 16, 16, 3))
+    x[np.arange(n), :, :, (y + (step == 2)) % 3] += 120
+    return Split(x.astype(np.uint8), y.astype(np.int64), np.array([f"{step}-{i}" for i in range(n)]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream, Path]:
+    folder = tmp_path_factory.mktemp("views")
+    sides = [{"train": images(60, t, 0), "val": images(30, t, 1)} for t in range(3)]
+    sides[2]["test"] = images(30, 2, 2)
+    steps = [Step(t, str(t), side) for t, side in enumerate(sides)]
+    oracle = Step(3, "oracle", {"train": images(180, 2, 3), "val": images(30, 2, 4)})
+    stream = Stream("views", steps, ["r", "g", "b"], oracle=oracle).save(folder / "S")
+    settings = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"}
+    evaluate(stream, "seq-to-final", LEARNERS, settings=settings, out=folder / "runs")
+    return folder / "S", stream, folder / "runs"
+
+
+class TestPaths:
+    @pytest.mark.parametrize("learner", [name for name in LEARNERS if "low" not in name])
+    def test_a_path_begins_before_the_last_step_and_ends_after_it(self, made: Any, learner: str) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, [learner])
+        x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+
+        with torch.no_grad():
+            end, whole = between(one, 1.0).eval()(x), one.after.eval()(x)
+            first = between(one, 0.0).eval()(x)
+            if learner == "jm":
+                begin = one.after(x, -2)
+            elif learner == "jst-1":
+                begin = one.after(x, 1)
+            else:
+                begin = (one.before or one.start).eval()(x)
+
+        assert torch.equal(end, whole)
+        assert torch.allclose(first, begin, atol=1e-5)
+
+    def test_the_papers_way_keeps_normalisation_until_the_end(self, made: Any) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, ["ft"])
+
+        half = between(one, 0.5, "initial")
+
+        assert one.before is not None
+        assert torch.equal(half.parts["stem"][0][1].running_mean, one.before.parts["stem"][0][1].running_mean)
+        assert not torch.equal(half.parts["stem"][0][0].weight, one.before.parts["stem"][0][0].weight)
+
+    def test_recalibrated_statistics_are_those_of_the_images(self, made: Any) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, ["baseline"])
+        test = samples(stream.steps[-1]["test"])
+        net = between(one, 0.5)
+
+        views.recalibrate(net, test, one.rule, batch=10)
+
+        stem = net.parts["stem"][0]
+        with torch.no_grad():
+            from eval.finetuning.samples import shown
+
+            seen = stem[0](shown(test.x, one.rule.normalise, False))
+        assert torch.allclose(stem[1].running_mean, seen.mean((0, 2, 3)), atol=1e-4)
+
+    def test_low_rank_adapters_have_no_path(self, made: Any) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, ["ft(final=lowrank-add)"])
+
+        with pytest.raises(Unfit, match="low-rank"):
+            views.path(one, samples(stream.steps[-1]["test"]), points=3)
+
+    def test_accuracy_at_the_end_is_the_runs_own(self, made: Any) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, ["sft"])
+        test = samples(stream.steps[-1]["test"])
+
+        _, found = views.path(one, test, points=3)
+
+        assert found[-1] == accuracy_of(one.after, test, one.rule)
+
+
+class TestProjection:
+    def test_history_and_baseline_lie_on_their_own_axes(self, made: Any) -> None:
+        _, stream, runs = made
+        ft, oracle, baseline = (networks(runs, stream, [name])[0] for name in ("ft", "oracle", "baseline"))
+        history = ft.before
+        assert history is not None
+
+        at_oracle = views.projection(oracle.after, oracle.after, history, baseline.after)
+        at_history = views.projection(history, oracle.after, history, baseline.after)
+
+        away = np.concatenate([views.weights(history, n) - views.weights(oracle.after, n) for n in history.names])
+        assert at_oracle == (0.0, 0.0)
+        assert at_history[0] == pytest.approx(np.linalg.norm(away))
+
+
+class TestSvcca:
+    def test_it_is_the_mean_cosine_between_the_kept_subspaces(self) -> None:
+        rng = np.random.default_rng(0)
+        a, b = rng.normal(size=(40, 6)), rng.normal(size=(40, 5))
+
+        found = views.svcca(a, b, 1.0)
+
+        expected = np.cos(subspace_angles(a - a.mean(0), b - b.mean(0)))
+        assert found == pytest.approx(float(expected.mean()))
+
+    def test_rotated_and_scaled_activations_are_the_same(self) -> None:
+        rng = np.random.default_rng(0)
+        a = rng.normal(size=(30, 5))
+        turn, _ = np.linalg.qr(rng.normal(size=(5, 5)))
+
+        assert views.svcca(a, 3 * a @ turn + 7, 0.9) == pytest.approx(1.0)
+
+    def test_directions_are_kept_by_the_sum_of_singular_values(self) -> None:
+        left, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(20, 3)))
+        left -= left.mean(0)
+        left, _ = np.linalg.qr(left)
+        a, b = left * [6.0, 3.0, 1.0], left[:, :1]  # 6 of 10: more than half; of squares even .78
+
+        assert views.svcca(a, b, 0.5) == pytest.approx(1.0)
+
+
+class TestPictures:
+    @pytest.mark.parametrize("kind", ["interpolation", "projection", "svcca", "adjacent"])
+    @pytest.mark.parametrize("ending", [".svg", ".png"])
+    def test_the_same_bytes_twice(self, made: Any, kind: str, ending: str, tmp_path: Path) -> None:
+        _, stream, runs = made
+
+        first, again = (draw(kind, runs, stream, tmp_path / f"{k}{ending}").read_bytes() for k in "ab")
+
+        assert first == again
+        assert len(first) > 2000
+
+    def test_what_a_picture_needs_is_named(self, made: Any, tmp_path: Path) -> None:
+        _, stream, runs = made
+        other = Stream("other", stream.steps, stream.classes, sha256="other")
+
+        with pytest.raises(Unfit, match="was run on 'views', not on 'other'"):
+            draw("svcca", runs, other, tmp_path / "a.svg", ["ft"])
+        with pytest.raises(Unfit, match="There is no run of oracle"):
+            draw("svcca", runs, stream, tmp_path / "a.svg", ["ft"])
+        with pytest.raises(BadConfig, match="interpolation, projection, svcca, adjacent"):
+            draw("heat", runs, stream, tmp_path / "a.svg")
+
+    def test_a_missing_fit_and_one_of_another_network_are_named(self, made: Any, tmp_path: Path) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, ["baseline"])
+        copy = tmp_path / "runs"
+        shutil.copytree(runs, copy)
+        key = one.stages[-1]["fit"]
+        place = copy / "fits" / key[:2] / key
+        (ft,) = networks(runs, stream, ["ft(final=lowrank-add)"])
+        other = ft.stages[-1]["fit"]
+        shutil.copy(runs / "fits" / other[:2] / other / "best.safetensors", place / "best.safetensors")
+        with pytest.raises(BadInput, match="does not fit this network"):
+            networks(copy, stream, ["baseline"])
+        shutil.rmtree(place)
+        with pytest.raises(BadInput, match="has no fit"):
+            networks(copy, stream, ["baseline"])
+
+
+class TestTables:
+    def test_means_are_table_2s(self) -> None:
+        """Spot checks; every mean of tables 8 to 13 was checked against its column when they were read."""
+        assert len(table()) == 1338
+        assert {k: round(v, 2) for k, v in means()["R:C:L"].items() if k in ("ft", "lp-ft", "erm", "oracle")} == {
+            "ft": 0.61, "lp-ft": 0.64, "erm": 0.19, "oracle": 0.66,
+        }  # fmt: skip
+
+    def test_bold_and_italic_are_the_papers(self) -> None:
+        """[Table 9, Res-4]: FT and LP-FT within .02 of each other, the oracle .04 above."""
+        row = {learner: value for (s, n, learner), value in table().items() if (s, n) == ("R:C:L", "res-4")}
+
+        found = looks(row)
+
+        assert {name for name, mark in found.items() if mark == "b"} == {
+            "ft", "lp-ft", "i-ft", "st-1", "st-b", "sft", "sst-1"
+        }  # fmt: skip
+        assert not [name for name, mark in found.items() if "i" in mark]
+
+    def test_means_are_judged_by_differences_on_each_network(self) -> None:
+        cells = {"a": {"ft": 0.6, "erm": 0.3, "oracle": 0.61}, "b": {"ft": 0.7, "erm": 0.69, "oracle": 0.69}}
+
+        assert mean_looks(cells, ["ft", "erm", "oracle"]) == {"ft": "bi", "erm": ""} | {
+            "erm": mean_looks(cells, ["erm"])["erm"]
+        }
+
+    def test_the_report_says_fidelity_and_budget(self, made: Any) -> None:
+        _, stream, runs = made
+        document = evaluate(
+            stream, "seq-to-final", ["baseline", "ft"], out=runs,
+            settings={"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"},
+        )  # fmt: skip
+
+        (figure,) = figures(document)
+
+        assert "fidelity clean, budget small, at most 2 epochs, full grid" in figure.caption
+        assert set(cells_of(document["results"])["conv-1"]) == {"baseline", "ft"}

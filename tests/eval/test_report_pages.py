@@ -1,0 +1,253 @@
+"""The report as a site: pages of protocols, learners and streams; links lead somewhere; anybody can read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import drifting
+
+from eval import rows
+from eval.learners import LEARNERS as LEARNERS_BY_NAME
+from eval.reporting.pages import learner_page, slug
+from eval.reporting.report import results_of, write
+from eval.rows import Run, digest
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+LEARNERS = ["nearest-mean", "majority", "er(memory=30)", "er(memory=60)", "substrate"]
+
+
+class Page(HTMLParser):
+    """Links, anchors and what else is looked for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.outside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        if tag == "a":
+            self.links.append(told["href"] or "")
+        if "id" in told:
+            self.ids.append(told["id"] or "")
+        loads = told.get("src") or (told.get("href") if tag == "link" else None) or ""
+        if loads and not loads.startswith("data:"):
+            self.outside.append(loads)
+
+
+def pictured() -> Stream:
+    rng = np.random.default_rng(0)
+    steps = []
+    for t in range(3):
+        splits = {
+            side: Split(
+                rng.integers(0, 256, (n, 8, 8, 3), np.uint8),
+                np.arange(n, dtype=np.int64) % 3,
+                np.array([f"{t}{side}{i}" for i in range(n)]),
+                np.arange(n, dtype=np.int64) + 1000 * t,
+            )
+            for side, n in (("train", 24), ("test", 12))
+        }
+        steps.append(Step(t, f"year {t}", splits))
+    return Stream("pictures & <more>", steps, ["a", "b", "c"])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Stream]]:
+    """Two streams, three protocols, two seeds; one learner with two settings."""
+    here = tmp_path_factory.mktemp("site")
+    streams = [drifting(steps=3).save(here / "a"), pictured().save(here / "b")]
+    for stream in streams:
+        for protocol in ("clear-iid", "clear-streaming", "near-future"):
+            evaluate(stream, protocol, LEARNERS, [0, 1], {"epochs": 2}, here / "runs")
+    write(results_of([here / "runs"]), here / "out", streams=streams)
+    return here, streams
+
+
+def pages_of(folder: Path) -> dict[str, Page]:
+    return {path.name: Page(path.read_text(encoding="utf-8")) for path in folder.glob("*.html")}
+
+
+def test_there_is_a_page_for_each_protocol_learner_and_stream(made: tuple[Path, list[Stream]]) -> None:
+    names = {path.name for path in (made[0] / "out").glob("*.html")}
+    assert {"index.html", "protocol-clear-iid.html", "protocol-near-future.html", "learner-er.html"} <= names
+    assert sum(name.startswith("stream-") for name in names) == 2
+
+
+def test_every_link_leads_to_an_anchor_that_is_there_once(made: tuple[Path, list[Stream]]) -> None:
+    pages = pages_of(made[0] / "out")
+    for name, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), name
+        for link in page.links:
+            file, _, anchor = link.partition("#")
+            target = pages[file or name]
+            assert not anchor or anchor in target.ids, (name, link)
+
+
+def test_every_page_stands_alone(made: tuple[Path, list[Stream]]) -> None:
+    for name, page in pages_of(made[0] / "out").items():
+        assert page.outside == [], name
+    for path in (made[0] / "out").glob("*.html"):
+        text = path.read_text()
+        assert "<script" not in text
+        assert "<more>" not in text
+
+
+def test_a_number_leads_to_its_runs_settings_and_hash(made: tuple[Path, list[Stream]]) -> None:
+    out = made[0] / "out"
+    overview = (out / "index.html").read_text()
+    link = re.search(r"href='(learner-er\.html)#(r-[0-9a-f]+)'", overview)
+    assert link is not None
+    page = (out / link[1]).read_text()
+    section = page[page.index(f'id="{link[2]}"') :].partition("</table>")[0]
+    runs = [run for run in rows.find([made[0] / "runs"]) if run.about["learner"].startswith("er")]
+    hashes = re.findall(r"<code>([0-9a-f]{12})</code>", section)
+    assert len(hashes) == 2
+    assert set(hashes) <= {digest(run) for run in runs}
+    assert "<dt>memory</dt>" in section
+
+
+def test_equal_runs_have_equal_hashes_and_others_do_not(made: tuple[Path, list[Stream]]) -> None:
+    run = rows.find([made[0] / "runs"])[0]
+    later = Run(run.about | {"seconds": 9.0}, [replace(r, seconds=r.seconds + 1) for r in run.rows])
+    other = Run(run.about, [replace(run.rows[0], n_correct=run.rows[0].n_correct + 1), *run.rows[1:]])
+    assert digest(later) == digest(run)
+    assert digest(other) != digest(run)
+
+
+def test_a_streams_page_shows_its_steps_drift_labels_and_pictures(made: tuple[Path, list[Stream]]) -> None:
+    out = made[0] / "out"
+    (page,) = (path.read_text() for path in out.glob("stream-pictures*.html"))
+    for title in ("Steps", "Drift", "Label correlation", "What the classes look like"):
+        assert f">{title}</h2>" in page
+    assert page.count("data:image/jpeg") == 9
+    assert "year 2" in page
+    (plain,) = (path.read_text() for path in out.glob("stream-drifting*.html"))
+    assert "data:image" not in plain
+
+
+def test_features_of_one_release_stand_side_by_side(tmp_path: Path) -> None:
+    for name in ("s, clip", "s, moco-b0"):
+        stream = replace(drifting(noise=1.0 if "clip" in name else 3.0), name=name, sha256=name)
+        evaluate(
+            stream, "clear-iid", ["nearest-mean", "finetune(net=mlp,hidden=8)"], [0], {"epochs": 2}, tmp_path / "r"
+        )
+    page = write(results_of([tmp_path / "r"]), tmp_path / "out").read_text()
+    table = page[page.index('id="across-clear-iid"') :].partition("</table>")[0]
+    assert table.count("s, clip") == table.count("s, moco-b0") == 1
+    assert "<th scope='row'>mlp</th>" in table
+
+
+def test_streams_of_one_name_are_kept_apart(tmp_path: Path) -> None:
+    for sha in ("one", "two"):
+        evaluate(replace(drifting(), sha256=sha), "clear-iid", ["majority"], out=tmp_path / "runs")
+    write(results_of([tmp_path / "runs"]), tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("stream-*.html"))) == 2
+
+
+def test_hostile_names_stay_in_the_folder() -> None:
+    assert "/" not in slug("stream", "../../etc/passwd")
+    assert slug("learner", "a/b") != slug("learner", "a.b")
+    assert learner_page("er(memory=30)") == learner_page("er")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        opened = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_that_shuts_people_out(made: tuple[Path, list[Stream]], browser: Any, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = browser.new_page(color_scheme=scheme)
+    found = {}
+    for path in sorted((made[0] / "out").glob("*.html")):
+        page.goto(path.resolve().as_uri())
+        for one in Axe().run(page).response["violations"]:
+            found[path.name, one["id"]] = [node["html"][:120] for node in one["nodes"][:2]]
+    page.close()
+    assert not found, json.dumps({f"{k}": v for k, v in found.items()}, indent=1)
+
+
+def test_on_a_phone_only_tables_scroll(made: tuple[Path, list[Stream]], browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    for path in sorted((made[0] / "out").glob("*.html")):
+        page.goto(path.resolve().as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path.name
+    page.close()
+
+
+def test_it_prints_without_its_navigation(made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page()
+    page.goto((made[0] / "out" / "index.html").resolve().as_uri())
+    page.emulate_media(media="print")
+    assert not page.locator("nav").first.is_visible()
+    page.pdf(path=str(tmp_path / "page.pdf"))
+    assert (tmp_path / "page.pdf").stat().st_size > 10_000
+    page.close()
+
+
+class Fragile(LEARNERS_BY_NAME["majority"]):  # type: ignore[misc]
+    """A stranger's learner that does not bear eight features."""
+
+    def learn(self, x: Any, y: Any) -> None:
+        if x.shape[1:] == (8,):
+            raise ZeroDivisionError("eight")
+        super().learn(x, y)
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "near-future"])
+def test_a_learner_that_crashes_on_one_stream_leaves_the_others_alone(tmp_path: Path, protocol: str) -> None:
+    for stream in (drifting(), replace(pictured(), sha256="pictured")):
+        evaluate(stream, protocol, [Fragile(), "nearest-mean"], out=tmp_path / "runs")
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    row = page[page.index(">Fragile</th>") :].partition("</tr>")[0]
+    assert "It crashed: ZeroDivisionError: eight, test_site.py line" in row
+    assert re.search(r"<a class='n'[^>]*>\d+\.\d</a>", row)
+    learner = (tmp_path / "out" / "learner-Fragile.html").read_text()
+    assert f"{protocol} on drifting: It crashed" in learner
+
+
+def test_who_was_skipped_once_and_runs_now_is_not_listed(tmp_path: Path) -> None:
+    class Late(Fragile):  # type: ignore[misc]
+        """Broken first."""
+
+    evaluate(drifting(), "clear-iid", [Late()], out=tmp_path)
+    Late.learn = LEARNERS_BY_NAME["majority"].learn  # type: ignore[method-assign]
+    evaluate(drifting(), "clear-iid", [Late()], out=tmp_path)
+    (document,) = results_of([tmp_path])
+    assert document["skipped"] == []
+    assert [r["learner"] for r in document["results"]] == ["Late"]
+
+
+def test_a_result_with_other_scores_than_the_rest_is_shown(tmp_path: Path) -> None:
+    evaluate(drifting(), "clear-iid", ["majority"], [0, 1], out=tmp_path / "runs")
+    (one,) = results_of([tmp_path / "runs"])
+    (result,) = one["results"]
+    fewer = {name: score for name, score in result["scores"].items() if name != "forward"}
+    other = {**one, "stream": {"name": "other", "sha256": "other"}, "results": [{**result, "scores": fewer}]}
+    write([one, other], tmp_path / "out")
+    page = (tmp_path / "out" / "learner-majority.html").read_text()
+    assert "majority on other</h3>" in page
+    assert '<th scope="col">forward transfer</th>' in page

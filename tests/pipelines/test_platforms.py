@@ -1,0 +1,163 @@
+"""A batch at its venues: the files that Turkle, MTurk's requester pages and Prolific take, and the way back."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from support.turkle_server import Worker, api, turkle
+
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig, UnknownName
+from curate.core.run_log import Journal
+from curate.core.s3 import S3Rules
+from curate.release import Release
+from pipelines.annotation.batches import hand_out, open_batch
+from pipelines.config.loader import load
+from pipelines.runner import folder_of, run
+from pipelines.stage import Context
+
+SKIP = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")
+
+
+def waiting(journey: Path, out: Path, *changes: str) -> Context:
+    """A run with other settings that waits for answers."""
+    shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*SKIP))
+    (out / "world").symlink_to(journey / "world")
+    made = Context(out, load(out / "driftline.yaml", changes), Journal(quiet=True))
+    run(made, until="ask")
+    return made
+
+
+@pytest.fixture(scope="module")
+def small(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Context:
+    """A batch of few images: two candidates a concept, one of the background for each, in one bucket."""
+    few = ("retrieve.per_class=2", "retrieve.negative_ratio=0.5", f"buckets.unlabelled={list(range(10))}",
+           "release.per_class=2", "release.short=fewer", "release.splits=1")  # fmt: skip
+    return waiting(journey, tmp_path_factory.mktemp("venues") / "run", *few, "validation.workers=2")
+
+
+def truth_of(context: Context) -> dict[str, str]:
+    """item → what its image was asked as."""
+    items = pq.read_table(folder_of(context.root, "ask") / "items.parquet")
+    expected = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
+    return {
+        item: "none" if expected[id_] == "background" else expected[id_]
+        for item, id_ in open_batch(context).facts["items"].items()
+    }
+
+
+def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_path: Path) -> None:
+    counts = hand_out(small, ["turkle"], tmp_path / "out", None, 1, S3Rules())
+    truth = truth_of(small)
+    two = min(item for item, concept in truth.items() if concept == "bus")  # of this image, workers tick two boxes
+    assert counts["turkle"] == {"images": len(truth), "answers": 2 * len(truth)}
+    calls = read_json(tmp_path / "out" / "turkle" / "calls.json")
+    site = tmp_path / "site"
+    site.mkdir()
+    with turkle(site, ["ann", "bob"]) as address, api(address) as admin:
+        project = admin.post("/projects/", json=calls["project"]).raise_for_status().json()["id"]
+        batch = admin.post("/batches/", json=calls["batch"] | {"project": project}).raise_for_status().json()["id"]
+        for name in ("ann", "bob"):
+            worker = Worker(address, name)
+            while (task := worker.next_task(batch)) is not None:
+                place, page = task
+                assert page.count("<form") == 1, "no form inside Turkle's own"
+                shown = re.search(r'/([0-9a-f]{16})\.\w+" alt=', page)
+                assert shown is not None
+                worker.answer(place, page, [truth[shown[1]]] + (["car"] if shown[1] == two else []))
+        done = admin.get(f"/batches/{batch}/progress/").json()
+        assert done["total_finished_tasks"] == len(truth)
+        results = admin.get(f"/batches/{batch}/results/").raise_for_status().content
+    (small.root / "answers").mkdir(exist_ok=True)
+    (small.root / "answers" / "turkle.csv").write_bytes(results)
+    run(small)
+    verdicts = pq.read_table(folder_of(small.root, "tally") / "verdicts.parquet").to_pylist()
+    outcome = {row["id"]: row["verdict"] for row in verdicts}
+    ids = open_batch(small).facts["items"]
+    assert outcome == {ids[item]: "several_concepts" if item == two else "kept" for item in truth}
+    release = Release.open(small.root)
+    release.verify()
+    assert release.table["class"].to_pylist().count("bus") == 1
+    answers = pq.read_table(folder_of(small.root, "tally") / "answers.parquet")
+    assert set(answers["fault"].to_pylist()) == {None}
+    assert len(set(answers["worker"].to_pylist())) == 2
+
+
+class TestFiles:
+    def test_nothing_that_is_handed_out_tells_what_is_expected(self, small: Context, tmp_path: Path) -> None:
+        hand_out(small, ["mturk", "turkle", "prolific"], tmp_path, None, 1, S3Rules())
+        with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert set(rows[0]) == {"batch", "item", "image_url"}
+        concepts = set(open_batch(small).facts["concepts"])
+        assert not any(concept in row["image_url"] for row in rows for concept in concepts)
+        assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
+
+    def test_prolific_gets_the_same_rows_twice_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
+        hand_out(small, ["prolific"], tmp_path, None, 1, S3Rules())
+        with (tmp_path / "prolific" / "dataset.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        lines = (tmp_path / "prolific" / "dataset.jsonl").read_text().splitlines()
+        assert rows == [json.loads(line) for line in lines]
+        labels, sensitive = read_json(tmp_path / "prolific" / "instructions.json")
+        assert [o["value"] for o in labels["options"]][-1] == "none"
+        assert sensitive["answer_limit"] == 1
+
+    def test_small_images_may_lie_in_their_own_addresses(self, small: Context, tmp_path: Path) -> None:
+        hand_out(small, ["mturk"], tmp_path, "inline", 1, S3Rules())
+        images = open_batch(small).images()
+        with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
+            for row in csv.DictReader(file):
+                assert base64.b64decode(row["image_url"].partition(",")[2]) == images[row["item"]].read_bytes()
+
+    @pytest.mark.parametrize(
+        ("images", "hours", "told"),
+        [
+            ("ftp://x/y", 1, r"--images is 'ftp://x/y'"),
+            ("s3:///no-bucket", 1, "--images is"),
+            ("s3://bucket/x", 1000, "S3 signs no longer"),
+        ],
+    )
+    def test_a_place_that_cannot_be_is_refused(
+        self, small: Context, tmp_path: Path, images: str, hours: float, told: str
+    ) -> None:
+        with pytest.raises(BadConfig, match=told):
+            hand_out(small, ["mturk"], tmp_path, images, hours, S3Rules())
+
+    def test_an_unknown_venue_is_refused_before_anything_is_written(self, small: Context, tmp_path: Path) -> None:
+        with pytest.raises(UnknownName, match="mturk"):
+            hand_out(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3Rules())
+        assert not (tmp_path / "x").exists()
+
+    def test_signed_addresses_open_the_images_that_were_stored(
+        self, small: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import boto3
+        from moto.server import ThreadedMotoServer
+
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "test")
+        server = ThreadedMotoServer("127.0.0.1", port=0)
+        server.start()
+        try:
+            port = server.get_host_and_port()[1]
+            endpoint = f"http://127.0.0.1:{port}"
+            store = boto3.client("s3", endpoint_url=endpoint, region_name="us-west-2")
+            store.create_bucket(Bucket="crowd", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+            hand_out(small, ["mturk"], tmp_path, "s3://crowd/batch one", 2, S3Rules(endpoint=endpoint))
+            images = open_batch(small).images()
+            with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            assert "X-Amz-Expires=7200" in rows[0]["image_url"]
+            for row in rows[:3]:
+                assert httpx.get(row["image_url"]).content == images[row["item"]].read_bytes()
+        finally:
+            server.stop()

@@ -1,0 +1,100 @@
+"""The blind classifier against a literal twin, a closed form, and the reference simulation."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.core.errors import Unfit
+from stream_builder.measures.label_correlation import autocorrelation, blind_curve, modes
+
+
+def literal(y: list[int], k: int) -> list[int]:
+    """Every window counted anew: the newest label if none is more frequent; where the mode left, the lowest of the most
+    frequent; else the mode stays."""
+    found, mode = [], y[0]
+    for i in range(len(y)):
+        counts = Counter(y[max(0, i - k + 1) : i + 1])
+        if i >= k and y[i - k] == mode != y[i]:
+            mode = min(label for label, n in counts.items() if n == max(counts.values()))
+        if counts[y[i]] >= counts[mode]:
+            mode = y[i]
+        found.append(mode)
+    return found
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=60), st.integers(1, 12))
+def test_the_mode_of_the_last_k_equals_its_literal_twin(y: list[int], k: int) -> None:
+    found = modes(np.array(y), k).tolist()
+    assert found == literal(y, k)
+    assert all(y[max(0, i - k + 1) : i + 1].count(mode) for i, mode in enumerate(found))
+
+
+@given(st.lists(st.integers(0, 3), min_size=3, max_size=40), st.integers(0, 5), st.integers(1, 6))
+def test_accuracy_equals_predicting_one_sample_after_another(y: list[int], s: int, k: int) -> None:
+    if s + 1 >= len(y) or k > len(y):
+        return
+    mode = modes(np.array(y), k)
+    right = [mode[i - s - 1] == y[i] for i in range(s + 1, len(y))]
+    assert blind_curve(np.array(y), (s,), (k,)).accuracy[0, 0] == pytest.approx(np.mean(right))
+
+
+def markov(n: int, classes: int, rho: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels that repeat with probability rho, else are drawn from a Zipf law of exponent 0.6."""
+    rng = np.random.default_rng(seed)
+    p = np.arange(1, classes + 1) ** -0.6
+    p /= p.sum()
+    fresh = rng.choice(classes, n, p=p)
+    stays = rng.random(n) < rho
+    stays[0] = False
+    last = np.maximum.accumulate(np.where(stays, 0, np.arange(n)))
+    return fresh[last], p
+
+
+def test_a_markov_stream_has_the_accuracy_of_its_closed_form() -> None:
+    """k = 1: ρ^(S+1) + (1 − ρ^(S+1)) Σ p²."""
+    y, p = markov(200_000, 500, 0.5)
+    curve = blind_curve(y, (0, 1, 4, 16), (1,))
+    for s, found in zip(curve.shifts, curve.best, strict=True):
+        repeat = 0.5 ** (s + 1)
+        assert found == pytest.approx(repeat + (1 - repeat) * (p**2).sum(), abs=0.003)
+
+
+def test_the_curve_is_the_reference_simulations() -> None:
+    """200,000 labels, 500 classes, ρ = 0.98: .98 / .703 / .259 / .011 at k = 1 and S = 0, 16, 64, 256; chance is that
+    of the permuted stream (about .036), not 1 / 500."""
+    y, p = markov(200_000, 500, 0.98)
+    curve = blind_curve(y, (0, 16, 64, 256, 1024), (1, 5000))
+    for found, told in zip(curve.accuracy[:4, 0], (0.98, 0.709, 0.272, 0.011), strict=True):
+        assert found == pytest.approx(told, abs=0.02)
+    assert curve.chance == pytest.approx(p.max(), abs=0.015)
+    assert curve.suggested in (256, 1024)
+
+
+def test_a_stream_in_random_order_is_at_chance_at_once() -> None:
+    y = np.random.default_rng(0).integers(0, 20, 20_000)
+    assert blind_curve(y, (0, 16, 256)).suggested == 0
+
+
+def test_correlation_that_outlasts_the_grid_has_no_suggestion() -> None:
+    y = np.repeat(np.arange(4), 2000)
+    curve = blind_curve(y, (0, 2, 8), (1, 5))
+    assert curve.suggested is None
+    assert curve.best[0] > 0.99
+
+
+def test_autocorrelation_of_runs_falls_with_the_lag() -> None:
+    y, _ = markov(50_000, 50, 0.9)
+    found = autocorrelation(y, (1, 8, 64))
+    assert found[1] == pytest.approx(0.9, abs=0.02)
+    assert found[8] == pytest.approx(0.9**8, abs=0.03)
+    assert abs(found[64]) < 0.02
+
+
+def test_a_stream_of_one_sample_is_refused() -> None:
+    with pytest.raises(Unfit, match="1 samples"):
+        blind_curve(np.array([0]))

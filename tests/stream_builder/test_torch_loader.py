@@ -1,0 +1,147 @@
+"""Loaders: the same batches for any number of workers, images that are decoded when asked for, Avalanche."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from curate.core.errors import Tampered, Unfit
+from curate.core.seeding import rng_for
+from stream_builder.builders.release import from_release
+from stream_builder.builders.shift_sequence import compose
+from stream_builder.datasets import Base, Side
+from stream_builder.interop.torch_loader import InOrder, Policy, augmented, loader, policy_of, statistics
+from stream_builder.lazy_images import Encoded
+from stream_builder.stream import Split, Step, Stream
+
+
+def pixels(n: int = 40) -> Split:
+    x = rng_for(0, "pixels").integers(0, 256, (n, 12, 12, 3)).astype(np.uint8)
+    return Split(x, np.arange(n, dtype=np.int64) % 4, np.arange(n).astype(np.str_))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_depend_on_seed_and_epoch_and_not_on_workers(workers: int) -> None:
+    policy = Policy(("flip", "crop", "rotate"), (0.5,) * 3, (0.25,) * 3)
+    one = list(loader(pixels(), policy, 16, seed=3, epoch=1))
+    again = list(loader(pixels(), policy, 16, seed=3, epoch=1, workers=workers))
+    assert all(torch.equal(a, c) and torch.equal(b, d) for (a, b), (c, d) in zip(one, again, strict=True))
+    assert [len(y) for _, y in one] == [16, 16, 8]
+    other = next(iter(loader(pixels(), policy, 16, seed=3, epoch=2)))
+    assert not torch.equal(one[0][1], other[1])
+
+
+def test_every_sample_comes_once_with_its_own_label() -> None:
+    split = pixels()
+    seen = [(x, y) for xs, ys in loader(split, Policy(), 7, augment=False) for x, y in zip(xs, ys, strict=True)]
+    sums = {int(x.sum()): int(y) for x, y in seen}
+    assert sums == {int(image.sum()): int(label) for image, label in zip(split.x.astype(int), split.y, strict=True)}
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_stream_is_read_in_order_from_any_position(workers: int) -> None:
+    data = InOrder(pixels(), batch=8, start=13)
+    found = torch.cat([y for _, y in torch.utils.data.DataLoader(data, batch_size=None, num_workers=workers)])
+    assert found.tolist() == pixels().y[13:].tolist()
+
+
+def test_normalised_images_have_mean_0_and_deviation_1() -> None:
+    split = pixels()
+    mean, std = statistics(split.x, rows=7)
+    x = Policy((), mean, std).apply(split.x, None)
+    assert x.mean((0, 2, 3)).abs().max() < 1e-5
+    assert (x.std((0, 2, 3), correction=0) - 1).abs().max() < 1e-5
+
+
+def test_augmentations_do_what_they_say() -> None:
+    x = pixels(64).x
+    flipped = augmented(x, ("flip",), rng_for(0))
+    either = (flipped == x).all((1, 2, 3)) | (flipped == x[:, :, ::-1]).all((1, 2, 3))
+    assert either.all()
+    assert 16 < (flipped == x).all((1, 2, 3)).sum() < 48
+    cropped = augmented(x, ("crop",), rng_for(0))
+    inside = [(np.pad(a, ((4, 4), (4, 4), (0, 0))), b) for a, b in zip(x, cropped, strict=True)]
+    assert all(any((p[i : i + 12, j : j + 12] == c).all() for i in range(9) for j in range(9)) for p, c in inside)
+    smooth = np.tile(np.linspace(0, 200, 32).astype(np.uint8)[None, :, None, None], (8, 1, 32, 3))
+    turned = augmented(smooth, ("rotate",), rng_for(0))
+    assert (turned[:, 16, 16].astype(int) - smooth[:, 16, 16]).max() <= 8
+    assert (turned != smooth).any()
+
+
+class TestEncoded:
+    def test_images_of_a_release_are_decoded_when_asked_for(self, journey: Path, tmp_path: Path) -> None:
+        from curate.release import Release
+
+        release = Release.open(journey)
+        eager, lazy = (from_release(release, f"{kind}:16") for kind in ("pixels", "images"))
+        assert isinstance(lazy.steps[0]["train"].x, Encoded)
+        saved = lazy.save(tmp_path / "s")
+        for a, b in zip(eager.steps, saved.steps, strict=True):
+            far = np.abs(a["test"].x.astype(int) - b["test"].x[:].astype(int))
+            assert far.mean() < 6, "decoders of JPEG may begin with a smaller picture"
+            assert a["test"].ids.tolist() == b["test"].ids.tolist()
+        assert len(saved.flat("train").x) == len(eager.flat("train").x)
+        saved.verify(tmp_path / "s")
+        assert saved.steps[0].everything().x.shape[0] == len(eager.steps[0].everything())
+
+    def test_a_missing_or_altered_file_is_named(self, journey: Path, tmp_path: Path) -> None:
+        from curate.release import Release
+
+        saved = from_release(Release.open(journey), "images:16").save(tmp_path / "s")
+        x = saved.steps[0]["train"].x
+        file = x.files[int(x.where[0, 0])]
+        data = file.read_bytes()
+        file.unlink()
+        with pytest.raises(Tampered, match="is missing"):
+            Stream.load(tmp_path / "s")
+        offset = int(x.where[0, 1]) + 40
+        file.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
+        with pytest.raises(Tampered, match="was changed"):
+            Stream.load(tmp_path / "s").verify(tmp_path / "s")
+
+
+def small_base() -> Base:
+    rng = rng_for(0, "avalanche")
+    y = np.repeat(np.arange(3), 30).astype(np.int64)
+    x = np.clip(rng.normal(60 + 60 * y[:, None, None, None], 20, (90, 8, 8, 3)), 0, 255).astype(np.uint8)
+    return Base("toy", Side(x, y, np.arange(90)), Side(x, y, np.arange(90)), list("abc"))
+
+
+def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
+    from avalanche.evaluation.metrics import accuracy_metrics
+    from avalanche.training.plugins import EvaluationPlugin
+    from avalanche.training.supervised import Naive
+
+    from stream_builder.interop.avalanche import to_avalanche
+
+    stream = compose(small_base(), "T:R", (45, 30, 45), 30, 0)
+    benchmark = to_avalanche(stream, Policy((), (0.5,) * 3, (0.5,) * 3))
+    assert [len(e.dataset) for e in benchmark.train_stream] == [len(s["train"]) for s in stream.steps]
+    x, y, _ = benchmark.train_stream[1].dataset[4]
+    assert int(y) == stream.steps[1]["train"].y[4]
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(x.numel(), 3))
+    told = EvaluationPlugin(accuracy_metrics(stream=True), loggers=[])
+    strategy = Naive(model=model, optimizer=torch.optim.SGD(model.parameters(), 0.01), evaluator=told,
+                     train_mb_size=16, train_epochs=6)  # fmt: skip
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+    (accuracy,) = strategy.eval(benchmark.test_stream).values()
+    assert accuracy > 0.8
+
+
+def test_a_stream_without_tests_is_no_benchmark() -> None:
+    from stream_builder.interop.avalanche import to_avalanche
+
+    with pytest.raises(Unfit, match="no test split"):
+        to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))
+
+
+def test_a_policy_follows_the_stream() -> None:
+    clean = compose(small_base(), "T", (30, 30), 15, 0)
+    policy = policy_of(clean)
+    assert policy.augment == ("flip", "crop", "rotate")
+    assert policy.mean == statistics(clean.steps[0]["train"].x)[0]

@@ -1,0 +1,168 @@
+"""Hand-made inputs that many tests use."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from curate.core.seeding import rng_for
+from curate.release import Release
+from curate.release.packing import Held, pack
+from curate.release.selection import PublishRules, splits_of
+from curate.release.writer import publish
+from pipelines.demo.draw import photo
+from stream_builder.stream import Split, Step, Stream
+
+
+def drifting(
+    steps: int = 4, classes: int = 3, n: int = 60, width: int = 8, drift: float = 0.5, noise: float = 1.0
+) -> Stream:
+    """Gaussian classes whose means move a little every step; train and test splits."""
+    rng = rng_for(0, "drifting")
+    means, way = rng.normal(0, 1.5, (classes, width)), rng.normal(0, drift, (classes, width))
+    made = []
+    for t in range(steps):
+        splits = {}
+        for name, size in (("train", n), ("test", n // 2)):
+            y = np.arange(size, dtype=np.int64) % classes
+            x = ((means + t * way)[y] + rng.normal(0, noise, (size, width))).astype(np.float32)
+            ids = np.array([f"{t}-{name}-{i}" for i in range(size)])
+            splits[name] = Split(x, y, ids, np.arange(size, dtype=np.int64) + t * 1000)
+        made.append(Step(t, str(t), splits))
+    return Stream("drifting", made, [f"class {c}" for c in range(classes)], sha256="drifting")
+
+
+def hinted(stream: Stream) -> Stream:
+    """The same, with every step's training samples as unlabelled ones, too: for learners that ask for some."""
+    return replace(stream, steps=[replace(step, unlabelled=step["train"].x) for step in stream.steps])
+
+
+YFCC_LINE = (
+    "{id}\t39089491@N00\tnino\t2012-02-16 09:56:37.0\t{uploaded}\tCanon+PowerShot\tIMG\t\ta,b\t\t\t\t\t"
+    "http://www.flickr.com/photos/39089491@N00/{id}/\t{url}\tAttribution License\t"
+    "http://creativecommons.org/licenses/by/2.0/\t7205\t8\tdf7747990d\t692d7e0a7f\tjpg\t{marker}"
+)
+
+
+def yfcc_line(
+    id: object = 1, uploaded: object = 1331840483, url: str = "http://127.0.0.1:9/a.jpg", marker: int = 0
+) -> str:
+    """One 23-column record."""
+    return YFCC_LINE.format(id=id, uploaded=uploaded, url=url, marker=marker)
+
+
+def write_base(folder: Path, mode: str = "RGB") -> None:
+    """A base of two classes, 60 + 60 images of 8 × 8, as Parquet."""
+    folder.mkdir()
+    for side in ("train", "test"):
+        rows = []
+        for i in range(60):
+            buffer = io.BytesIO()
+            pixels = rng_for(0, side, i).integers(0, 256, (8, 8, 3)).astype(np.uint8)
+            Image.fromarray(pixels).convert(mode).save(buffer, "PNG")
+            rows.append({"image": buffer.getvalue(), "label": i % 2})
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"toy_{side}.parquet")
+
+
+def made_rows(rows: int, seed: int = 0, columns: int = 23, dirty: float = 0.0) -> Iterator[bytes]:
+    """Blocks of made YFCC100M lines, as the benchmarks use them."""
+    blocks: Iterator[bytes] = benchmark("yfcc_rows").lines(rows, seed, columns, dirty)
+    return blocks
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of `benchmarks/`, which is no package."""
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def release_of(
+    rows: Sequence[Mapping[str, Any]],
+    images: Mapping[str, tuple[bytes, str]],
+    vectors: npt.NDArray[np.float16],
+    buckets: Sequence[Mapping[str, Any]],
+    classes: Sequence[str],
+    provenance: Mapping[str, Any],
+    folder: Path,
+    rules: PublishRules,
+    strip: bool = False,
+) -> Release:
+    """Publish rows as they come from `select`."""
+    full = [{**row, "class": row["concept"], "label": classes.index(row["concept"])} for row in rows]
+    splits = splits_of(full, None, rules, 0)
+    records = folder.parent / f"{folder.name}-records"
+    packed = pack(full, Held(images), folder / "shards", records, rules.shard_images, strip)
+    publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
+    return Release.open(folder)
+
+
+def album(folder: Path) -> Path:
+    """Dated photos of cars and buses in a folder each: what a reader of the tutorial has."""
+    for thing in ("car", "bus"):
+        (folder / thing).mkdir(parents=True, exist_ok=True)
+        for year in (2010, 2011, 2012):
+            for i in range(10):
+                picture = photo([thing], 0.2, rng_for(year, thing, i))
+                picture.save(folder / thing / f"{year}-05-{i + 1:02d}.jpg")
+    return folder
+
+
+def photo_config(retrieve: str, short: str = "fewer") -> str:
+    """A run on dated photos of cars and buses, labelled by their folders. retrieve: more lines of that section; short:
+    what the release does with classes that are not full."""
+    return f"""
+collection: {{source: folder, path: photos, label: parent, dates: [path]}}
+filter: {{upload_after_capture: false}}
+buckets: {{kind: calendar, unlabelled: []}}
+embed: {{model: driftline-photo-world}}
+retrieve:
+{retrieve}
+  depth: 20
+  background: false
+  short: fewer
+  concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
+validation: {{method: catalogue}}
+release: {{per_class: 4, splits: 1, short: {short}}}
+"""
+
+
+def correlated(
+    n: int = 1200, classes: int = 12, width: int = 8, stay: float = 0.9, steps: int = 3, timed: bool = True
+) -> Stream:
+    """Gaussian classes in runs: each sample has the class of the one before with probability `stay`; a tenth of every
+    step is held out."""
+    rng = rng_for(0, "correlated")
+    means = rng.normal(0, 1.5, (classes, width))
+    fresh = rng.integers(0, classes, n)
+    runs = rng.random(n) < stay
+    runs[0] = False
+    y = fresh[np.maximum.accumulate(np.where(runs, 0, np.arange(n)))]
+    x = (means[y] + rng.normal(0, 1, (n, width))).astype(np.float32)
+    made = []
+    for t, rows in enumerate(np.array_split(np.arange(n), steps)):
+        held = np.zeros(len(rows), bool)
+        held[rng.permutation(len(rows))[: len(rows) // 10]] = True
+        splits = {
+            name: Split(x[r], y[r], r.astype(np.str_), r.astype(np.int64) * 60 if timed else None)
+            for name, r in (("train", rows[~held]), ("test", rows[held]))
+        }
+        made.append(Step(t, str(t), splits))
+    return Stream("correlated", made, [f"class {c}" for c in range(classes)], sha256=f"correlated{n}{stay}")
