@@ -137,8 +137,8 @@ def ingest(folder: Path, rows: int) -> dict[str, Any]:
 
 def child_ingest(path: str, workers: str) -> dict[str, Any]:
     """Ingest and filter, as `driftline run --until filter` does them."""
-    from curate.core.executor import Engine
-    from curate.core.run_log import Journal
+    from curate.core.executor import Executor
+    from curate.core.run_log import RunLog
     from pipelines import runner
     from pipelines.config.loader import load
     from pipelines.stage import Context
@@ -149,7 +149,7 @@ def child_ingest(path: str, workers: str) -> dict[str, Any]:
             f"collection: {{source: yfcc, path: {path}}}\nembed: {{model: x}}\n"
             "retrieve: {concepts: [{name: a, prompts: [b]}]}\n"
         )
-        context = Context(root, load(root / "driftline.yaml"), Journal(quiet=True), Engine("local", int(workers)))
+        context = Context(root, load(root / "driftline.yaml"), RunLog(quiet=True), Executor("local", int(workers)))
         entries = {e["stage"]: e for e in runner.run(context, until="filter")}
     kept = entries["filter"]["counts"]["kept"]
     return {"kept": kept, "read": entries["ingest"]["counts"]["read"]} | peak()
@@ -359,7 +359,7 @@ def _rows(address: str, images: int, folder: Path) -> Path:
 
 def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, Any]:
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
-    from curate.core.run_log import Journal
+    from curate.core.run_log import RunLog
     from curate.fetch import FetchRules, client, shard
     from curate.fetch import fetch as run
     from curate.images.checks import look as plain_look
@@ -377,11 +377,11 @@ def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, A
     with tempfile.TemporaryDirectory(dir=folder) as name:
         root = Path(name)
         rules = FetchRules(way=way, private=True, threads=32, per_host=32)  # type: ignore[arg-type]
-        run([_rows(address, 1000, root)], root / "warm", rules, Journal(quiet=True))
+        run([_rows(address, 1000, root)], root / "warm", rules, RunLog(quiet=True))
         part = _rows(address, int(images), root)
         spent, before = 0.0, _all_cpu()
         begun = time.perf_counter()
-        counts = run([part], root / "out", rules, Journal(quiet=True))
+        counts = run([part], root / "out", rules, RunLog(quiet=True))
         seconds = time.perf_counter() - begun
         used = _all_cpu() - before
         client.stop()

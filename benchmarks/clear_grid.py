@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from peers import product_rate, users_loop
 
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval.experiment.learner_sets import TABLE_4
 from eval.run import evaluate
@@ -101,7 +101,7 @@ def grid(data: Stream, where: Path, given: argparse.Namespace, precision: str, o
         settings,
         out,
         where=where,
-        engine=Engine(workers=given.workers),
+        executor=Executor(workers=given.workers),
     )
     spent, wall = cpu() - before, time.monotonic() - clock
     visits = VISITS * given.epochs / 100 * given.seeds / 5

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.embedding.embed import embed
 from curate.encoders import EncoderSpec
 from curate.images.shards import index_path, shard_path, write_tar
@@ -101,7 +101,7 @@ def main() -> None:
             limits.append(bare(spec, options.images, options.batch))
             begun = time.perf_counter()
             embed(
-                folder / "shards", members, spec, folder / f"out{run}", Journal(quiet=True), options.batch,
+                folder / "shards", members, spec, folder / f"out{run}", RunLog(quiet=True), options.batch,
                 decoders=decoders,
             )  # fmt: skip
             ours.append(options.images / (time.perf_counter() - begun))

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.config import presets
 from pipelines.demo.journey import simulate_answers
 from pipelines.demo.world import build, serve
@@ -44,7 +44,7 @@ def _marks(run: Path) -> list[str]:
 def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]:
     """Returns kills done, moments (seconds after start), stages hit, and names of files that differ."""
     draw = random.Random(seed)
-    world = build(folder / "world", records, seed=3, journal=Journal(quiet=True))
+    world = build(folder / "world", records, seed=3, run_log=RunLog(quiet=True))
     values = presets.values("mini")
     values["collection"]["path"] = str(world.metadata)
     values["fetch"] |= {"shard_size": max(20, records // 12), "backoff": 0.0}

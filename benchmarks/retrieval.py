@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.core.atomic_io import write_json, write_parquet
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.retrieval.exact_search import search
 from curate.retrieval.vector_store import Part, Store, part_of
 
@@ -106,23 +106,23 @@ def part_search(folder: Path, rows: int) -> dict[str, Any]:
     found: dict[str, Any] = {"part": "search", "rows": rows, "width": width, "cores": CORES}
     one = {dtype: store_of(part, 1) for dtype, part in files.items()}
     eleven = {dtype: store_of(part, 11) for dtype, part in files.items()}
-    engine = Engine(workers=CORES)
+    executor = Executor(workers=CORES)
     for dtype in files:  # everything warm
         read(files[dtype].path)
     reading = median(lambda: read(files["float32"].path))
     whole = median(lambda: np.fromfile(files["float32"].path, np.float32), 3)
     for dtype in files:
-        seconds = median(lambda d=dtype: search(one[d], q, 600, [0], sides=("top",), engine=engine))  # type: ignore[misc]
+        seconds = median(lambda d=dtype: search(one[d], q, 600, [0], sides=("top",), executor=executor))  # type: ignore[misc]
         found[dtype] = {
             "seconds": round(seconds, 3),
             "over_read": round(seconds / reading, 2),
             "over_read_into_memory": round(seconds / whole, 2),
             "one_thread": round(median(lambda d=dtype: search(one[d], q, 600, [0], sides=("top",)), 3), 3),  # type: ignore[misc]
             "top_and_bottom_of_11_buckets": round(
-                median(lambda d=dtype: search(eleven[d], q, 600, list(range(11)), engine=engine), 3),
+                median(lambda d=dtype: search(eleven[d], q, 600, list(range(11)), executor=executor), 3),
                 3,  # type: ignore[misc]
             ),
-            "private_bytes": peak_of(lambda d=dtype: search(one[d], q, 600, [0], engine=engine)),  # type: ignore[misc]
+            "private_bytes": peak_of(lambda d=dtype: search(one[d], q, 600, [0], executor=executor)),  # type: ignore[misc]
         }
     found["read_seconds"], found["read_into_memory_seconds"] = round(reading, 3), round(whole, 3)
 
@@ -134,7 +134,7 @@ def part_search(folder: Path, rows: int) -> dict[str, Any]:
         return index.search(q, 600)
 
     theirs = flat()
-    ours = search(one["float32"], q, 600, [0], sides=("top",), engine=engine).ranked["top"][0]
+    ours = search(one["float32"], q, 600, [0], sides=("top",), executor=executor).ranked["top"][0]
     found["same_answers_as_faiss"] = round(
         float(np.mean([len(np.intersect1d(a.rows, b)) / 600 for a, b in zip(ours, theirs[1], strict=True)])), 5
     )
@@ -198,8 +198,8 @@ def part_explore(folder: Path, rows: int) -> dict[str, Any]:
 
 def prompt_pass(store: Store, q: Any) -> float:
     """Seconds of one search as the page makes it, without the histogram."""
-    engine = Engine(workers=CORES)
-    return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), engine=engine), 1)
+    executor = Executor(workers=CORES)
+    return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), executor=executor), 1)
 
 
 def bare_pass(part: Part) -> None:
@@ -289,10 +289,10 @@ def part_ray(folder: Path, rows: int) -> dict[str, Any]:
     found: dict[str, Any] = {"part": "ray", "rows": n, "width": width}
     answers = {}
     for kind in ("local", "ray"):
-        engine = Engine(kind, CORES)  # type: ignore[arg-type]
-        answers[kind] = search(store, q, 600, list(range(11)), engine=engine)  # warm; starts Ray
+        executor = Executor(kind, CORES)  # type: ignore[arg-type]
+        answers[kind] = search(store, q, 600, list(range(11)), executor=executor)  # warm; starts Ray
         found[f"{kind}_seconds"] = round(
-            median(lambda e=engine: search(store, q, 600, list(range(11)), engine=e), 3),
+            median(lambda e=executor: search(store, q, 600, list(range(11)), executor=e), 3),
             3,  # type: ignore[misc]
         )
     begun = time.perf_counter()

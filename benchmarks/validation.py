@@ -27,7 +27,7 @@ import pyarrow as pa
 from PIL import Image
 
 from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
 from curate.images.shards import write_tar
 from curate.release.packing import Fetched, pack
@@ -156,7 +156,7 @@ def release(folder: Path, accepted: list[dict[str, Any]], images: int, turn: int
     for i, row in enumerate(rows):
         row |= {"class": row["concept"], "label": CLASSES.index(row["concept"]), "split": splits["split_0"][i]}
     fetched = Fetched.open(folder / "fetch", folder / "members.parquet", {row["id"] for row in rows})
-    packed = pack(rows, fetched, out / "shards", folder / f"records{turn}", 5000, True, Engine(workers=CORES))
+    packed = pack(rows, fetched, out / "shards", folder / f"records{turn}", 5000, True, Executor(workers=CORES))
     buckets = [{"index": b, "name": str(b), "start": None, "end": None} for b in range(10)]
     provenance = {
         "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},

@@ -48,7 +48,7 @@ class Learner(ABC):
 
     gradient_steps: int = 0  # updates of the weights so far, reported beside every score
     cost: float = 1.0  # passes over a batch that an update takes, in those of plain SGD: one forward, one backward
-    whole: str = ""  # why it cannot learn batch by batch, where it cannot
+    needs_whole_steps: str = ""  # why it cannot learn batch by batch, where it cannot
 
     @abstractmethod
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -81,10 +81,10 @@ class Learner(ABC):
         """One corrected sample (1, ...), (1,); default: learn it."""
         self.learn(x, y)
 
-    def expect(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
+    def prepare(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
         """Samples that will be asked for, without labels: a learner may prepare, and must answer as if it had not."""
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """How sure it is of each answer (N,), 0 … 1; None where it cannot tell."""
         return None
 
@@ -96,11 +96,11 @@ class Learner(ABC):
         """Bytes kept between batches: weights, buffers, indices."""
         return bytes_of([value for name, value in vars(self).items() if name not in ("rng", "task")])
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What else the run's record should say, as plain data."""
         return {}
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Samples that training looks at, over steps of these sizes: what an estimate of the time begins with."""
         return 0.0
 

@@ -13,7 +13,7 @@ from typing import Protocol as TypingProtocol
 import numpy as np
 
 from curate.core.errors import BadArray
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from eval.learner import Learner, Task
 from eval.rows import Row
 from stream_builder.stream import Split, Step, Stream
@@ -24,7 +24,7 @@ class Walk(TypingProtocol):
     learners; see `eval.protocols.near_future`. One with `divides` lets several processes share the work of one run."""
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit, before any work, where the stream lacks what the protocol needs."""
+        """Raise IncompatibleStream, before any work, where the stream lacks what the protocol needs."""
         ...
 
     def task(self, stream: Stream) -> Task:
@@ -59,7 +59,7 @@ class Walk(TypingProtocol):
 
 CHUNK = 8192  # samples predicted at once
 
-PROTOCOLS = Catalogue(
+PROTOCOLS = Registry(
     "protocol",
     {
         "clear-iid": "eval.protocols.clear.protocol:Iid",
@@ -68,6 +68,7 @@ PROTOCOLS = Catalogue(
         "seq-to-final": "eval.protocols.seq_to_final.protocol:SeqToFinal",
         "near-future": "eval.protocols.near_future.protocol:NearFuture",
     },
+    group="protocols",
 )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, Diverged, DriftlineError, Unfit, crashed
-from curate.core.executor import Engine
+from curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream, crashed
+from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
@@ -36,7 +36,7 @@ def evaluate(
     out: Path | None = None,
     tell: Callable[[int], None] = lambda n: None,
     where: Path | None = None,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     tune: Grid | None = None,
     keep: Callable[[Run], None] = lambda run: None,
 ) -> dict[str, Any]:
@@ -45,27 +45,32 @@ def evaluate(
     learners: catalogue names, also with settings as in `reservoir(alpha=5)`, instances, or classes of your own.
     settings: `{"epochs": 10}` goes to the protocol or to every learner that has such a setting, `{"er.memory": 500}`
     to one learner, `{"ocrr.every": 20}` to one protocol. out: folder for rows; finished runs found there are not
-    repeated. tell: called with 1 after each run. where, engine: the stream's folder, and processes or Ray that share
+    repeated. tell: called with 1 after each run. where, executor: the stream's folder, and processes or Ray that share
     the runs of catalogue learners; rows are the same as those of one process.
 
     tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
     training data, for every seed, and its rows tell what it chose. keep: called with each run that finished.
 
-    Raises Unfit (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any work.
-    A learner that fails is listed under "skipped" with the reason; the others go on.
+    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any
+    work. A learner that fails is listed under "skipped" with the reason; the others go on.
     """
     walk, jobs = _jobs(stream, protocol, learners, seeds, settings or {}, tune or {})
     failed: dict[str, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
-    if engine is not None and where is not None and out is not None and (engine.workers > 1 or engine.kind == "ray"):
+    if (
+        executor is not None
+        and where is not None
+        and out is not None
+        and (executor.workers > 1 or executor.kind == "ray")
+    ):
         given = [job for job in jobs if job.name in [one for one in learners if isinstance(one, str)]]
         shared = {job.name for job in given}
-        parts = _parts(walk, sorted(given, key=lambda job: job.seed), engine.workers)
+        parts = _parts(walk, sorted(given, key=lambda job: job.seed), executor.workers)
         tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
         gpus = int(any(job.changed.get("device") == "cuda" for job in given))
         if tasks and getattr(walk, "divides", False):  # more processes than runs: several at one
-            tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), engine.workers))]
-        for number, because in engine.spread(_shared_runs, tasks, gpus=gpus):
+            tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
+        for number, because in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
             failed |= {name: why for name, why in because.items() if name not in failed}
             tell(len(parts[number]) if number < len(parts) else 0)
     runs: list[Run] = []
@@ -116,7 +121,8 @@ def _jobs(
     settings: Settings,
     tune: Grid,
 ) -> tuple[Walk, list[_Job]]:
-    """The protocol as it is for this stream, and its runs, learner after learner. Raises Unfit and BadConfig."""
+    """The protocol as it is for this stream, and its runs, learner after learner. Raises IncompatibleStream and
+    BadConfig."""
     chosen = [named(one) for one in learners]
     walk, per_learner = _settle(protocol, chosen, settings)
     walk.fit(stream)
@@ -175,13 +181,13 @@ def _runs(
             if isinstance(one, Run):
                 yield job, one
             elif hasattr(walk, "together"):
-                if one.learner.whole:
-                    raise Unfit(f"It cannot learn batch by batch: {one.learner.whole}.")
+                if one.learner.needs_whole_steps:
+                    raise IncompatibleStream(f"It cannot learn batch by batch: {one.learner.needs_whole_steps}.")
                 begun.append((job, one))
             else:
                 rows = list(walk.walk(stream, one.learner, rng_for(job.seed, protocol, "walk"), job.seed))
                 yield job, _finish(stream, walk, one, rows)
-        except (Unfit, Diverged) as error:
+        except (IncompatibleStream, Diverged) as error:
             yield job, error
         except DriftlineError:  # a setting or a file that the user can put right, for all
             raise
@@ -289,7 +295,7 @@ def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | Non
         picked = choose(lambda **one: job.learner(**one), job.tune, walk.task(stream), first, job.seed)
         learner = job.learner(**picked)
     if stream.x_shape == () and not getattr(learner, "reads_texts", False):
-        raise Unfit(
+        raise IncompatibleStream(
             f"It sees vectors; {stream.name!r} holds texts.",
             "",
             "Encode them: stream from-texts --encoder, or --encoders.",
@@ -314,7 +320,7 @@ def _finish(stream: Stream, walk: Walk, one: _Begun, rows: Sequence[Row]) -> Run
     of_walk = {"told": told} if (told := walk.told(stream)) else {}
     samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
     budget = {"budget": spent} if (spent := walk.spent(learner, samples)) else {}
-    facts = {"learner_facts": learner.facts()} if learner.facts() else {}
+    facts = {"learner_facts": learner.metadata()} if learner.metadata() else {}
     chosen = {"chosen": one.picked} if "tune" in one.identity["settings"] else {}
     about = {**one.identity, **cost, **same_as, **of_walk, **budget, **facts, **chosen}
     if one.folder is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curate.core.errors import BadConfig
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 
 if TYPE_CHECKING:
     from stream_builder.stream import Stream
@@ -54,7 +54,7 @@ def opened(place: Path) -> tuple[Stream, str]:
 
 
 def encoded_at(
-    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, journal: Journal
+    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog
 ) -> Stream:
     """The stream by one encoder, in the folder `where`, as `STREAM, name`. source: hash of what is encoded."""
     from curate.core.atomic_io import fingerprint
@@ -65,7 +65,7 @@ def encoded_at(
     loaded = spec_of(encoder, device).load()
     key = fingerprint([source, encoder, loaded.fingerprint])
     if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
-        with journal.progress(name, samples_of(stream), "samples") as tick:
+        with run_log.progress(name, samples_of(stream), "samples") as tick:
             made = encoded(stream, loaded, encoder, tick)
         facts = {**made.facts, "features": name, "made_from": key}
         return replace(made, name=f"{stream.name}, {name}").save(where, facts)

@@ -111,7 +111,7 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
     """
     check_stage(start, "--from")
     check_stage(until, "--until")
-    journal = context.journal
+    run_log = context.run_log
     with alone(context.root):
         forced = False
         for stage in make(context):
@@ -119,10 +119,10 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
             try:
                 _run_one(stage, forced)
             except Waiting as waiting:
-                journal.say(f"{stage.name}: waiting. {waiting}")
+                run_log.say(f"{stage.name}: waiting. {waiting}")
                 break
             except DriftlineError as error:
-                journal.write("failed", stage=stage.name, error=str(error))
+                run_log.write("failed", stage=stage.name, error=str(error))
                 raise
             if stage.name == until:
                 break
@@ -130,13 +130,13 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
 
 
 def _run_one(stage: Stage, forced: bool) -> None:
-    context, journal = stage.context, stage.context.journal
+    context, run_log = stage.context, stage.context.run_log
     stage.prepare()
     out = folder_of(context.root, stage.name)
     mark = stage_fingerprint(stage)
     done = done_of(context.root, stage.name)
     if done and done["fingerprint"] == mark and not forced:
-        journal.write("skipped", stage=stage.name)
+        run_log.write("skipped", stage=stage.name)
         return
     begun = out / "begun.json"
     if not (begun.is_file() and read_json(begun).get("fingerprint") == mark) or forced or done:
@@ -144,8 +144,8 @@ def _run_one(stage: Stage, forced: bool) -> None:
         write_json(begun, {"fingerprint": mark})
     else:
         sweep(out)
-        journal.say(f"{stage.name}: going on where it stopped")
-    journal.write("started", stage=stage.name, fingerprint=mark)
+        run_log.say(f"{stage.name}: going on where it stopped")
+    run_log.write("started", stage=stage.name, fingerprint=mark)
     clock = time.monotonic()
     counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, out)
     seconds = round(time.monotonic() - clock, 3)
@@ -172,11 +172,11 @@ def _run_one(stage: Stage, forced: bool) -> None:
     )
     begun.unlink()
     dropped = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
-    journal.say(
+    run_log.say(
         f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
         + (f" ({dropped})" if dropped else "")
     )
-    journal.write("done", stage=stage.name, counts=plain, seconds=seconds)
+    run_log.write("done", stage=stage.name, counts=plain, seconds=seconds)
 
 
 def status(context: Context) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from pipelines.config.loader import resolve
 from pipelines.config.schema import Config
 
@@ -43,12 +43,12 @@ def parts_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Context:
-    """root: the run folder. engine: where work that can be spread is done; never changes a byte of the output."""
+    """root: the run folder. executor: where work that can be spread is done; never changes a byte of the output."""
 
     root: Path
     config: Config
-    journal: Journal
-    engine: Engine = field(default_factory=Engine)
+    run_log: RunLog
+    executor: Executor = field(default_factory=Executor)
 
     def path(self, given: str) -> Path:
         """A path of the configuration."""

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput, Tampered
+from curate.core.errors import BadInput, IntegrityError
 
 Array = npt.NDArray[Any]
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -86,7 +86,9 @@ class Encoded:
         number, offset, length = (int(v) for v in row)
         data = os.pread(_opened(self.files[number], os.getpid()).fileno(), length, offset)
         if len(data) != length:
-            raise Tampered(f"{self.files[number]} ends too early.", f"Expected {length} bytes at {offset}.", "Copy it.")
+            raise IntegrityError(
+                f"{self.files[number]} ends too early.", f"Expected {length} bytes at {offset}.", "Copy it."
+            )
         return data
 
     def _decoded(self, row: Array) -> Array:
@@ -134,12 +136,14 @@ def of_files(paths: Sequence[Path], size: int, strict: bool = False) -> Encoded:
 
 
 def members(tar: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, offset, bytes) of every file in a tar. Raises Tampered for members outside the top folder."""
+    """Yield (name, offset, bytes) of every file in a tar. Raises IntegrityError for members outside the top folder."""
     try:
         with tarfile.open(tar, "r:") as opened:
             for info in opened:
                 if not info.isfile() or "/" in info.name or info.name.startswith("."):
-                    raise Tampered(f"{tar} holds the member {info.name!r}.", "Expected plain files without folders.")
+                    raise IntegrityError(
+                        f"{tar} holds the member {info.name!r}.", "Expected plain files without folders."
+                    )
                 yield info.name, info.offset_data, info.size
     except tarfile.TarError as error:
         raise BadInput(f"{tar} is no tar ({error}).", "Expected WebDataset tars.") from None

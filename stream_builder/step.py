@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.lazy_images import Encoded
 from stream_builder.lazy_images import join as join_encoded
 
@@ -83,9 +83,9 @@ class Step:
     unlabelled: Any = None
 
     def __getitem__(self, split: str) -> Split:
-        """Raises Unfit where the step has no such split."""
+        """Raises IncompatibleStream where the step has no such split."""
         if split not in self.splits:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"Step {self.name!r} has no {split} split.",
                 f"It has {', '.join(self.splits) or 'none'}.",
                 "Make the stream with one.",

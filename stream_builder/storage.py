@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, write_array, write_bytes, write_json
-from curate.core.errors import MissingFile, Tampered
+from curate.core.errors import IntegrityError, MissingFile
 from stream_builder.lazy_images import Encoded
 from stream_builder.step import Array, Split, Step
 from stream_builder.validate import check_steps
@@ -66,7 +66,7 @@ def write(stream: Stream, folder: Path, facts: Mapping[str, Any]) -> None:
 def read(folder: Path) -> dict[str, Any]:
     """The fields of the stream in a folder; arrays are memory-mapped.
 
-    Raises MissingFile, or Tampered for a shard that is missing or has another length than stream.json says.
+    Raises MissingFile, or IntegrityError for a shard that is missing or has another length than stream.json says.
     """
     if not (folder / "stream.json").is_file():
         raise MissingFile(f"{folder} is no stream: it has no stream.json.", "", "Make one with driftline stream.")
@@ -99,17 +99,19 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def verify(stream: Stream, folder: Path) -> None:
-    """Hash every array again. Raises Tampered naming the first step and split that differs."""
+    """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
     head = read_json(folder / "stream.json")
     described = list(zip(_described_steps(head), _stored_steps(stream), strict=True))
     unlabelled = [(f"step {step.name!r}", about.get("unlabelled"), step.unlabelled) for about, step in described]
     for what, size, x in (*unlabelled, ("the prior", head["prior"], stream.prior)):
         if size is not None and _hash_x(x) != size["sha256"]:
-            raise Tampered(f"Unlabelled samples of {what} in {folder} were changed.", "", "Make the stream again.")
+            raise IntegrityError(
+                f"Unlabelled samples of {what} in {folder} were changed.", "", "Make the stream again."
+            )
     for about, step in described:
         for name, size in about["splits"].items():
             if _hash(step.splits[name]) != size["sha256"]:
-                raise Tampered(
+                raise IntegrityError(
                     f"Step {step.name!r}, split {name}, of {folder} was changed.", "", "Make the stream again."
                 )
 
@@ -126,10 +128,10 @@ def _described_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 def _open(path: Path, n: int) -> Array:
     if not path.is_file():
-        raise Tampered(f"The stream's file {path} is missing.", "", "Make the stream again.")
+        raise IntegrityError(f"The stream's file {path} is missing.", "", "Make the stream again.")
     array: Array = np.load(path, mmap_mode="r")
     if len(array) != n:
-        raise Tampered(f"{path} has {len(array)} samples, stream.json says {n}.", "", "Make the stream again.")
+        raise IntegrityError(f"{path} has {len(array)} samples, stream.json says {n}.", "", "Make the stream again.")
     return array
 
 
@@ -163,7 +165,7 @@ def _open_x(stem: Path, about: Mapping[str, Any], folder: Path) -> Any:
     told = read_json(stem.with_name(f"{stem.name}_x.json"))
     files = tuple(folder / "files" / name for name in told["files"])
     if lost := [f for f in files if f.name.count("/") or not f.is_file()]:
-        raise Tampered(f"The stream's file {lost[0]} is missing.", "", "Make the stream again.")
+        raise IntegrityError(f"The stream's file {lost[0]} is missing.", "", "Make the stream again.")
     where = _open(stem.with_name(f"{stem.name}_where.npy"), about["n"])
     return Encoded(files, where, told["size"], told["strict"])
 

@@ -51,10 +51,10 @@ class Stream:
     def load(cls, folder: str | Path) -> Stream:
         """Open a stream folder; arrays are memory-mapped.
 
-        Raises MissingFile, or Tampered for a shard that is missing or has another length than stream.json says.
+        Raises MissingFile, or IntegrityError for a shard that is missing or has another length than stream.json says.
         """
         return cls(**storage.read(Path(folder)))
 
     def verify(self, folder: Path) -> None:
-        """Hash every array again. Raises Tampered naming the first step and split that differs."""
+        """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
         storage.verify(self, folder)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from support.helpers import drifting
 
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.demo.journey import Scale, demo
 from stream_builder.stream import Stream
 
@@ -36,7 +36,7 @@ def shared() -> Path:
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished demo run folder on a tiny photo world; read only."""
     out = tmp_path_factory.mktemp("journey") / "demo"
-    demo(out, Scale(records=1600, asked=14, published=4, seeds=2), Journal(quiet=True))
+    demo(out, Scale(records=1600, asked=14, published=4, seeds=2), RunLog(quiet=True))
     return out
 
 

@@ -45,10 +45,14 @@ class MissingFile(DriftlineError):
 
 
 class UnknownName(DriftlineError, LookupError):
-    """A name that its catalogue does not hold. (Not KeyError: that prints its message in quotes.)"""
+    """A name that is not registered. (Not KeyError: that prints its message in quotes.)"""
 
 
-class Unfit(DriftlineError):
+class BadPlugin(DriftlineError):
+    """Code of another package cannot be imported, is not what it was registered as, or shares a name."""
+
+
+class IncompatibleStream(DriftlineError):
     """A stream lacks what a protocol or learner needs; found before any work."""
 
 
@@ -56,7 +60,7 @@ class Shortage(DriftlineError):
     """Fewer images than asked for."""
 
 
-class Tampered(DriftlineError):
+class IntegrityError(DriftlineError):
     """A checksum does not match: the file was changed after it was written."""
 
 

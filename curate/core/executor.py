@@ -27,14 +27,14 @@ STORE = 128 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class Engine:
+class Executor:
     """kind: "local" or "ray". workers: tasks at a time on this machine; with Ray the cluster's cores decide, and
     `workers` is the number of cores of the node that is started where RAY_ADDRESS names none."""
 
     kind: Literal["local", "ray"] = "local"
     workers: int = 1
 
-    def spread(
+    def run_tasks(
         self, work: Callable[[T], R], tasks: Sequence[T], light: bool = False, gpus: int = 0
     ) -> Iterator[tuple[int, R]]:
         """Yield (position of the task, result) as tasks finish, in no order.

@@ -17,7 +17,7 @@ from typing import Any
 Tick = Callable[[int], None]
 
 
-class Journal:
+class RunLog:
     """Appends one JSON object a line to `path`; `None` writes nowhere."""
 
     def __init__(self, path: Path | None = None, quiet: bool = False) -> None:

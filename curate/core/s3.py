@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from curate.core.atomic_io import read_json, sync_folder, write_json
-from curate.core.errors import BadConfig, BadInput, DriftlineError, Tampered
-from curate.core.run_log import Journal
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from curate.core.run_log import RunLog
 
 RANGE = 64 << 20  # bytes of one request
 TRIES = 8  # failures in a row without a byte
@@ -59,11 +59,11 @@ def client(rules: S3Rules, keys: bool = False) -> Any:
     return session.client("s3", endpoint_url=rules.endpoint, config=settings)
 
 
-def fetch(uri: str, into: Path, rules: S3Rules, journal: Journal) -> Path:
+def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
     """Fetch `s3://bucket/key`, or all of `s3://bucket/prefix/`, below `into`; returns the file or folder.
 
     A file that is there with the size and version that the server names is not asked for again. Raises BadInput
-    (no such file, no access), Tampered (checksum), DriftlineError (the connection fails again and again).
+    (no such file, no access), IntegrityError (checksum), DriftlineError (the connection fails again and again).
     """
     parts = urlsplit(uri)
     bucket, key = parts.netloc, parts.path.lstrip("/")
@@ -74,7 +74,7 @@ def fetch(uri: str, into: Path, rules: S3Rules, journal: Journal) -> Path:
     from botocore.exceptions import BotoCoreError
 
     try:
-        return _fetch_all(uri, bucket, key, into / bucket, rules, journal)
+        return _fetch_all(uri, bucket, key, into / bucket, rules, run_log)
     except BotoCoreError as error:
         raise DriftlineError(
             f"{uri} cannot be reached ({error}).",
@@ -83,11 +83,11 @@ def fetch(uri: str, into: Path, rules: S3Rules, journal: Journal) -> Path:
         ) from None
 
 
-def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, journal: Journal) -> Path:
+def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, run_log: RunLog) -> Path:
     server = client(rules)
     payer = {"RequestPayer": "requester"} if rules.requester_pays else {}
     if not key.endswith("/"):
-        return _fetch_one(server, bucket, key, _place(base, key), rules, payer, journal)
+        return _fetch_one(server, bucket, key, _place(base, key), rules, payer, run_log)
     listed = _asked(
         uri,
         lambda: [
@@ -100,7 +100,7 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, jour
     if not listed:
         raise BadInput(f"{uri} is empty.", "Expected files below it.")
     for name in listed:
-        _fetch_one(server, bucket, name, _place(base, name), rules, payer, journal)
+        _fetch_one(server, bucket, name, _place(base, name), rules, payer, run_log)
     return _place(base, key)
 
 
@@ -112,7 +112,7 @@ def _place(base: Path, key: str) -> Path:
 
 
 def _fetch_one(
-    server: Any, bucket: str, key: str, path: Path, rules: S3Rules, payer: dict[str, str], journal: Journal
+    server: Any, bucket: str, key: str, path: Path, rules: S3Rules, payer: dict[str, str], run_log: RunLog
 ) -> Path:
     uri = f"s3://{bucket}/{key}"
     head = _asked(uri, lambda: server.head_object(Bucket=bucket, Key=key, **payer))
@@ -123,7 +123,7 @@ def _fetch_one(
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{version[:16].replace('/', '_')}.part")  # of this version only
-    with part.open("ab") as file, journal.progress(f"fetch {path.name}", size, "bytes") as tick:
+    with part.open("ab") as file, run_log.progress(f"fetch {path.name}", size, "bytes") as tick:
         done = file.tell()
         tick(done)
         failures = 0
@@ -189,7 +189,9 @@ def _asked(uri: str, question: Callable[[], Any]) -> Any:
                 "Set collection.s3.profile; for requester-pays buckets also collection.s3.requester_pays.",
             ) from None
         if code in ("412", "PreconditionFailed"):
-            raise Tampered(f"{uri} was changed while it was fetched.", "", "Run the same command again.") from None
+            raise IntegrityError(
+                f"{uri} was changed while it was fetched.", "", "Run the same command again."
+            ) from None
         raise DriftlineError(f"{uri} cannot be read ({code}: {error}).") from None
 
 
@@ -203,7 +205,7 @@ def _verify(part: Path, uri: str, size: int, version: str, rules: S3Rules) -> No
             digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if found != size or digest != (wanted and wanted.lower()):
         part.unlink()
-        raise Tampered(
+        raise IntegrityError(
             f"{uri} came as {found:,} bytes with MD5 {digest}.", f"Expected {size:,} bytes with MD5 {wanted}.",
             "It was deleted; run the same command again.",
         )  # fmt: skip

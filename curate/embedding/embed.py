@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput, MissingFile
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import Encoder, EncoderSpec
 from curate.images.near_duplicates import hashes, thumbnail
@@ -75,22 +75,22 @@ def embed(
     members: pa.Table,
     spec: EncoderSpec,
     out: Path,
-    journal: Journal,
+    run_log: RunLog,
     batch: int = 64,
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     decoders: int | None = None,
 ) -> Counter[str]:
     """Embed every image of `members` (rows of the fetch index plus `bucket`); finished shards are skipped.
 
     images: folder of the shards. Returns counts by fault ("" = kept). decoders: processes that decode for each device
-    (default: none on CPU, where every worker decodes for itself, else one a worker of the engine). Batches never cross
-    a shard and a CPU worker computes on one thread, so a resumed run, and any number of workers, compute the same
+    (default: none on CPU, where every worker decodes for itself, else one a worker of the executor). Batches never
+    cross a shard and a CPU worker computes on one thread, so a resumed run, and any number of workers, compute the same
     bytes. With Ray and CUDA each task has one GPU.
     """
-    engine = engine or Engine()
+    executor = executor or Executor()
     device = spec.load().device
     if decoders is None:
-        decoders = 0 if device == "cpu" else engine.workers
+        decoders = 0 if device == "cpu" else executor.workers
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
@@ -98,22 +98,22 @@ def embed(
         for s in shards
         if not _metadata(out, s).exists()
     ]
-    spread = engine if (device == "cpu" and not decoders) or engine.kind == "ray" else Engine()
+    spread = executor if (device == "cpu" and not decoders) or executor.kind == "ray" else Executor()
     groups = [[task] for task in tasks]
     if decoders and tasks:  # processes that decode are started once a group
-        size = -(-len(tasks) // (GROUPS * engine.workers)) if spread.kind == "ray" else len(tasks)
+        size = -(-len(tasks) // (GROUPS * executor.workers)) if spread.kind == "ray" else len(tasks)
         groups = [tasks[i : i + size] for i in range(0, len(tasks), size)]
     paces: list[Pace] = []
     begun = time.monotonic()
-    with journal.progress("embed", len(members), "images") as tick:
+    with run_log.progress("embed", len(members), "images") as tick:
         tick(len(members) - sum(len(task.part) for task in tasks))
         if spread.kind == "local" and decoders:
             paces += [_embed_shards(group, tick) for group in groups]
         else:
-            for i, pace in spread.spread(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
+            for i, pace in spread.run_tasks(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
                 paces.append(pace)
                 tick(sum(len(task.part) for task in groups[i]))
-    _tell(journal, paces, time.monotonic() - begun)
+    _tell(run_log, paces, time.monotonic() - begun)
     counts: Counter[str] = Counter()
     for shard in shards:
         faults = pq.read_table(_metadata(out, shard), columns=["fault"])["fault"].to_pylist()
@@ -121,12 +121,12 @@ def embed(
     return counts
 
 
-def _tell(journal: Journal, paces: Sequence[Pace], seconds: float) -> None:
+def _tell(run_log: RunLog, paces: Sequence[Pace], seconds: float) -> None:
     """Throughput, and what share of it the model alone would allow."""
     done = sum(p.images for p in paces)
     if done:
         share = sum(p.model_seconds for p in paces) / max(sum(p.seconds for p in paces), 1e-9)
-        journal.say(
+        run_log.say(
             f"embed: {done:,} images, {done / max(seconds, 1e-9):,.1f} a second, {share:.0%} of the model's own speed",
             images=done,
             images_per_second=round(done / max(seconds, 1e-9), 2),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import EncoderSpec
 
@@ -25,14 +25,14 @@ class _Chunk:
 
 
 def features(
-    images: Sequence[bytes], spec: EncoderSpec, journal: Journal, batch: int = 64, engine: Engine | None = None
+    images: Sequence[bytes], spec: EncoderSpec, run_log: RunLog, batch: int = 64, executor: Executor | None = None
 ) -> npt.NDArray[np.float16]:
     """(N, D) float16, unit length, in the order of `images`; the same bytes for any number of workers."""
     chunks = [_Chunk(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
     on_cpu = spec.load().device == "cpu"
     found: dict[int, npt.NDArray[np.float16]] = {}
-    with journal.progress("features", len(images), "images") as tick:
-        for i, vectors in ((engine or Engine()) if on_cpu else Engine()).spread(_features, chunks):
+    with run_log.progress("features", len(images), "images") as tick:
+        for i, vectors in ((executor or Executor()) if on_cpu else Executor()).run_tasks(_features, chunks):
             found[i] = vectors
             tick(len(vectors))
     return np.concatenate([found[i] for i in range(len(chunks))])

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput, MissingFile
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.embedding.embed import PART
 from curate.encoders import unit
 from curate.retrieval.vector_store import part_of
@@ -19,7 +19,7 @@ from curate.retrieval.vector_store import part_of
 KEYS = ("id", "key", "image_path")  # how their metadata may name an image
 
 
-def adopt(given: Path, members: pa.Table, out: Path, journal: Journal) -> Counter[str]:
+def adopt(given: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter[str]:
     """Take the vectors of `given` for the images of `members` (columns id, member, bucket), normalised to float16.
 
     Their `metadata_*.parquet` names each image in the column id, key or image_path: by our id, or by the name that the
@@ -41,7 +41,7 @@ def adopt(given: Path, members: pa.Table, out: Path, journal: Journal) -> Counte
     ids, buckets = members["id"].to_pylist(), members["bucket"].to_pylist()
     done = np.zeros(len(members), bool)
     counts: Counter[str] = Counter()
-    with journal.progress("embed", len(listed), "parts") as tick:
+    with run_log.progress("embed", len(listed), "parts") as tick:
         for number, path in enumerate(listed):
             mark = out / "metadata" / f"metadata_{number:05d}.parquet"
             if not mark.exists():

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
 Vectors = npt.NDArray[np.float32]
 
@@ -102,7 +102,7 @@ def unit(vectors: Vectors) -> Vectors:
     return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
 
 
-ENCODERS = Catalogue(
+ENCODERS = Registry(
     "encoder",
     {
         "clip": "curate.encoders.clip:Clip",
@@ -111,4 +111,5 @@ ENCODERS = Catalogue(
         "sentence": "curate.encoders.sentence:Sentence",
         "ngrams": "curate.encoders.ngrams:Ngrams",
     },
+    group="encoders",
 )

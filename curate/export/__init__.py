@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from curate.release.format import Release
 
 
@@ -20,7 +20,7 @@ class Exporter(Protocol):
         ...
 
 
-EXPORTS = Catalogue(
+EXPORTS = Registry(
     "export format",
     {
         "webdataset": "curate.export.webdataset:export",
@@ -29,4 +29,5 @@ EXPORTS = Catalogue(
         "imagefolder": "curate.export.imagefolder:export",
         "urls": "curate.export.urls:export",
     },
+    group="exports",
 )

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.fetch.rules import FetchRules
 from curate.fetch.shard import COLUMNS, INDEX, Shard, fetch_shard
 from curate.images.shards import index_path, shard_path
@@ -26,31 +26,31 @@ GATHERED = 65_536  # rows of the joint index that are written at a time
 
 
 def fetch(
-    parts: Sequence[Path], out: Path, rules: FetchRules, journal: Journal, engine: Engine | None = None
+    parts: Sequence[Path], out: Path, rules: FetchRules, run_log: RunLog, executor: Executor | None = None
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by fault ("" = kept).
 
-    Shards whose index exists are not fetched again. Bytes do not depend on the engine. Memory does not grow with the
+    Shards whose index exists are not fetched again. Bytes do not depend on the executor. Memory does not grow with the
     number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
-    engine = engine or Engine()
+    executor = executor or Executor()
     shards = manifest(parts, out, rules)
     waves = [shards]
     if rules.stop_after is not None:
-        step = WAVE * engine.workers
+        step = WAVE * executor.workers
         waves = [shards[i : i + step] for i in range(0, len(shards), step)]
     frontier = _Frontier(out, rules.stop_after)
-    with journal.progress("fetch", sum(count for s in shards for _, _, count in s.pieces), "photos") as tick:
+    with run_log.progress("fetch", sum(count for s in shards for _, _, count in s.pieces), "photos") as tick:
         for wave in waves:
             if frontier.reached():
                 break
             begun = [s for s in wave if index_path(out, s.number).exists()]
             tick(sum(count for s in begun for _, _, count in s.pieces))
             todo = [s for s in wave if s not in begun]
-            for i, found in engine.spread(fetch_shard, todo):
+            for i, found in executor.run_tasks(fetch_shard, todo):
                 tick(found.total())
-                journal.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(found.items())})
+                run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(found.items())})
         return _close(parts, shards, out, rules, frontier)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, writing
-from curate.core.errors import MissingFile, Tampered
+from curate.core.errors import IntegrityError, MissingFile
 
 Member = tuple[str, bytes]  # name inside the tar, content
 
@@ -63,12 +63,12 @@ def _header(name: str, size: int) -> bytes:
 def read_tar(path: Path) -> Iterator[Member]:
     """Yield (name, content) in order.
 
-    Raises Tampered for a member that is not a plain file in the top folder: such a tar was not written here.
+    Raises IntegrityError for a member that is not a plain file in the top folder: such a tar was not written here.
     """
     with tarfile.open(path, mode="r|") as tar:
         for info in tar:
             if not info.isfile() or "/" in info.name or info.name.startswith("."):
-                raise Tampered(
+                raise IntegrityError(
                     f"{path} holds the member {info.name!r}.",
                     "Expected plain files without folders.",
                     "Do not unpack it; fetch the shard again.",
@@ -81,7 +81,7 @@ def read_tar(path: Path) -> Iterator[Member]:
 def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str, bytes]]:
     """Yield (id, bytes) of the good images of one shard, in record order.
 
-    index: rows of `index.parquet` (any subset). Raises Tampered where bytes and checksum differ.
+    index: rows of `index.parquet` (any subset). Raises IntegrityError where bytes and checksum differ.
     """
     wanted = {
         member: (id_, sha)
@@ -97,10 +97,14 @@ def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str
         if name in wanted:
             id_, sha = wanted.pop(name)
             if sha256_bytes(content) != sha:
-                raise Tampered(f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again.")
+                raise IntegrityError(
+                    f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again."
+                )
             yield id_, content
     if wanted:
-        raise Tampered(f"{path} lacks {len(wanted)} images, {sorted(wanted)[0]} first.", "", "Fetch the shard again.")
+        raise IntegrityError(
+            f"{path} lacks {len(wanted)} images, {sorted(wanted)[0]} first.", "", "Fetch the shard again."
+        )
 
 
 class Reader:
@@ -122,14 +126,14 @@ class Reader:
                 offset += tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
     def get(self, id_: str) -> bytes:
-        """The image's bytes. Raises Tampered where they are not those of the index."""
+        """The image's bytes. Raises IntegrityError where they are not those of the index."""
         offset, size, sha, member = self._where[id_]
         with self.path.open("rb") as file:
             file.seek(offset)
             head, content = file.read(tarfile.BLOCKSIZE), file.read(size)
         named = head[:100].rstrip(b"\0").decode("utf-8", "replace")
         if not member.endswith(named) or sha256_bytes(content) != sha:
-            raise Tampered(
+            raise IntegrityError(
                 f"The image {member} in {self.path} does not match its checksum.", "", "Fetch the shard again."
             )
         return content

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import TEMPORARY, write_parquet
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.metadata.filters import FilterRules, check, reasons
 from curate.metadata.schema import REJECTS, REPEATED, TABLE, as_mask, whole
 
@@ -29,17 +29,17 @@ DUCKDB_MEMORY = "512MB"
 
 
 def sift(
-    parts: Sequence[Path], out: Path, rules: FilterRules, journal: Journal, engine: Engine | None = None
+    parts: Sequence[Path], out: Path, rules: FilterRules, run_log: RunLog, executor: Executor | None = None
 ) -> Counter[str]:
     """Parts of the table → `out`/table, `out`/rejects, a file each per part; returns counts by reason ("" = kept)."""
     check(rules)
-    engine = engine or Engine()
+    executor = executor or Executor()
     sizes = [pq.read_metadata(part).num_rows for part in parts]
     marks = [out / "marks" / part.name for part in parts]
-    with journal.progress("filter", 2 * sum(sizes), "rows") as tick:
+    with run_log.progress("filter", 2 * sum(sizes), "rows") as tick:
         todo = [i for i, path in enumerate(marks) if not path.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
-        for k, _ in engine.spread(_mark, [(parts[i], marks[i], rules) for i in todo], light=True):
+        for k, _ in executor.run_tasks(_mark, [(parts[i], marks[i], rules) for i in todo], light=True):
             tick(sizes[todo[k]])
         settler = Settler(rules, *met_too_often(marks, rules, out / f"{TEMPORARY}duckdb"))
         counts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def sift(
             tasks.append(Part(part, path, late, out / "table" / part.name, out / "rejects" / part.name))
         todo = [i for i, task in enumerate(tasks) if not task.rejects.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
-        for k, _ in engine.spread(finish, [tasks[i] for i in todo], light=True):
+        for k, _ in executor.run_tasks(finish, [tasks[i] for i in todo], light=True):
             tick(sizes[todo[k]])
     shutil.rmtree(out / "marks", ignore_errors=True)  # all they say is in the rejects now
     return counts

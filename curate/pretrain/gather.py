@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
-from curate.core.errors import BadConfig, MissingFile, Tampered
+from curate.core.errors import BadConfig, IntegrityError, MissingFile
 from curate.images.checks import ImageRules, look
 from curate.images.shards import read_images, read_tar
 
@@ -120,7 +120,7 @@ def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
     sums = {name: digest for digest, _, name in lines}
     for tar in tars:
         if sums.get(f"unlabelled/{tar.name}") != sha256_file(tar):
-            raise Tampered(f"{tar} does not match its checksum.", "", "Copy the release again.")
+            raise IntegrityError(f"{tar} does not match its checksum.", "", "Copy the release again.")
         yield from (data for name, data in read_tar(tar) if not name.endswith((".json", ".cls")))
     table = release.table
     tested = {

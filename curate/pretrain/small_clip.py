@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.atomic_io import write_bytes, write_json
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 
 Images = npt.NDArray[np.uint8]
@@ -35,7 +35,7 @@ def train(
     captions: Callable[[int, np.random.Generator], str],
     keys: Sequence[str],
     out: Path,
-    journal: Journal,
+    run_log: RunLog,
     seed: int = 0,
     epochs: int = 8,
     batch: int = 256,
@@ -67,7 +67,7 @@ def train(
     labels = torch.tensor([code[k] for k in keys])
     seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
     losses = []
-    with journal.progress("train", epochs * per_epoch, "steps") as tick:
+    with run_log.progress("train", epochs * per_epoch, "steps") as tick:
         for _ in range(epochs):
             order = rng.permutation(n)
             total = 0.0
@@ -90,7 +90,7 @@ def train(
                 total += float(loss.detach())
                 tick(1)
             losses.append(total / per_epoch)
-            journal.say(f"epoch {len(losses)}: loss {losses[-1]:.3f}")
+            run_log.say(f"epoch {len(losses)}: loss {losses[-1]:.3f}")
     with torch.no_grad():  # a word that was never seen carries no signal, rather than noise
         model.token_embedding.weight[~seen_tokens] = 0
     save(model, config, out)

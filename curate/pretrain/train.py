@@ -16,7 +16,7 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
 from curate.core.errors import BadConfig
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import Vectors, unit
 from curate.encoders.network import place
@@ -84,7 +84,7 @@ def pretrain(
     out: Path,
     seed: int = 0,
     device: str = "auto",
-    journal: Journal | None = None,
+    run_log: RunLog | None = None,
     probe: Probe | None = None,
     probe_every: int = 5,
 ) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def pretrain(
     on after its last whole epoch, with the same numbers. Raises BadConfig for fewer pictures than two batches, and for
     an `out` that was begun with other settings.
     """
-    journal = journal or Journal()
+    run_log = run_log or RunLog()
     device = place(device)
     team = Team.join(device)
     n = len(pictures.x)
@@ -115,7 +115,7 @@ def pretrain(
         )
     work = _Work(recipe, Moco.new(recipe, queue, seed, device), pictures.x, device, team, seed)
     losses, probed, seconds = _resumed(out / STATE, key, work)
-    with journal.progress("pre-training", recipe.epochs * work.batches, "batches") as tick:
+    with run_log.progress("pre-training", recipe.epochs * work.batches, "batches") as tick:
         tick(len(losses) * work.batches)
         for epoch in range(len(losses), recipe.epochs):
             clock = time.monotonic()
@@ -123,8 +123,8 @@ def pretrain(
             seconds += time.monotonic() - clock
             if probe is not None and ((epoch + 1) % probe_every == 0 or epoch + 1 == recipe.epochs):
                 probed.append((epoch + 1, probe.accuracy(work.features)))
-                journal.write("probe", epoch=epoch + 1, accuracy=probed[-1][1])
-            journal.write("epoch", epoch=epoch + 1, loss=losses[-1], seconds=round(seconds, 1))
+                run_log.write("probe", epoch=epoch + 1, accuracy=probed[-1][1])
+            run_log.write("epoch", epoch=epoch + 1, loss=losses[-1], seconds=round(seconds, 1))
             if team.rank == 0 and epoch + 1 < recipe.epochs:
                 write_bytes(out / STATE, _bytes(work.state() | {"key": key, "told": [losses, probed, seconds]}))
     facts = identity | {

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
-from curate.core.errors import MissingFile, Tampered, UnknownName
+from curate.core.errors import IntegrityError, MissingFile, UnknownName
 from curate.images.shards import read_tar
 
 FORMAT = 1
@@ -63,7 +63,7 @@ class Release:
     def open(cls, path: str | Path) -> Release:
         """Open a release folder, or the run folder that published it.
 
-        Raises MissingFile when neither is there, Tampered when counts do not agree.
+        Raises MissingFile when neither is there, IntegrityError when counts do not agree.
         """
         folder = Path(path)
         if not (folder / "release.json").is_file():
@@ -78,7 +78,7 @@ class Release:
         facts = read_json(folder / "release.json")
         table = pq.read_table(folder / "metadata.parquet")
         if len(table) != facts["images"]:
-            raise Tampered(
+            raise IntegrityError(
                 f"{folder}/metadata.parquet has {len(table)} rows, release.json says {facts['images']}.",
                 "Expected one release, not parts of two.",
                 "Copy the release again.",
@@ -103,7 +103,7 @@ class Release:
     def images(self, bucket: int | None = None) -> Iterator[tuple[str, bytes]]:
         """Yield (id, image bytes) in the order of `table`, of one bucket or all.
 
-        Raises Tampered where an image does not match its checksum.
+        Raises IntegrityError where an image does not match its checksum.
         """
         shards: dict[str, dict[str, tuple[str, str]]] = {}
         for shard, member, id_, sha, b in zip(
@@ -116,14 +116,14 @@ class Release:
                 if name in members:
                     id_, sha = members.pop(name)
                     if sha256_bytes(content) != sha:
-                        raise Tampered(
+                        raise IntegrityError(
                             f"The image {name} in {shard} does not match its checksum.",
                             "",
                             "Copy the release again.",
                         )
                     yield id_, content
             if members:
-                raise Tampered(f"The shard {shard} lacks {len(members)} images.", "", "Copy the release again.")
+                raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", "Copy the release again.")
 
     def features(self, name: str) -> npt.NDArray[np.float16]:
         """(N, D) float16, memory-mapped, rows as in `table`. Raises UnknownName."""
@@ -136,7 +136,7 @@ class Release:
         return vectors
 
     def verify(self) -> None:
-        """Check every file against SHA256SUMS. Raises Tampered naming the first that differs or is missing."""
+        """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""
         sums = self.path / "SHA256SUMS"
         if not sums.is_file():
             raise MissingFile(
@@ -149,7 +149,7 @@ class Release:
         for path in sorted(self.path.rglob("*")):
             name = path.relative_to(self.path).as_posix()
             if path.is_file() and name not in listed and path != sums:
-                raise Tampered(
+                raise IntegrityError(
                     f"The file {name} of {self.path} is not of this release.",
                     "SHA256SUMS does not list it: perhaps two releases were mixed.",
                     "Remove it, or copy the release again.",
@@ -157,9 +157,9 @@ class Release:
         for name, digest in listed.items():
             path = self.path / name
             if not path.is_file():
-                raise Tampered(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")
+                raise IntegrityError(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")
             if sha256_file(path) != digest:
-                raise Tampered(
+                raise IntegrityError(
                     f"The file {name} of {self.path} was changed.",
                     "Its checksum differs.",
                     "Copy the release again.",

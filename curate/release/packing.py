@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, write_json
 from curate.core.errors import BadInput
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.images.shards import Reader, read_tar, write_tar
 from curate.images.strip_exif import cleaned
 
@@ -59,7 +59,7 @@ class Fetched:
         return cls(folder, where)
 
     def get(self, id_: str) -> tuple[bytes, str]:
-        """Bytes and extension. Raises Tampered where the shard is not as it was fetched."""
+        """Bytes and extension. Raises IntegrityError where the shard is not as it was fetched."""
         shard, extension = self.where[id_]
         return _reader(self.folder, shard).get(id_), extension
 
@@ -114,8 +114,8 @@ def pack(
     records: Path,
     shard_images: int,
     strip: bool = True,
-    engine: Engine | None = None,
-    journal: Journal | None = None,
+    executor: Executor | None = None,
+    run_log: RunLog | None = None,
 ) -> Packed:
     """Write `folder/bucket_BB-NNNNN.tar`, at most `shard_images` images each, none across buckets.
 
@@ -133,8 +133,8 @@ def pack(
         for name, some in of_shard.items()
     ]
     found: dict[int, dict[str, Any]] = {}
-    with (journal or Journal(quiet=True)).progress("pack", len(rows), "images") as tick:
-        for i, record in (engine or Engine()).spread(_pack, tasks):
+    with (run_log or RunLog(quiet=True)).progress("pack", len(rows), "images") as tick:
+        for i, record in (executor or Executor()).run_tasks(_pack, tasks):
             found[i] = record
             tick(len(record["members"]))
     packed = Packed([], {}, [])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig, BadInput
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.encoders import Vectors
 from curate.retrieval.vector_store import Ints, Part, Store
 
@@ -65,7 +65,7 @@ def search(
     asked: Sequence[int],
     groups: Sequence[int] | None = None,
     sides: Sequence[Side] = ("top", "bottom"),
-    engine: Engine | None = None,
+    executor: Executor | None = None,
     memory: int = MEMORY,
     bins: int = 0,
 ) -> Found:
@@ -77,9 +77,9 @@ def search(
     """
     groups = list(range(len(queries))) if groups is None else list(groups)
     _check(store, queries, depth)
-    engine = engine or Engine()
+    executor = executor or Executor()
     ends = [*groups[1:], len(queries)]
-    each = 2 * len(sides) * engine.workers * max(1, len(asked)) * min(depth, max(1, len(store))) * 16  # bytes
+    each = 2 * len(sides) * executor.workers * max(1, len(asked)) * min(depth, max(1, len(store))) * 16  # bytes
     step = max(1, memory // each)
     ranked: dict[str, dict[int, list[Ranked]]] = {side: {b: [] for b in asked} for side in sides}
     histogram: dict[int, list[Ints]] = {b: [] for b in asked}
@@ -87,7 +87,7 @@ def search(
         low, high = groups[first], ends[min(first + step, len(groups)) - 1]
         inner = tuple(g - low for g in groups[first : first + step])
         for side, of_bucket in _one_pass(
-            store, queries[low:high], depth, tuple(asked), inner, tuple(sides), engine, bins, histogram
+            store, queries[low:high], depth, tuple(asked), inner, tuple(sides), executor, bins, histogram
         ).items():
             for bucket, lists in of_bucket.items():
                 ranked[side][bucket] += lists
@@ -112,16 +112,16 @@ def _one_pass(
     asked: tuple[int, ...],
     groups: tuple[int, ...],
     sides: tuple[Side, ...],
-    engine: Engine,
+    executor: Executor,
     bins: int,
     histogram: dict[int, list[Ints]],
 ) -> dict[str, dict[int, list[Ranked]]]:
     # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, for both ends of a comparison
     slack = 4.0 * max(1, store.width) * 2.0**-24
-    tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _stretches(store, engine)]
+    tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _stretches(store, executor)]
     kept: dict[str, list[_Kept]] = {side: [] for side in sides}
     bars = np.zeros((len(asked), len(groups), bins), np.int64)
-    for _, (found, bar) in engine.spread(_scan, tasks, light=True):
+    for _, (found, bar) in executor.run_tasks(_scan, tasks, light=True):
         for side in sides:
             kept[side].append(found[side])
         bars += bar
@@ -130,10 +130,10 @@ def _one_pass(
     return {side: _settle(store, queries, groups, asked, depth, side, slack, kept[side]) for side in sides}
 
 
-def _stretches(store: Store, engine: Engine) -> Iterator[tuple[tuple[Part, int, int, int, Any], ...]]:
+def _stretches(store: Store, executor: Executor) -> Iterator[tuple[tuple[Part, int, int, int, Any], ...]]:
     """The rows of the store in as many equal stretches as there are workers (Ray: four times as many)."""
     n = len(store)
-    pieces = max(1, min(engine.workers * (4 if engine.kind == "ray" else 1), n // 4096))
+    pieces = max(1, min(executor.workers * (4 if executor.kind == "ray" else 1), n // 4096))
     edges = np.linspace(0, n, pieces + 1).astype(np.int64)
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         found = []

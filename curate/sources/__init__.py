@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
 
 class Source(Protocol):
@@ -30,7 +30,7 @@ class Source(Protocol):
         ...
 
 
-SOURCES = Catalogue(
+SOURCES = Registry(
     "source",
     {
         "yfcc": "curate.sources.yfcc:Yfcc",
@@ -40,4 +40,5 @@ SOURCES = Catalogue(
         "huggingface": "curate.sources.huggingface:HuggingFace",
         "flickr": "curate.sources.flickr:Flickr",
     },
+    group="sources",
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ class Answers:
 
     def __post_init__(self) -> None:
         if not len(self.items):
-            raise Unfit("There are no answers.", "Expected at least one.")
+            raise IncompatibleStream("There are no answers.", "Expected at least one.")
 
     def counts(self) -> Floats:
         """(items, labels) how often each label was given."""
@@ -48,12 +48,12 @@ class Judged:
 
 
 def pairwise(answers: Answers) -> float:
-    """Share of pairs of answers to one item that are equal. Raises Unfit when no item has two."""
+    """Share of pairs of answers to one item that are equal. Raises IncompatibleStream when no item has two."""
     table = answers.counts()
     n = table.sum(1)
     pairs = (n * (n - 1)).sum()
     if pairs == 0:
-        raise Unfit("No item has two answers.", "Expected some to compare.")
+        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
     return float((table * (table - 1)).sum() / pairs)
 
 
@@ -67,7 +67,7 @@ def fleiss_kappa(answers: Answers) -> float:
     usual = float(np.bincount(sizes.astype(np.int64))[2:].argmax() + 2) if (sizes >= 2).any() else 0.0
     table = table[sizes == usual]
     if usual < 2 or not len(table):
-        raise Unfit("No item has two answers.", "Expected some to compare.")
+        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
     observed = float(((table * (table - 1)).sum(1) / (usual * (usual - 1))).mean())
     chance = float(((table.sum(0) / table.sum()) ** 2).sum())
     return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
@@ -78,7 +78,7 @@ def krippendorff_alpha(answers: Answers) -> float:
     table = answers.counts()
     table = table[table.sum(1) >= 2]
     if not len(table):
-        raise Unfit("No item has two answers.", "Expected some to compare.")
+        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
     n = table.sum(1, keepdims=True)
     disagree = float(((n * table - table**2) / (n - 1)).sum())
     totals = table.sum(0)
@@ -167,7 +167,7 @@ def summary(answers: Answers) -> dict[str, float | None]:
     ):
         try:
             value = measure(answers)
-        except Unfit:
+        except IncompatibleStream:
             value = float("nan")
         found[name] = None if np.isnan(value) else round(value, 6)
     return found

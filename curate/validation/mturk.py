@@ -1,7 +1,7 @@
 """Mechanical Turk's API: publish a batch without ever paying twice, collect answers, approve and reject with reasons.
 
 Amazon has announced the end of the service; clones speak its protocol. Sandbox unless told otherwise. What was asked
-for and what came of it stands in a journal, on disk before and after each call: a crash between the two is resolved by
+for and what came of it stands in a run_log, on disk before and after each call: a crash between the two is resolved by
 asking the service for the token, never by publishing again.
 """
 
@@ -58,7 +58,7 @@ class Plan:
         return estimate(images, self.workers, self.reward)
 
 
-class Journal:
+class RunLog:
     """What was asked of the service, and what it gave: one line each, on disk when `add` returns."""
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +135,7 @@ def publish(
     page: str,
     addresses: Mapping[str, str],
     plan: Plan,
-    journal: Journal,
+    run_log: RunLog,
     tick: Callable[[int], None],
     production: bool = False,
     max_spend: float | None = None,
@@ -151,7 +151,7 @@ def publish(
             f"The batch costs about ${plan.cost(len(items)):,.2f}; --max-spend is {max_spend}.",
             "Expected at least the estimate before anything is published.",
         )
-    if (before := journal.place()) is not None and before != endpoint:
+    if (before := run_log.place()) is not None and before != endpoint:
         raise BadConfig(f"This batch was published at {before}.", f"Asked for {endpoint}.", "Go on where it began.")
     if strange := [a for a in addresses.values() if not a.startswith("https://")]:
         raise BadConfig(
@@ -159,8 +159,8 @@ def publish(
             "Workers' browsers load nothing else.",
             "Set validation.image_base_url to where the images are.",
         )
-    kind = _hit_type(service, endpoint, plan, journal)
-    known, begun = journal.hits(), journal.begun()
+    kind = _hit_type(service, endpoint, plan, run_log)
+    known, begun = run_log.hits(), run_log.begun()
     lost = begun - set(known)
     found = _by_token(service) if lost else {}
     published = 0
@@ -168,18 +168,18 @@ def publish(
         if item not in known:
             token = f"{batch['batch']}-{item}"[:64]
             if item in lost and token in found:
-                journal.add(event="hit", item=item, hit=found[token])
+                run_log.add(event="hit", item=item, hit=found[token])
             else:
-                journal.add(event="asking", item=item, token=token)
+                run_log.add(event="asking", item=item, token=token)
                 text = question(page, addresses[item], item, SUBMIT[production])
-                journal.add(event="hit", item=item, hit=_create(service, kind, text, token, plan))
+                run_log.add(event="hit", item=item, hit=_create(service, kind, text, token, plan))
                 published += 1
         tick(1)
     return published
 
 
-def _hit_type(service: Any, endpoint: str, plan: Plan, journal: Journal) -> str:
-    known = next((e["type"] for e in journal.entries if e["event"] == "type"), None)
+def _hit_type(service: Any, endpoint: str, plan: Plan, run_log: RunLog) -> str:
+    known = next((e["type"] for e in run_log.entries if e["event"] == "type"), None)
     if known is None:
         answer = service.create_hit_type(
             Title=plan.title,
@@ -190,7 +190,7 @@ def _hit_type(service: Any, endpoint: str, plan: Plan, journal: Journal) -> str:
             Keywords="image, classification",
         )
         known = answer["HITTypeId"]  # equal properties give the same type: asking twice costs nothing
-        journal.add(event="type", type=known, endpoint=endpoint)
+        run_log.add(event="type", type=known, endpoint=endpoint)
     return str(known)
 
 
@@ -222,26 +222,26 @@ def _by_token(service: Any) -> dict[str, str]:
     return found
 
 
-def assignments(service: Any, journal: Journal) -> Iterator[tuple[str, dict[str, Any]]]:
+def assignments(service: Any, run_log: RunLog) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (item, assignment) of everything that was submitted."""
     pages = service.get_paginator("list_assignments_for_hit")
-    for item, hit in sorted(journal.hits().items()):
+    for item, hit in sorted(run_log.hits().items()):
         for page in pages.paginate(HITId=hit, PaginationConfig={"PageSize": 100}):
             for assignment in page["Assignments"]:
                 yield item, assignment
 
 
-def status(service: Any, journal: Journal, plan: Plan) -> dict[str, int]:
+def status(service: Any, run_log: RunLog, plan: Plan) -> dict[str, int]:
     """hits, expected answers, and answers by their state."""
-    states = Counter(a["AssignmentStatus"] for _, a in assignments(service, journal))
-    hits = len(journal.hits())
+    states = Counter(a["AssignmentStatus"] for _, a in assignments(service, run_log))
+    hits = len(run_log.hits())
     return {"hits": hits, "expected": hits * plan.workers, **{s.lower(): n for s, n in sorted(states.items())}}
 
 
-def collect(service: Any, journal: Journal, batch: str, path: Path) -> int:
+def collect(service: Any, run_log: RunLog, batch: str, path: Path) -> int:
     """Write all answers as a results CSV that `tally` reads; returns how many. Same answers, same bytes."""
     rows = []
-    for item, a in assignments(service, journal):
+    for item, a in assignments(service, run_log):
         fields = fields_of(a["Answer"])
         seconds = int((a["SubmitTime"] - a["AcceptTime"]).total_seconds()) if "AcceptTime" in a else ""
         rows.append(
@@ -252,10 +252,10 @@ def collect(service: Any, journal: Journal, batch: str, path: Path) -> int:
     return len(rows)
 
 
-def approve(service: Any, journal: Journal, rejected: Mapping[str, str]) -> dict[str, int]:
+def approve(service: Any, run_log: RunLog, rejected: Mapping[str, str]) -> dict[str, int]:
     """Approve every submitted assignment but those of `rejected` (assignment → reason). Nothing is decided twice."""
     counts = Counter(approved=0, rejected=0)
-    for _, a in assignments(service, journal):
+    for _, a in assignments(service, run_log):
         if a["AssignmentStatus"] != "Submitted":
             continue
         if reason := rejected.get(a["AssignmentId"]):
@@ -278,5 +278,14 @@ def read_rejections(path: Path) -> dict[str, str]:
 
 
 __all__: Sequence[str] = [
-    "PRODUCTION", "SANDBOX", "Journal", "Plan", "approve", "client", "collect", "publish", "read_rejections", "status",
+    "PRODUCTION",
+    "SANDBOX",
+    "Plan",
+    "RunLog",
+    "approve",
+    "client",
+    "collect",
+    "publish",
+    "read_rejections",
+    "status",
 ]  # fmt: skip

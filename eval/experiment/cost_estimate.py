@@ -48,5 +48,5 @@ def core_seconds(stream: Stream, learners: Sequence[Learner], streaming: bool) -
             if np.isnan(operations):
                 return None
             faster = HALF if learner.precision == "bfloat16" else 1.0
-            seconds += learner.visits(sizes) * operations / (rate * SHARE * faster)
+            seconds += learner.samples_trained(sizes) * operations / (rate * SHARE * faster)
     return seconds

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
 CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
 CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
@@ -51,7 +51,7 @@ SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
 SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # what its published numbers come from
 CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 
-PRESETS = Catalogue(
+PRESETS = Registry(
     "preset",
     {
         "clear-linear": "eval.experiment.presets:CLEAR_LINEAR",

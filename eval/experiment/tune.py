@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import Diverged, Unfit
+from curate.core.errors import Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
 from stream_builder.stream import Step
@@ -24,7 +24,7 @@ def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, se
     """The setting of `grid` (name → values) whose learner is best on the held-out part; equal ones: the first.
 
     first: the first step as the protocol shows it for training. Every candidate has the same split, start and data. One
-    that diverges is passed over; Unfit where all do.
+    that diverges is passed over; IncompatibleStream where all do.
     """
     data = first["train"]
     order = rng_for(seed, "tune").permutation(len(data))
@@ -43,5 +43,7 @@ def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, se
         if best is None or right > best[0]:
             best = right, candidate
     if best is None:
-        raise Unfit("Every candidate of --tune diverged.", "Expected one that learns.", "Try smaller values.")
+        raise IncompatibleStream(
+            "Every candidate of --tune diverged.", "Expected one that learns.", "Try smaller values."
+        )
     return best[1]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from eval.finetuning.fit import Hyper
 from eval.finetuning.regularisers import Pull
 from eval.nets.chain import HEAD, STEM, Net
@@ -20,9 +20,9 @@ from eval.nets.chain import HEAD, STEM, Net
 def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
     """A copy in which each block between stem and classifier has one more part, a new side module, and stem and
     classifier are new ones; only these learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole
-    block). Raises Unfit for a network without such blocks."""
+    block). Raises IncompatibleStream for a network without such blocks."""
     if not set(net.names) - {STEM, HEAD}:
-        raise Unfit(
+        raise IncompatibleStream(
             "The network has no blocks between its first and its last layer: side modules have no place.",
             "Expected a network with blocks.",
             "Choose one with --set network=conv-1, or mlp for features.",
@@ -53,7 +53,7 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
     modules; the joint model), "side-1" or "side-b" (time t sums the first module and t side modules, also of stem and
     classifier). shared: blocks that all times have in common. The first time keeps the weights of `net`."""
     if unknown := [name for name in shared if name not in net.names]:
-        raise Unfit(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(net.names)}.")
+        raise IncompatibleStream(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(net.names)}.")
     out = net.copy()
     with _seeded(rng):
         for name in out.names:
@@ -136,7 +136,7 @@ def _module(net: Net, name: str, kind: str) -> nn.Module:
     elif name in net.blocks.side:
         make = net.blocks.side[name]
     else:
-        raise Unfit(
+        raise IncompatibleStream(
             f"Block {name!r} of this network has no side module.",
             "Expected a network of driftline's own families (conv, dense, res, mlp).",
             "Choose one with --set network=conv-1.",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from eval.finetuning.fit import Rule, accuracy_of
 from eval.finetuning.samples import Samples, shown
 from eval.finetuning.trained_networks import Trained, between, weights
@@ -59,7 +59,9 @@ def projection(
     names = one.names if name is None else [name]
     w, star, past, few = (np.concatenate([weights(net, n) for n in names]) for net in (one, oracle, history, limited))
     if not w.shape == star.shape == past.shape == few.shape:
-        raise Unfit("The networks have different weights.", "Expected methods that end in a plain network.")
+        raise IncompatibleStream(
+            "The networks have different weights.", "Expected methods that end in a plain network."
+        )
     found = []
     for away in (past - star, few - star):
         length = np.linalg.norm(away)
@@ -94,20 +96,22 @@ def svcca(a: Matrix, b: Matrix, share: float) -> float:
 
 def adjacents(runs: Path) -> list[tuple[float, float, str]]:
     """Strength of the pull between adjacent times, validation accuracy and network of every joint fit in a store
-    [paper, figure 9]. Raises Unfit where there is none."""
+    [paper, figure 9]. Raises IncompatibleStream where there is none."""
     found = []
     for file in sorted((runs / "fits").glob("*/*/fit.json")):
         about = read_json(file)
         if about["identity"].get("objective") == "joint" and about["identity"].get("pulled") and "accuracy" in about:
             found.append((float(about["hyper"]["adjacent"]), float(about["accuracy"]), str(about["identity"]["net"])))
     if not found:
-        raise Unfit(f"{runs} holds no joint model.", "", "Evaluate jm, with --set adjacents=0/0.01/1/100.")
+        raise IncompatibleStream(f"{runs} holds no joint model.", "", "Evaluate jm, with --set adjacents=0/0.01/1/100.")
     return sorted(found)
 
 
 def of_learners(all_of: Sequence[Trained], name: str) -> Trained:
-    """The one of a learner. Raises Unfit where there is none."""
+    """The one of a learner. Raises IncompatibleStream where there is none."""
     for one in all_of:
         if one.learner == name:
             return one
-    raise Unfit(f"There is no run of {name}.", f"There are {', '.join(one.learner for one in all_of)}.", "Evaluate it.")
+    raise IncompatibleStream(
+        f"There is no run of {name}.", f"There are {', '.join(one.learner for one in all_of)}.", "Evaluate it."
+    )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput, Unfit
+from curate.core.errors import BadInput, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.finetuning.adapters import remade
 from eval.finetuning.fit import Fitted, Rule
@@ -40,15 +40,19 @@ class Trained:
 def trained(run: Run, runs: Path, stream: Stream) -> Trained:
     """The networks of a run. runs: the folder that `driftline eval` wrote to.
 
-    Raises Unfit for a run of another stream or without networks, BadInput for a fit that is missing or is of another
-    network or images of another size.
+    Raises IncompatibleStream for a run of another stream or without networks, BadInput for a fit that is missing or
+    is of another network or images of another size.
     """
     about = run.about
     if about["stream"]["sha256"] != stream.sha256:
-        raise Unfit(f"{about['learner']} was run on {about['stream']['name']!r}, not on {stream.name!r}.", "")
+        raise IncompatibleStream(
+            f"{about['learner']} was run on {about['stream']['name']!r}, not on {stream.name!r}.", ""
+        )
     stages = about.get("learner_facts", {}).get("stages", [])
     if about["protocol"] != "seq-to-final" or not stages:
-        raise Unfit(f"{about['learner']} under {about['protocol']} has no networks in a store.", "", "See `stages`.")
+        raise IncompatibleStream(
+            f"{about['learner']} under {about['protocol']} has no networks in a store.", "", "See `stages`."
+        )
     walk = SeqToFinal(**about["protocol_settings"])
     rng = rng_for(about["seed"], "to-final", "start", walk.network)
     start = build(walk.network, len(stream.classes), stream.x_shape, rng)
@@ -87,7 +91,9 @@ def between(one: Trained, share: float, norm: str = "interpolate") -> Net:
     if share == 1:
         return net
     if any("low rank" in added for added in net.made):
-        raise Unfit(f"{one.learner} adapts by low-rank matrices.", "Expected whole weights or side modules.")
+        raise IncompatibleStream(
+            f"{one.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
+        )
     kept = norm == "initial"
     ends = {name: _ends(one, name) for name in net.names}
     for name, (old, new, sided) in ends.items():

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_bytes
-from curate.core.errors import BadInput, DriftlineError, MissingFile, Tampered, Unfit
+from curate.core.errors import BadInput, DriftlineError, IncompatibleStream, IntegrityError, MissingFile
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.protocol import PROTOCOLS
@@ -101,7 +101,8 @@ def verify(path: Path, streams: Sequence[Path] = (), again: int = 1, seed: int =
     """Check members and hashes, score the rows again, and run some again.
 
     streams: folders of the streams that it names; of runs on them, `again` are drawn from `seed` and run. Raises
-    MissingFile, BadInput for a file that is no submission, Tampered for a member whose hash is not the manifest's.
+    MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is not the
+    manifest's.
     """
     members, manifest = opened(path)
     runs = _runs(members)
@@ -147,10 +148,10 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
         raise BadInput(f"{path} is of format {manifest.get('format')}.", f"Expected {FORMAT}.")
     if odd := sorted(set(members) ^ set(manifest["files"])):
-        raise Tampered(f"{odd[0]} is not in both manifest and file.", "", "Pack the runs again.")
+        raise IntegrityError(f"{odd[0]} is not in both manifest and file.", "", "Pack the runs again.")
     for member, data in members.items():
         if hashlib.sha256(data).hexdigest() != manifest["files"][member]:
-            raise Tampered(f"{member} in {path} was changed after it was packed.", "", "Pack the runs again.")
+            raise IntegrityError(f"{member} in {path} was changed after it was packed.", "", "Pack the runs again.")
     return members, manifest
 
 
@@ -237,8 +238,8 @@ def _repeated(run: Run, stream: Stream) -> dict[str, Any]:
 
 
 def board(verdicts: Sequence[Verdict]) -> str:
-    """Markdown of verified submissions: a table for each protocol and stream, best first. Raises Unfit for one that
-    does not hold."""
+    """Markdown of verified submissions: a table for each protocol and stream, best first. Raises IncompatibleStream
+    for one that does not hold."""
     lines = [
         "# Leaderboard",
         "",
@@ -248,7 +249,9 @@ def board(verdicts: Sequence[Verdict]) -> str:
     tables: dict[tuple[str, str, str], list[tuple[str, str, Mapping[str, Any]]]] = {}
     for verdict in verdicts:
         if not verdict.holds:
-            raise Unfit(f"The submission {verdict.name!r} does not hold: {verdict.problems[0]}", "", "Leave it out.")
+            raise IncompatibleStream(
+                f"The submission {verdict.name!r} does not hold: {verdict.problems[0]}", "", "Leave it out."
+            )
         for document in verdict.documents:
             for result in document["results"]:
                 about = document["stream"]

@@ -5,9 +5,9 @@ A new learner is one file here and one line in `LEARNERS`.
 
 from __future__ import annotations
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
-LEARNERS = Catalogue(
+LEARNERS = Registry(
     "learner",
     {
         "majority": "eval.learners.majority:Majority",
@@ -70,4 +70,6 @@ LEARNERS = Catalogue(
         "jst-b": "eval.learners.to_final:JstB",
         "to-final": "eval.learners.to_final:ToFinal",
     },
+    group="learners",
+    base="eval.learner:Learner",
 )

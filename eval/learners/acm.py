@@ -48,7 +48,7 @@ class Acm(Learner):
             _, positions = self.memory.search(np.asarray(x), self.k)
         return voted(self.labels[0][positions])
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """For the run's record."""
         return {"recall": [list(pair) for pair in self.memory.recalls]} if self.memory.recalls else {}
 

@@ -50,7 +50,7 @@ class BoundedReservoir(Learner):
                     self.cosines[:, place] = self.asked @ row
             self.seen += 1
 
-    def expect(self, x: Sequence[Array]) -> None:
+    def prepare(self, x: Sequence[Array]) -> None:
         """Their cosines with all that is held; a sample that comes in changes one column."""
         import torch
 
@@ -66,7 +66,7 @@ class BoundedReservoir(Learner):
         found, places = self.nearest(x)
         return votes(found, self.y[places], self.order[places], self.margin, "band")
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Share of the neighbours that bear the answer's label."""
         if not self.seen:
             return np.zeros(len(x))

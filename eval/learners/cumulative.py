@@ -15,7 +15,7 @@ from eval.training.sgd_learner import NetLearner
 class Cumulative(NetLearner):
     """Trains on everything seen so far. start: "finetune" continues from the weights at hand, "scratch" begins anew."""
 
-    whole = "it trains on all data after every step; er-online draws from them"
+    needs_whole_steps = "it trains on all data after every step; er-online draws from them"
 
     start: str = "finetune"
 
@@ -25,7 +25,7 @@ class Cumulative(NetLearner):
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
         self.y: Labels = np.zeros(0, np.int64)
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Each step all data so far."""
         return self.epochs * float(sum(sum(sizes[: i + 1]) for i in range(len(sizes))))
 

@@ -29,7 +29,7 @@ class Cwr(NetLearner):
     merged into cw. What lies below the output layer is trained on the first step alone.
     """
 
-    whole = "it consolidates after a whole step"
+    needs_whole_steps = "it consolidates after a whole step"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Nothing consolidated."""

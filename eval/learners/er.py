@@ -20,7 +20,7 @@ class Er(NetLearner):
     a random subset of what it held before.
     """
 
-    whole = "it keeps equal shares of whole steps; er-online replays on streams"
+    needs_whole_steps = "it keeps equal shares of whole steps; er-online replays on streams"
 
     memory: int = 0
 
@@ -30,7 +30,7 @@ class Er(NetLearner):
         self.limit = self.memory
         self.kept: list[Share] = []
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """After the first step as many from the memory again, batch by batch."""
         limit = self.memory or sizes[0]
         return self.epochs * (sizes[0] + sum(n + min(limit, self.batch) * -(-n // self.batch) for n in sizes[1:]))

@@ -21,7 +21,7 @@ class Gdumb(NetLearner):
     class, as Avalanche and so CLEAR.
     """
 
-    whole = "it trains anew on its memory after every step"
+    needs_whole_steps = "it trains anew on its memory after every step"
 
     memory: int = 0
     variant: str = "paper"
@@ -35,7 +35,7 @@ class Gdumb(NetLearner):
         self.y: Labels = np.zeros(0, np.int64)
         self.weight = np.zeros(0)
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Each step the memory."""
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 

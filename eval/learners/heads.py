@@ -73,7 +73,7 @@ class KnnLm(StaticLinear):
             if self.watched is not None:
                 self.watched.grew(self.memory)
 
-    def expect(self, x: list[Array]) -> None:  # type: ignore[override]
+    def prepare(self, x: list[Array]) -> None:  # type: ignore[override]
         """Their nearest are found at once, and kept up to date by what is appended."""
         with one_thread():
             self.watched = Watched(self.memory, x, self.k)
@@ -82,9 +82,9 @@ class KnnLm(StaticLinear):
         """Class of the highest mixed probability."""
         return np.asarray(self.mixed(x).argmax(1), np.int64) if self.memory.n else super().predict(x)
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's mixed probability."""
-        return self.mixed(x).max(1) if self.memory.n else super().sure(x)
+        return self.mixed(x).max(1) if self.memory.n else super().confidence(x)
 
     def mixed(self, x: Array) -> npt.NDArray[np.float64]:
         """(m, C) probabilities."""

@@ -17,11 +17,11 @@ class Joint(NetLearner):
     competitor: it sees every step before it is tested on any. Where steps come one by one it trains anew on all so far.
     """
 
-    whole = "it learns from all steps at once"
+    needs_whole_steps = "it learns from all steps at once"
 
     sees_all = True
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Everything at once."""
         return self.epochs * max(1, len(sizes) // 3) * float(sum(sizes))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, BadInput, Unfit
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from curate.core.hashed_ngrams import letters
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
@@ -46,11 +46,14 @@ class Llm(Learner):
     reads_texts = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises Unfit without an endpoint and for anything but texts, BadConfig for numbers that cannot be."""
+        """Raises IncompatibleStream without an endpoint and for anything but texts, BadConfig for numbers that cannot
+        be."""
         if task.x_shape:
-            raise Unfit(f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/ocrr.md.")
+            raise IncompatibleStream(
+                f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/ocrr.md."
+            )
         if not re.match(r"https?://", self.endpoint) or not self.model:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"endpoint is {self.endpoint!r}, model {self.model!r}.",
                 "Expected an address such as http://127.0.0.1:11434/v1, and a model's name.",
             )
@@ -155,7 +158,7 @@ class Llm(Learner):
         """Texts, labels and vectors."""
         return sum(len(text.encode()) + 8 for text in self.texts) + self.memory.nbytes
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """Requests, retries, timeouts, answers that named no class, and how often the nearest example had to answer."""
         return {"requests": dict(sorted(self.counts.items()))}
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, MissingFile, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream, MissingFile
 from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import place
@@ -41,13 +41,14 @@ class Lora(Learner):
     reads_texts = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises Unfit for features and without a model, MissingFile for one that is absent, BadConfig without peft."""
+        """Raises IncompatibleStream for features and without a model, MissingFile for one that is absent, BadConfig
+        without peft."""
         if len(task.x_shape) not in (0, 3):
-            raise Unfit(
+            raise IncompatibleStream(
                 f"lora reads texts or images; samples here have shape {task.x_shape}.", "See stream from-texts."
             )
         if not self.model:
-            raise Unfit("lora has no model.", "Expected a hub tag or a folder.", "Use lora(model=FOLDER).")
+            raise IncompatibleStream("lora has no model.", "Expected a hub tag or a folder.", "Use lora(model=FOLDER).")
         try:
             import peft
             import transformers
@@ -159,7 +160,7 @@ class Lora(Learner):
         """Class of the highest score."""
         return np.asarray(self.scores(np.asarray(x)).argmax(1), np.int64)
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's probability."""
         scores = self.scores(np.asarray(x)).astype(np.float64)
         share = np.exp(scores - scores.max(1, keepdims=True))

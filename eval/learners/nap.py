@@ -15,14 +15,14 @@ from eval.training.sgd_learner import NetLearner
 class Nap(NetLearner):
     """Trains on the first data it meets and sleeps from then on: what not learning costs."""
 
-    whole = "it learns the first step as a whole"
+    needs_whole_steps = "it learns the first step as a whole"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Awake again."""
         super().begin(task, rng)
         self.asleep = False
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """The first step alone."""
         return float(self.epochs * sizes[0])
 

@@ -23,7 +23,7 @@ class Reservoir(NetLearner):
     replaces the newest samples of the buffer, as CLEAR's code, which lacks the algorithm's shuffle.
     """
 
-    whole = "it trains on its buffer after every step; er-online has memory and alpha"
+    needs_whole_steps = "it trains on its buffer after every step; er-online has memory and alpha"
 
     alpha: float | str = 1.0
     start: str = "finetune"
@@ -52,7 +52,7 @@ class Reservoir(NetLearner):
             raise BadConfig(f"alpha is {text!r}.", "Expected a number from 0, or dynamic:NUMBER, as in dynamic:0.5.")
         return value * self.seen / self.limit if kind else value
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Each step the memory."""
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 

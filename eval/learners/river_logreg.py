@@ -40,7 +40,7 @@ class RiverLogreg(Learner):
             return np.zeros(len(x), np.int64)
         return np.array(list(self.model.classifiers), np.int64)[self._scores(x).argmax(1)]
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's probability among those of all its classifiers, brought to a sum of one."""
         if not self.model.classifiers:
             return np.zeros(len(x))

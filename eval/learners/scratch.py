@@ -12,7 +12,7 @@ from eval.training.sgd_learner import NetLearner
 class Scratch(NetLearner):
     """Trains new weights on each step's data alone."""
 
-    whole = "it begins anew with every step"
+    needs_whole_steps = "it begins anew with every step"
 
     def learn(self, x: Array, y: Labels) -> None:
         """New weights, then training."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from eval.learner import Task
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step, pick
@@ -24,7 +24,7 @@ class SelfTraining(NetLearner):
     """Trains on each step's labels, then on them and on its own confident answers. threshold: least probability of an
     answer that counts. rounds: how often the answers are taken anew."""
 
-    whole = "unlabelled samples come with whole steps"
+    needs_whole_steps = "unlabelled samples come with whole steps"
 
     threshold: float = 0.9
     rounds: int = 1
@@ -40,11 +40,11 @@ class SelfTraining(NetLearner):
         self.taken, self.offered = 0, 0
 
     def learn_step(self, step: Step) -> None:
-        """Raises Unfit where neither the step nor the time before it has unlabelled samples."""
+        """Raises IncompatibleStream where neither the step nor the time before it has unlabelled samples."""
         if step.unlabelled is not None:
             self.waiting.append(step.unlabelled)
         if not self.waiting and not self.offered:
-            raise Unfit(
+            raise IncompatibleStream(
                 "self-training needs unlabelled samples; the stream has none.",
                 "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
             )
@@ -63,7 +63,7 @@ class SelfTraining(NetLearner):
         for bare in self.waiting:
             for low in range(0, len(bare), CHUNK):
                 x = np.asarray(pick(bare, slice(low, low + CHUNK)))
-                sure = self.sure(x)
+                sure = self.confidence(x)
                 assert sure is not None  # a network always tells
                 here = np.flatnonzero(sure >= self.threshold)
                 if counted:
@@ -76,6 +76,6 @@ class SelfTraining(NetLearner):
             return np.zeros(0), np.zeros(0, np.int64)
         return np.concatenate(samples), np.concatenate(labels)
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """How many unlabelled samples were seen, and learned from."""
-        return super().facts() | {"unlabelled": self.offered, "pseudo_labelled": self.taken}
+        return super().metadata() | {"unlabelled": self.offered, "pseudo_labelled": self.taken}

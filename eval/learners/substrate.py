@@ -58,7 +58,7 @@ class Substrate(Learner):
             if self.watched is not None:
                 self.watched.grew(self.memory)
 
-    def expect(self, x: Any) -> None:
+    def prepare(self, x: Any) -> None:
         """Their nearest are found at once, and kept up to date by what is appended."""
         with one_thread():
             self.watched = Watched(self.memory, x, self.neighbours())
@@ -81,7 +81,7 @@ class Substrate(Learner):
         with one_thread():
             return self.memory.search(np.asarray(x), self.neighbours())
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Share of the neighbours that bear the answer's label; with one neighbour, how near that is."""
         if not self.memory.n:
             return np.zeros(len(x))
@@ -104,7 +104,7 @@ class Substrate(Learner):
         """Vectors and labels."""
         return self.memory.nbytes + self.memory.n * 8
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """The index's recall, where there is one."""
         return {"recall": [list(pair) for pair in self.memory.recalls]} if self.memory.recalls else {}
 

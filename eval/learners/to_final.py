@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.finetuning import method as methods
 from eval.finetuning.fit_cache import Store
@@ -42,13 +42,14 @@ class ToFinal(Learner):
     resets: str = "auto"
     device: str = "cpu"
 
-    whole = "It learns from all steps at once, for the last one."
+    needs_whole_steps = "It learns from all steps at once, for the last one."
     of_oracle = False
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises Unfit under a protocol that is not about the last step, BadConfig for modes that do not fit."""
+        """Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for modes that do not
+        fit."""
         if not isinstance(task.rules, Rules):
-            raise Unfit("It learns from all steps for the last one.", "", "Use --protocol seq-to-final.")
+            raise IncompatibleStream("It learns from all steps for the last one.", "", "Use --protocol seq-to-final.")
         paper = task.rules.paper
         self.method = Method(
             self.history,
@@ -76,8 +77,8 @@ class ToFinal(Learner):
         self.gradient_steps = self.work.book.steps
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Raises Unfit: it takes whole sequences."""
-        raise Unfit(self.whole, "", "Use --protocol seq-to-final.")
+        """Raises IncompatibleStream: it takes whole sequences."""
+        raise IncompatibleStream(self.needs_whole_steps, "", "Use --protocol seq-to-final.")
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score; class 0 before anything was learned."""
@@ -90,7 +91,7 @@ class ToFinal(Learner):
         """The network that answers."""
         return 0 if self.net is None else sum(int(t.nbytes) for t in self.net.state_dict().values())
 
-    def facts(self) -> dict[str, Any]:
+    def metadata(self) -> dict[str, Any]:
         """What was chosen in each stage, fits tried, found and dropped."""
         book = self.work.book
         told = {"stages": book.fits, "fits": book.tried, "found": book.found, "dropped": book.dropped}

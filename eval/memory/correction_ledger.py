@@ -28,7 +28,7 @@ import numpy.typing as npt
 import orjson
 
 from curate.core.atomic_io import writing
-from curate.core.errors import BadInput, Busy, MissingFile, Tampered
+from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile
 
 HEAD = b"driftline ledger 1\n"
 RECORD = struct.Struct("<cI32s32s")
@@ -106,7 +106,7 @@ class Ledger:
         """Open, or begin, a ledger. sync: False: entries are on disk once the ledger is closed.
 
         What a crash left of an entry that was never acknowledged is set aside as PATH.cut. Raises Busy where another
-        process writes, Tampered where the file does not verify.
+        process writes, IntegrityError where the file does not verify.
         """
         self.path, self.sync = path, sync
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,10 +160,10 @@ class Ledger:
 def _read(data: bytes, path: Path, cut: bool = False) -> tuple[list[Entry], int]:
     """All entries, checked, and where they end. cut: a record that the file's end cuts off is left out, not an error.
 
-    Raises Tampered naming the first entry that is not what was written.
+    Raises IntegrityError naming the first entry that is not what was written.
     """
     if data[: len(HEAD)] != HEAD:
-        raise Tampered(f"{path} does not begin as a ledger.", f"Expected {HEAD!r}.")
+        raise IntegrityError(f"{path} does not begin as a ledger.", f"Expected {HEAD!r}.")
     entries: list[Entry] = []
     chain, at = sha(HEAD), len(HEAD)
     while at < len(data):
@@ -173,48 +173,48 @@ def _read(data: bytes, path: Path, cut: bool = False) -> tuple[list[Entry], int]
         if not whole or at + RECORD.size + size > len(data):
             if cut:
                 return entries, at
-            raise Tampered(f"{which} is cut off, or its length was changed.", f"{len(data) - at} bytes are left.")
+            raise IntegrityError(f"{which} is cut off, or its length was changed.", f"{len(data) - at} bytes are left.")
         payload = data[at + RECORD.size : at + RECORD.size + size]
         if kind not in (CORRECTION, TOMBSTONE, ERASED) or (kind == ERASED and size):
-            raise Tampered(f"{which} is of no kind that is written.")
+            raise IntegrityError(f"{which} is of no kind that is written.")
         if kind != ERASED and sha(payload) != digest:
-            raise Tampered(f"{which} was changed: its payload does not have its digest.")
+            raise IntegrityError(f"{which} was changed: its payload does not have its digest.")
         chain = sha(chain, CORRECTION if kind == ERASED else kind, digest)
         if chain != said:
-            raise Tampered(f"{which} was changed, moved, or what stood before it: the chain does not hold.")
+            raise IntegrityError(f"{which} was changed, moved, or what stood before it: the chain does not hold.")
         try:
             facts, vector = (None, None) if kind == ERASED else unpacked(payload)
         except (struct.error, ValueError, TypeError, KeyError):
-            raise Tampered(f"{which} holds what no ledger writes.") from None
+            raise IntegrityError(f"{which} holds what no ledger writes.") from None
         entries.append(Entry(len(entries), kind, digest, chain, at, facts, vector))
         at += RECORD.size + size
     return entries, at
 
 
 def entries_of(path: Path) -> list[Entry]:
-    """All entries of a ledger that verifies. Raises MissingFile, Tampered."""
+    """All entries of a ledger that verifies. Raises MissingFile, IntegrityError."""
     if not path.is_file():
         raise MissingFile(f"There is no ledger {path}.")
     entries, _ = _read(path.read_bytes(), path)
     gone = {e.facts["erases"] for e in entries if e.kind == TOMBSTONE and e.facts is not None}
     erased = {e.number for e in entries if e.kind == ERASED}
     if unnamed := sorted(erased - gone):
-        raise Tampered(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
+        raise IntegrityError(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
     if kept := sorted(gone - erased):
-        raise Tampered(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
+        raise IntegrityError(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
     return entries
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
     """Check every byte. head: the chain's head as it was noted elsewhere; what was cut off at the end shows by it.
 
-    Raises MissingFile, and Tampered naming the first entry that is wrong.
+    Raises MissingFile, and IntegrityError naming the first entry that is wrong.
     """
     entries = entries_of(path)
     chains = [e.chain.hex() for e in entries]
     found = chains[-1] if chains else sha(HEAD).hex()
     if head is not None and head not in (*chains, sha(HEAD).hex()):
-        raise Tampered(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
+        raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
     erased = tuple(e.number for e in entries if e.kind == ERASED)
     return Verdict(len(entries), found, merkle([e.digest for e in entries]).hex(), erased)
 

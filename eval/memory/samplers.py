@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from eval.history import Past
 from eval.memory.buffers import biased_reservoir
 
@@ -107,7 +107,7 @@ class Balanced(Sampler):
         return np.array([mine[int(self.rng.integers(len(mine)))] for mine in chosen], np.int64)
 
 
-SAMPLERS = Catalogue(
+SAMPLERS = Registry(
     "sampler",
     {
         "fifo": "eval.memory.samplers:Fifo",

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from curate.core.errors import BadConfig
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from eval.nets.chain import Blocks, Net
 
-NETS = Catalogue(
+NETS = Registry(
     "network",
     {
         **{f"conv-{n}": "eval.nets.conv:blocks" for n in (1, 2, 3, 4)},
@@ -23,6 +23,7 @@ NETS = Catalogue(
         "linear": "eval.nets.heads:linear",
         "mlp": "eval.nets.heads:mlp",
     },
+    group="networks",
 )
 
 

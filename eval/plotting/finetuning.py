@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.atomic_io import write_bytes
-from curate.core.errors import BadConfig, DriftlineError, Unfit
+from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from eval import rows as row_files
 from eval.finetuning import analysis as views
 from eval.finetuning.samples import Samples, samples
@@ -30,7 +30,7 @@ def draw(
     """Write a PNG or SVG (by the name of `out`). learners: names, or all that have networks. norm: of interpolation
     (see `views.path`). count: test images that accuracies and activations are taken of.
 
-    Raises BadConfig for an unknown kind or ending, Unfit where runs that the picture needs are missing.
+    Raises BadConfig for an unknown kind or ending, IncompatibleStream where runs that the picture needs are missing.
     """
     if kind not in KINDS or out.suffix not in (".png", ".svg"):
         raise BadConfig(f"The picture is {kind!r} in {out.name!r}.", f"Expected {', '.join(KINDS)}, in .png or .svg.")
@@ -60,9 +60,9 @@ def networks(
                 raise
             tell(f"{name} is left out: {error}")
     if missing := [name for name in learners if name not in found]:
-        raise Unfit(f"There is no run of {missing[0]!r} in {runs}.", "", "Evaluate it first.")
+        raise IncompatibleStream(f"There is no run of {missing[0]!r} in {runs}.", "", "Evaluate it first.")
     if not found:
-        raise Unfit(f"No run in {runs} has networks.", "", "Evaluate with --protocol seq-to-final.")
+        raise IncompatibleStream(f"No run in {runs} has networks.", "", "Evaluate with --protocol seq-to-final.")
     return list(found.values())
 
 
@@ -88,7 +88,7 @@ def _interpolation(found: Sequence[Trained], runs: Path, test: Samples, out: Pat
         for one in found:
             try:
                 shares, accuracies = views.path(one, test, norm=norm)
-            except Unfit:  # low-rank adapters have no path of weights
+            except IncompatibleStream:  # low-rank adapters have no path of weights
                 continue
             axes.plot(shares, accuracies, label=one.learner, linewidth=1.6)
         axes.set(xlabel="share of the way through the last step", ylabel="accuracy on the last step", ylim=(0, None))
@@ -100,7 +100,9 @@ def _projection(found: Sequence[Trained], runs: Path, test: Samples, out: Path, 
     oracle, limited = (views.of_learners(found, name).after for name in ("oracle", "baseline"))
     by_history = next((one.before for one in found if one.learner in ("ft", "lp-ft") and one.before), None)
     if by_history is None:
-        raise Unfit("There is no run of ft: history's direction is that of its first stage.", "", "Evaluate ft.")
+        raise IncompatibleStream(
+            "There is no run of ft: history's direction is that of its first stage.", "", "Evaluate ft."
+        )
     with _figure(out, 6.4, 4.6) as figure:
         axes = figure.subplots()
         for one in found:
@@ -109,7 +111,7 @@ def _projection(found: Sequence[Trained], runs: Path, test: Samples, out: Path, 
                 if any(len(net.used[name][-1]) > 1 for net in way for name in net.names):
                     continue
                 points = np.array([views.projection(net, oracle, by_history, limited) for net in way])
-            except Unfit:
+            except IncompatibleStream:
                 continue
             (line,) = axes.plot(*points.T, linewidth=1.2, alpha=0.7)
             axes.plot(*points[0], "o", markerfacecolor="white", color=line.get_color())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_json, write_text
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.reporting import pages as site
@@ -43,9 +43,9 @@ FAMILIES = {
     "ocrr": "ocrr",
     "seq-to-final": "seq_to_final",
 }  # that have figures of their own
-FIGURES = Catalogue("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
-NOTES = Catalogue("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
-ACROSS = Catalogue(  # over several streams and settings
+FIGURES = Registry("page", {name: f"eval.protocols.{room}.figures:figures" for name, room in FAMILIES.items()})
+NOTES = Registry("note", {name: f"eval.protocols.{room}.figures:note" for name, room in FAMILIES.items()})
+ACROSS = Registry(  # over several streams and settings
     "table",
     {
         "ocrr": "eval.protocols.ocrr.figures:across",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, Unfit
+from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, known
@@ -71,7 +71,7 @@ class NetLearner(Learner):
         if self.net not in HEADS:
             known(self.net)
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
-                raise Unfit(
+                raise IncompatibleStream(
                     f"net is {self.net!r}, which sees images; samples here have shape {task.x_shape}.",
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
@@ -105,7 +105,9 @@ class NetLearner(Learner):
         """(N, ...) → (N, D) as they are, and what they are to be divided by; images as they are."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
-                raise Unfit(f"net is {self.net!r}; samples have dtype {images.dtype}.", "Expected uint8 images.")
+                raise IncompatibleStream(
+                    f"net is {self.net!r}; samples have dtype {images.dtype}.", "Expected uint8 images."
+                )
             return images, 1.0
         flat = np.asarray(x).reshape(len(x), -1)
         length = self.length if self.scale == "rms" and self.length else 1.0
@@ -152,7 +154,7 @@ class NetLearner(Learner):
         flat, by = self._plain(x)
         return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), by)
 
-    def sure(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's probability, by softmax."""
         import torch
 
@@ -182,7 +184,7 @@ class NetLearner(Learner):
         """What the method adds to the step of a correction."""
         return None
 
-    def visits(self, sizes: Sequence[int]) -> float:
+    def samples_trained(self, sizes: Sequence[int]) -> float:
         """Every step's data, `epochs` times, as dear as an update is."""
         return self.epochs * self.cost * sum(sizes)
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from PIL import Image, ImageOps
 
 from curate.core.atomic_io import read_json, write_bytes, write_text
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec
 from curate.pretrain.small_clip import train
 from curate.retrieval.candidates import Concept, queries
@@ -139,7 +139,7 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
     if not (out / "model" / "open_clip_config.json").is_file():
         train(
             pixels, lambda i, rng: texts[i][int(rng.integers(len(texts[i])))], chosen, out / "model",
-            Journal(quiet=True), epochs=epochs, batch=32,
+            RunLog(quiet=True), epochs=epochs, batch=32,
         )  # fmt: skip
     rest = [r for r in rows if r["filename"] not in learns and r["coco_categories"]]
     sink = io.StringIO()
@@ -156,7 +156,7 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
         "embed: {model: model}\n"
         "retrieve: {concepts: [{name: person, prompts: [a person]}]}\n",
     )
-    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)), until="embed")
+    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)), until="embed")
     shows = {r["coco_id"]: set(r["coco_categories"].split(";")) for r in rest}
     encoder = EncoderSpec(str(out / "model")).load()
     many = ["a photo of a {}", "a picture of a {}", "there is a {} in the picture"]

@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 
 from curate.core.atomic_io import write_bytes, write_text
 from curate.core.errors import MissingFile
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.pretrain.small_clip import train
 from curate.release import Release
 from eval.run import evaluate
@@ -75,7 +75,7 @@ def captions_of(row: dict[str, str]) -> list[str]:
     ]
 
 
-def train_model(rows: list[dict[str, str]], out: Path, epochs: int, journal: Journal) -> None:
+def train_model(rows: list[dict[str, str]], out: Path, epochs: int, run_log: RunLog) -> None:
     """A small CLIP from the pictures that the benchmark does not use."""
     chosen = [row for row in rows if for_model(row["filename"])]
     pixels = np.empty((len(chosen), SIZE, SIZE, 3), np.uint8)
@@ -89,7 +89,7 @@ def train_model(rows: list[dict[str, str]], out: Path, epochs: int, journal: Jou
         lambda i, rng: texts[i][int(rng.integers(len(texts[i])))],
         keys,
         out / "model",
-        journal,
+        run_log,
         epochs=epochs,
         batch=128,
     )
@@ -106,13 +106,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     out: Path = options.out
-    journal = Journal(out / "log.jsonl")
+    run_log = RunLog(out / "log.jsonl")
     rows = unpack(options.data, out)
     if not (out / "model" / "open_clip_config.json").is_file():
-        train_model(rows, out, options.epochs, journal)
+        train_model(rows, out, options.epochs, run_log)
     write_text(out / "driftline.yaml", Path(__file__).with_name("driftline.yaml").read_text(encoding="utf-8"))
     write_text(out / "judgement.md", Path(__file__).with_name("judgement.md").read_text(encoding="utf-8"))
-    context = Context(out, load(out / "driftline.yaml"), journal)
+    context = Context(out, load(out / "driftline.yaml"), run_log)
     run(context)
     release = Release.open(out)
     stream = from_release(release).save(out / "stream")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.atomic_io import write_json
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.pretrain import RECIPES
 from curate.pretrain.gather import Pictures, fitted
 from curate.pretrain.probe import Probe
@@ -103,16 +103,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller pictures, network and budget: about a minute")
     options = parser.parse_args()
     out, scale = options.out, QUICK if options.quick else FULL
-    journal = Journal(out / "log.jsonl")
+    run_log = RunLog(out / "log.jsonl")
     place = out / "pictures"
     stream = Stream.load(place) if (place / "stream.json").is_file() else stream_of(options.data, scale).save(place)
     train, test = stream.flat("train"), stream.flat("test")
     pictures = Pictures(np.asarray(stream.prior), {}, stream.sha256)
     recipe = replace(RECIPES["small"], **scale.recipe)
     probe = Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
-    facts = pretrain(pictures, recipe, out / "moco", journal=journal, probe=probe, probe_every=10)
+    facts = pretrain(pictures, recipe, out / "moco", run_log=run_log, probe=probe, probe_every=10)
     encoder = f"backbone:{recipe.network}:{out / 'moco'}"
-    features = encoded_at(stream, stream.sha256, "moco-b0", encoder, out / "features" / "moco-b0", "cpu", journal)
+    features = encoded_at(stream, stream.sha256, "moco-b0", encoder, out / "features" / "moco-b0", "cpu", run_log)
     seeds = list(range(scale.seeds))
     evaluate(features, "clear-iid", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
     evaluate(features, "clear-streaming", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")

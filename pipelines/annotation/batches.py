@@ -18,8 +18,8 @@ from curate.validation.batches import read_batch
 from curate.validation.mturk import (
     PRODUCTION,
     SANDBOX,
-    Journal,
     Plan,
+    RunLog,
     approve,
     client,
     collect,
@@ -152,17 +152,17 @@ def act(
         raise BadConfig("--reject belongs to approve.", f"The action is {action}.")
     place = endpoint or (PRODUCTION if production else SANDBOX)
     mode = "production" if production else "sandbox"
-    journal = Journal(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
+    run_log = RunLog(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
     service = client(place, profile)
     if action == "publish":
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3Rules())
         page = (batch.folder / "page.html").read_text(encoding="utf-8")
-        with context.journal.progress("mturk", images, "images") as tick:
-            made = publish(service, place, batch.facts, page, addresses, plan, journal, tick, production, max_spend)
-        return {"published_now": made, "published": len(journal.hits()), "cost_usd": plan.cost(images), "at": place}
+        with context.run_log.progress("mturk", images, "images") as tick:
+            made = publish(service, place, batch.facts, page, addresses, plan, run_log, tick, production, max_spend)
+        return {"published_now": made, "published": len(run_log.hits()), "cost_usd": plan.cost(images), "at": place}
     if action == "status":
-        return {**status(service, journal, plan), "images": images}
+        return {**status(service, run_log, plan), "images": images}
     if action == "collect":
         path = context.root / section.answers / f"{batch.name(f'mturk-{mode}')}.csv"
-        return {"answers": collect(service, journal, batch.facts["batch"], path), "file": str(path)}
-    return approve(service, journal, {} if reject is None else read_rejections(reject))
+        return {"answers": collect(service, run_log, batch.facts["batch"], path), "file": str(path)}
+    return approve(service, run_log, {} if reject is None else read_rejections(reject))

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from curate.core.errors import BadConfig, DriftlineError, UnknownName
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from pipelines import VERSION
 from pipelines.cli.common import Json, Run, Sets, command, context_of
 from pipelines.cli.eval import eval_app
@@ -62,7 +62,7 @@ def demo(
     from pipelines.demo.journey import QUICK, Scale
     from pipelines.demo.journey import demo as journey
 
-    result = journey(out, QUICK if quick else Scale(), Journal(out / "log.jsonl", as_json))
+    result = journey(out, QUICK if quick else Scale(), RunLog(out / "log.jsonl", as_json))
     print(json.dumps(result) if as_json else f"report: {result['report']}")
 
 
@@ -119,8 +119,8 @@ def run(
 
     if engine not in ("local", "ray"):
         raise BadConfig(f"--engine is {engine!r}.", "Expected local or ray.")
-    spread = Engine("ray" if engine == "ray" else "local", workers or len(os.sched_getaffinity(0)))
-    context = context_of(directory, sets, as_json, spread)
+    executor = Executor("ray" if engine == "ray" else "local", workers or len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, executor)
     if dry_run:
         plans = [asdict(p) for p in runner.plan(context, start, until)]
         print(
@@ -181,8 +181,8 @@ def explore(
 
     With --prompt and --out it writes contact sheets (PNG) and a CSV instead.
     """
-    spread = Engine("local", len(os.sched_getaffinity(0)))
-    context = context_of(directory, sets, as_json, spread)
+    executor = Executor("local", len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, executor)
     if (prompts is None) != (out is None):
         raise BadConfig("--prompt and --out belong together.", "Expected both for sheets, or neither for the page.")
     if prompts is not None and out is not None:
@@ -364,22 +364,22 @@ def _entries(what: str) -> dict[str, str]:
         found = {name: presets.summary(name) for name in presets.names()}
         return found | {name: f"eval --preset: {settings_of(name)}" for name in PRESETS}
     if what == "sources":
-        from curate.sources import SOURCES as CATALOGUE
+        from curate.sources import SOURCES as REGISTRY
     elif what == "shifts":
-        from stream_builder.shifts import SHIFTS as CATALOGUE
+        from stream_builder.shifts import SHIFTS as REGISTRY
     elif what == "protocols":
-        from eval.protocol import PROTOCOLS as CATALOGUE
+        from eval.protocol import PROTOCOLS as REGISTRY
     elif what == "learners":
-        from eval.learners import LEARNERS as CATALOGUE
+        from eval.learners import LEARNERS as REGISTRY
     elif what == "venues":
-        from curate.validation.platforms import VENUES as CATALOGUE
+        from curate.validation.platforms import VENUES as REGISTRY
     elif what == "networks":
-        from eval.nets import NETS as CATALOGUE
+        from eval.nets import NETS as REGISTRY
     elif what == "encoders":
-        from curate.encoders import ENCODERS as CATALOGUE
+        from curate.encoders import ENCODERS as REGISTRY
     else:
-        from curate.export import EXPORTS as CATALOGUE
-    return {name: CATALOGUE.summary(name) for name in CATALOGUE}
+        from curate.export import EXPORTS as REGISTRY
+    return {name: REGISTRY.summary(name) for name in REGISTRY}
 
 
 app.add_typer(eval_app)  # without a name: its commands are ours

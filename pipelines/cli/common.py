@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 Sets = Annotated[
@@ -34,10 +34,10 @@ def command(group: typer.Typer, name: str, example: str) -> Callable[[Callable[.
     return register
 
 
-def context_of(directory: Path, sets: list[str] | None, quiet: bool, engine: Engine | None = None) -> Any:
+def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
     """Configuration, log and place of a run."""
     from pipelines.config.loader import load
     from pipelines.stage import Context
 
     config = load(directory / "driftline.yaml", sets or ())
-    return Context(directory, config, Journal(directory / "log.jsonl", quiet), engine or Engine())
+    return Context(directory, config, RunLog(directory / "log.jsonl", quiet), executor or Executor())

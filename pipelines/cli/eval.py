@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, DriftlineError, Unfit
-from curate.core.executor import Engine, cards
-from curate.core.run_log import Journal
+from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
+from curate.core.executor import Executor, cards
+from curate.core.run_log import RunLog
 from pipelines.cli.common import Json, Sets, command, context_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core, or a GPU).")
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
+    executor: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
     encoders: Annotated[
         str | None,
         typer.Option("--encoders", help="Of texts or images: vectors by each, as ngrams:2048,sentence:DIR."),
@@ -76,14 +76,14 @@ def evaluate(
         PROTOCOLS[name]
     for name in chosen:
         LEARNERS[name.partition("(")[0].strip()]
-    if engine not in ("local", "ray"):
-        raise BadConfig(f"--engine is {engine!r}.", "Expected local or ray.")
+    if executor not in ("local", "ray"):
+        raise BadConfig(f"--engine is {executor!r}.", "Expected local or ray.")
     place = _device(device)
     cores = len(os.sched_getaffinity(0))
     numbers = seeds_of(seeds)
     few = len(chosen) * len(numbers) < FEW_RUNS  # a process takes seconds to begin
     usual = 1 if few else cores if place == "cpu" else max(1, len(cards()))
-    spread = Engine("ray" if engine == "ray" else "local", workers or usual)
+    spread = Executor("ray" if executor == "ray" else "local", workers or usual)
     kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
     settings |= {"sort": True} if sort else {}
@@ -96,7 +96,7 @@ def evaluate(
         if not equals or not all(v.strip() for v in values.split(",")):
             raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
         grid[key] = [value_of(v) for v in values.split(",")]
-    journal = Journal(out / "log.jsonl", as_json)
+    run_log = RunLog(out / "log.jsonl", as_json)
     documents: list[dict[str, Any]] = []
     parts = [(path, chosen) for path in paths]
     if encoders is not None:
@@ -106,14 +106,14 @@ def evaluate(
         for stream in streams.values() if vectors else ():
             for told in [part.strip() for part in encoders.split(",")]:
                 where = out / "encoders" / fingerprint([stream.sha256, told])[:16]
-                encoded_at(stream, stream.sha256, told, told, where, device, journal)
+                encoded_at(stream, stream.sha256, told, told, where, device, run_log)
                 parts.append((where, vectors))
     for where, mine in parts:
         stream = streams[where] if where in streams else Stream.load(where)
         for name in protocols:
             try:
                 ahead = plan(stream, name, mine, numbers, settings, out, grid)
-            except Unfit as error:
+            except IncompatibleStream as error:
                 if not several:
                     raise
                 about = {"name": stream.name, "sha256": stream.sha256}
@@ -121,8 +121,8 @@ def evaluate(
                 keep_skipped(out, name, about, ["all"], skipped)
                 documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
                 continue
-            journal.say(_ahead(name, ahead, spread.workers))
-            with journal.progress(name, len(mine) * len(numbers), "runs") as tick:
+            run_log.say(_ahead(name, ahead, spread.workers))
+            with run_log.progress(name, len(mine) * len(numbers), "runs") as tick:
                 documents.append(run_grid(stream, name, mine, numbers, settings, out, tick, where, spread, grid))
     if as_json:
         print(json.dumps(documents[0] if len(documents) == 1 else documents))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.core.errors import BadConfig, UnknownName
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.cli.common import Json, Sets, command
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ def pretrain(
         raise UnknownName(f"There is no recipe {recipe!r}.", f"Known: {', '.join(RECIPES)}.")
     rules = _changed(RECIPES[recipe], sets or [])
     team = Team.join(place(device))
-    journal = Journal(out / "log.jsonl", as_json) if team.rank == 0 else Journal(None, True)
+    run_log = RunLog(out / "log.jsonl", as_json) if team.rank == 0 else RunLog(None, True)
     asked = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
         pictures = _of_stream(source, bucket, rules.room)
     else:
-        with team.turns(), journal.progress("images", None, "images") as tick:
+        with team.turns(), run_log.progress("images", None, "images") as tick:
             pictures = gather(source, bucket, rules.room, out, tick)
-    facts = train(pictures, rules, out, seed, device, journal, asked, every)
+    facts = train(pictures, rules, out, seed, device, run_log, asked, every)
     if as_json and team.rank == 0:
         print(json.dumps(facts))
     elif team.rank == 0:

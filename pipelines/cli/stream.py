@@ -77,7 +77,7 @@ def stream_features(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """The same samples as vectors of other encoders: of each, a stream."""
-    from curate.core.run_log import Journal
+    from curate.core.run_log import RunLog
     from pipelines.feature_zoo import encoded_at, opened, zoo_of
 
     named = zoo_of(zoo) if zoo is not None else {}
@@ -90,7 +90,7 @@ def stream_features(
         raise BadConfig("No encoder was given.", "Expected --features or --zoo.")
     stream, source = opened(path)
     for name, encoder in named.items():
-        _made(encoded_at(stream, source, name, encoder, out / name, device, Journal(None)), out / name)
+        _made(encoded_at(stream, source, name, encoder, out / name, device, RunLog(None)), out / name)
 
 
 @command(stream_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
@@ -152,7 +152,7 @@ def stream_from_texts(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Labelled texts: as they are (for learners that read) or as vectors of an encoder."""
-    from curate.core.run_log import Journal
+    from curate.core.run_log import RunLog
     from curate.encoders import spec_of
     from stream_builder.builders.encoded import encoded, samples_of
     from stream_builder.builders.texts import from_texts
@@ -161,7 +161,7 @@ def stream_from_texts(
     spec = None if encoder == "none" else spec_of(encoder, device)
     stream = from_texts(open_base(place, Options(data_dir=data_dir, download=download)))
     if spec is not None:
-        with Journal(None).progress("encode", samples_of(stream), "texts") as tick:
+        with RunLog(None).progress("encode", samples_of(stream), "texts") as tick:
             stream = encoded(stream, spec.load(), encoder, tick)
     _made(stream.save(out), out)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from curate.core.errors import Tampered
+from curate.core.errors import IntegrityError
 from pipelines.cli.common import Json, command
 
 submit_app = typer.Typer(rich_markup_mode=None)
@@ -53,7 +53,7 @@ def verify(
         if verdict.holds:
             print(f"{verdict.name} holds" + ("" if verdict.again else "; nothing was run again (--stream)"))
     if not verdict.holds:
-        raise Tampered(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
+        raise IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
 
 
 @command(submit_app, "leaderboard", "driftline leaderboard ours.zip theirs.zip --stream stream --out leaderboard.md")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.core.atomic_io import write_json, write_text
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.release import Release
 from curate.retrieval.candidates import BACKGROUND
 from curate.validation.batches import read_batch
@@ -54,15 +54,15 @@ class Scale:
 QUICK = Scale(2800, 16, 6, 2)
 
 
-def demo(out: Path, scale: Scale, journal: Journal) -> dict[str, object]:
+def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
     """Run the whole journey in `out`; returns {"report", "seconds", "stages"}. Finished parts are not repeated."""
     clock = time.monotonic()
-    journal.say(NOTICE)
-    world = build(out / "world", scale.records, seed=0, journal=journal)
+    run_log.say(NOTICE)
+    world = build(out / "world", scale.records, seed=0, run_log=run_log)
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
-    context = Context(out, load(config_path), journal, Engine(workers=len(os.sched_getaffinity(0))))
+    context = Context(out, load(config_path), run_log, Executor(workers=len(os.sched_getaffinity(0))))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)
@@ -71,7 +71,7 @@ def demo(out: Path, scale: Scale, journal: Journal) -> dict[str, object]:
     stream = from_release(release).save(out / "stream")
     runs = out / "runs"
     for protocol in PROTOCOLS:
-        with journal.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
+        with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
             evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, tell=tick)
     seconds = time.monotonic() - clock
     truth = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.pretrain.small_clip import train
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
@@ -58,12 +58,12 @@ def caption(things: list[str], age: float, rng: np.random.Generator) -> str:
 
 def main(out: Path) -> None:
     """Render, train, save."""
-    journal = Journal()
+    run_log = RunLog()
     names = [*CONCEPTS, *SCENES]
     shown: list[list[str]] = []
     ages: list[float] = []
     pixels = np.empty((PHOTOS, 64, 64, 3), np.uint8)
-    with journal.progress("render", PHOTOS, "photos") as tick:
+    with run_log.progress("render", PHOTOS, "photos") as tick:
         for i in range(PHOTOS):
             rng = rng_for(SEED, "photo", i)
             n = 2 if rng.random() < 0.08 else 1
@@ -75,7 +75,7 @@ def main(out: Path) -> None:
             ages.append(age)
             tick(1)
     keys = ["+".join(sorted(things)) for things in shown]
-    train(pixels, lambda i, rng: caption(shown[i], ages[i], rng), keys, out, journal, SEED, epochs=9)
+    train(pixels, lambda i, rng: caption(shown[i], ages[i], rng), keys, out, run_log, SEED, epochs=9)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 
 from curate.core.atomic_io import read_json, write_bytes, write_json
 from curate.core.errors import Busy
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 
@@ -59,7 +59,7 @@ class World:
         return shown
 
 
-def build(folder: Path, records: int, seed: int, journal: Journal) -> World:
+def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
     """Render a world of about `records` metadata lines; a finished one is used again."""
     mark = folder / "world.json"
     if mark.is_file():
@@ -74,7 +74,7 @@ def build(folder: Path, records: int, seed: int, journal: Journal) -> World:
     things = [*CONCEPTS, *SCENES]
     weights = [1.0] * len(CONCEPTS) + [0.9] * len(SCENES)
     share = [w / sum(weights) for w in weights]
-    with journal.progress("render", records, "photos") as tick:
+    with run_log.progress("render", records, "photos") as tick:
         for i in range(records):
             rng = rng_for(seed, "photo", i)
             age = float(rng.beta(1.15, 1.0))

@@ -221,7 +221,7 @@ class Explorer:
                 texts, groups = queries(self.encoder, [made])
                 per_class = self.context.config.retrieve.per_class
                 found = search(
-                    self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.engine, bins=BINS
+                    self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
                 )
                 read = [t for group in made.texts() for t in group] + list(asked.negatives)
                 if len(self._views) > 200:
@@ -236,7 +236,7 @@ class Explorer:
             texts, groups = queries(self.encoder, concepts)
             found = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
-                self.context.engine,
+                self.context.executor,
             ).ranked["top"]  # fmt: skip
             self._listed = {
                 c.name: {b: set(found[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
-STAGES = Catalogue(
+STAGES = Registry(
     "stage",
     {
         "ingest": "pipelines.stages.ingest:Ingest",

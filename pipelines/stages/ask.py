@@ -55,7 +55,7 @@ class Ask(Stage):
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
             facts = batch_of(self.context, items.to_pylist(), inputs, out)
-            self.context.journal.say(
+            self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} workers, about "
                 f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
             )

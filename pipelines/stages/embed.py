@@ -78,12 +78,12 @@ class Embed(Stage):
         facts = describe(encoder, section.encoder, name or "", file)
         if section.vectors is not None:
             given = self.context.path(section.vectors)
-            faults = adopt(given, members, out, self.context.journal)
+            faults = adopt(given, members, out, self.context.run_log)
             facts |= maker_of(given)
         else:
             faults = embed(
-                inputs["fetch"], members, spec_of(self.context), out, self.context.journal, section.batch,
-                self.context.engine, section.decoders,
+                inputs["fetch"], members, spec_of(self.context), out, self.context.run_log, section.batch,
+                self.context.executor, section.decoders,
             )  # fmt: skip
         kept = faults.pop("", 0)
         write_json(out / "encoder.json", facts)

@@ -30,7 +30,7 @@ class Fetch(Stage):
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
         parts = sorted((inputs["filter"] / "table").glob("part-*.parquet"))
-        faults = fetch(parts, out, self.rules(parts), self.context.journal, self.context.engine)
+        faults = fetch(parts, out, self.rules(parts), self.context.run_log, self.context.executor)
         kept = faults.pop("", 0)
         return Counts(kept + sum(faults.values()), kept, faults)
 
@@ -42,7 +42,7 @@ class Fetch(Stage):
         said = values.pop("private_addresses")
         first = next((part for part in parts if pq.read_metadata(part).num_rows), None)
         own = said == "auto" and first is not None and is_own(pq.read_table(first, columns=["url"])["url"].to_pylist())
-        workers = self.context.engine.workers
+        workers = self.context.executor.workers
         rate = values.pop("rate")
         return FetchRules(
             **values, images=images, private=said == "allow" or own, rate=None if rate is None else rate / workers

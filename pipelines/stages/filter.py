@@ -41,6 +41,6 @@ class FilterTable(Stage):
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
-        counts = sift(parts, out, self.rules(), self.context.journal, self.context.engine)
+        counts = sift(parts, out, self.rules(), self.context.run_log, self.context.executor)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

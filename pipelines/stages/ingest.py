@@ -54,7 +54,7 @@ class Ingest(Stage):
         values: dict[str, Any] = section.model_dump()
         web = section.path.startswith(("http://", "https://"))
         values["path"] = section.path if web else self.local()
-        values["threads"] = self.context.engine.workers
+        values["threads"] = self.context.executor.workers
         values["work"] = self.context.root / "downloads"
         values["side"] = {name: self.context.path(path) for name, path in section.side.items()}
         values["root"] = None if section.root is None else self.context.path(section.root)
@@ -66,14 +66,14 @@ class Ingest(Stage):
         section = self.context.config.collection
         if section.path.startswith("s3://"):
             rules = S3Rules(**section.s3.model_dump())
-            fetch(section.path, self.context.root / "downloads", rules, self.context.journal)
+            fetch(section.path, self.context.root / "downloads", rules, self.context.run_log)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet."""
         done = sorted((out / "rejects").glob("part-*.parquet"))
         skip = sum(_rows(out / "table" / p.name) + _rows(p) for p in done)
         number = len(done)
-        with self.context.journal.progress("ingest", None, "rows") as tick:
+        with self.context.run_log.progress("ingest", None, "rows") as tick:
             tick(skip)
             for batch in self.source().batches(ROWS, skip):
                 table = pa.Table.from_batches([batch])

@@ -193,7 +193,7 @@ class Publish(Stage):
     def _pack(self, rows: Rows, images: Fetched, folder: Path, records: Path) -> Packed:
         strip = self.context.config.release.strip
         shard_images = PublishRules().shard_images
-        return pack(rows, images, folder, records, shard_images, strip, self.context.engine, self.context.journal)
+        return pack(rows, images, folder, records, shard_images, strip, self.context.executor, self.context.run_log)
 
     def _vectors(self, packed: Packed, folder: Path, inputs: Mapping[str, Path]) -> dict[str, npt.NDArray[np.float16]]:
         config = self.context.config
@@ -201,7 +201,7 @@ class Publish(Stage):
         for entry in config.release.features:
             images = list(pictures(folder, packed))
             found[entry.name] = features(
-                images, self._backbone(entry), self.context.journal, config.embed.batch, self.context.engine
+                images, self._backbone(entry), self.context.run_log, config.embed.batch, self.context.executor
             )
         return found
 

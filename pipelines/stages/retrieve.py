@@ -88,7 +88,7 @@ def text_encoder(context: Context, vectors: Path) -> Encoder:
             "Run again from embed: driftline run DIR --from embed.",
         )
     if made_by["fingerprint"] is None:
-        context.journal.say(
+        context.run_log.say(
             f"retrieve: nothing tells which model made the vectors of {made_by.get('from')}; their width is checked"
         )
     return encoder
@@ -99,7 +99,7 @@ def warn_of_cuts(context: Context, encoder: Encoder, concepts: Sequence[Concept]
     for concept in concepts:
         for text in dict.fromkeys([t for group in concept.texts() for t in group] + list(concept.negatives)):
             if tail := encoder.cut(text):
-                context.journal.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
+                context.run_log.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Retrieve(Stage):
         found: dict[tuple[str, str], int] = {}
         look = self._look(inputs, store, texts, groups, rules)
         with (
-            context.journal.progress("retrieve", len(asked), "buckets") as tick,
+            context.run_log.progress("retrieve", len(asked), "buckets") as tick,
             writing(out / "candidates.parquet") as file,
             pq.ParquetWriter(file, CANDIDATES, compression="zstd") as writer,
         ):
@@ -180,10 +180,10 @@ class Retrieve(Stage):
         self, store: Store, texts: Vectors, groups: list[int], rules: RetrieveRules, asked: list[int], out: Path
     ) -> dict[str, dict[int, list[Ranked]]]:
         """The lists of all buckets; `search.json` tells how they were found, and the recall of an approximate way."""
-        section, engine = self.context.config.retrieve, self.context.engine
+        section, engine = self.context.config.retrieve, self.context.executor
         if section.search == "exact":
             write_json(out / "search.json", {"search": "exact", "recall": 1.0})
-            return search(store, texts, rules.depth, asked, groups, engine=engine, memory=section.memory << 20).ranked
+            return search(store, texts, rules.depth, asked, groups, executor=engine, memory=section.memory << 20).ranked
         ranked: dict[str, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
         recalls = {}
         for bucket in asked:
@@ -194,7 +194,7 @@ class Retrieve(Stage):
                 ranked[side][bucket] = lists[side]
         lowest = min(recalls.values())
         write_json(out / "search.json", {"search": section.search, "recall": lowest, "recall_of_bucket": recalls})
-        self.context.journal.say(f"retrieve: {section.search} finds at least {lowest:.1%} of the exact lists")
+        self.context.run_log.say(f"retrieve: {section.search} finds at least {lowest:.1%} of the exact lists")
         return ranked
 
     def _look(

@@ -98,7 +98,7 @@ class Tally(Stage):
         because = "" if found else "; no candidates are left"
         if number >= config.validation.rounds:
             found, because = [], f"; validation.rounds is {number}"
-        self.context.journal.say(
+        self.context.run_log.say(
             f"tally: after round {number} {len(short)} classes of buckets are short, e.g. {shortage(short)[0]}"
             + (f"; {len(found):,} further candidates are asked" if found else because)
         )
@@ -193,7 +193,7 @@ class _Crowd:
             if stale.name >= folder.name:
                 shutil.rmtree(stale)
         facts = batch_of(context, items, self.inputs, folder, earlier, before)
-        context.journal.say(f"tally: the batch of round {number} lies in {folder}, about ${facts['estimate_usd']:,.2f}")
+        context.run_log.say(f"tally: the batch of round {number} lies in {folder}, about ${facts['estimate_usd']:,.2f}")
         return folder, facts
 
     def judge(self, asked: Items) -> pa.Table:

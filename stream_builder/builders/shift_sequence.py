@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from stream_builder.builders.sampling import (
     Composition,
@@ -46,8 +46,8 @@ def compose(
     are rendered at a time; they change no byte. oracle: also draw, where the base is large enough, as many samples of
     the last distribution as all steps have, those of the last step among them.
 
-    Raises BadConfig where sizes and steps disagree, Unfit for a shift that the base cannot have, Shortage where a class
-    has too few images.
+    Raises BadConfig where sizes and steps disagree, IncompatibleStream for a shift that the base cannot have,
+    Shortage where a class has too few images.
     """
     how = how or Composition()
     steps = parse(sequence)
@@ -112,11 +112,11 @@ def compose(
 
 
 def _check(base: Base, total: Counter[Shift]) -> None:
-    """Raise Unfit for shifts of images where the base has none."""
+    """Raise IncompatibleStream for shifts of images where the base has none."""
     images = base.train.x.dtype == np.uint8
     for shift in total:
         if not images and shift.acts_on not in ("choice", "label"):
-            raise Unfit(
+            raise IncompatibleStream(
                 f"{shift.letter} changes images; {base.name} has features of dtype {base.train.x.dtype}.",
                 "Expected uint8 images, or shifts of labels and choice only.",
             )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.release import encoded
@@ -47,13 +47,15 @@ def ordered(
     """Steps of equally many samples in order of time, equal times by id; each one's test split, for retention, is a
     random `held_out` share of it, also in order – or its part of the data's own test set.
 
-    order: "balanced" keeps of every class in a period at most as many as the median class has. Raises Unfit for fewer
-    samples than periods.
+    order: "balanced" keeps of every class in a period at most as many as the median class has. Raises
+    IncompatibleStream for fewer samples than periods.
     """
     if not 0 <= held_out < 1:
         raise BadConfig(f"--held-out is {held_out}.", "Expected a share from 0 to below 1.")
     if len(data.y) < periods or periods < 1:
-        raise Unfit(f"{data.name} has {len(data.y)} samples for {periods} periods.", "Expected one each at least.")
+        raise IncompatibleStream(
+            f"{data.name} has {len(data.y)} samples for {periods} periods.", "Expected one each at least."
+        )
     rows = np.lexsort((data.ids, data.time))
     tests = None if data.test is None else np.array_split(np.lexsort((data.test.ids, data.test.time)), periods)
     steps = []

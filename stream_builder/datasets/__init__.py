@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from curate.core.errors import BadArray, BadConfig, MissingFile
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from stream_builder.shifts.base import Labels
 from stream_builder.stream import Array
 from stream_builder.validate import check
@@ -69,7 +69,7 @@ class Opener(Protocol):
         ...
 
 
-KINDS = Catalogue(
+KINDS = Registry(
     "kind of base",
     {
         "arrays": "stream_builder.datasets.arrays:open_arrays",
@@ -81,7 +81,7 @@ KINDS = Catalogue(
         "folder": "stream_builder.datasets.folder:open_folder",
     },
 )
-NAMES = Catalogue(
+NAMES = Registry(
     "base",
     {
         "cifar10": "stream_builder.datasets.vision:cifar10",
@@ -92,6 +92,7 @@ NAMES = Catalogue(
         "clinc150": "stream_builder.datasets.intents:clinc150",
         "imagenet": "stream_builder.datasets.folder:imagenet",
     },
+    group="datasets",
 )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from stream_builder.stream import Stream
 
 
@@ -18,7 +18,7 @@ class Exporter(Protocol):
         ...
 
 
-EXPORTS = Catalogue(
+EXPORTS = Registry(
     "stream export",
     {
         "arrays": "stream_builder.export.arrays:export",
@@ -27,4 +27,5 @@ EXPORTS = Catalogue(
         "webdataset": "stream_builder.export.webdataset:export",
         "huggingface": "stream_builder.export.huggingface:export",
     },
+    group="stream_exports",
 )

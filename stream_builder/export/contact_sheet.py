@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.atomic_io import write_bytes
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.stream import Stream
 
 MOST = 12  # classes on a sheet
@@ -19,7 +19,7 @@ EDGE = 64  # pixels of a picture
 def sheet(stream: Stream, path: Path, split: str = "train", each: int = 1) -> Path:
     """Write a PNG: the first `each` pictures of every class of every step, under the label that they bear there.
 
-    Raises Unfit for a stream of features.
+    Raises IncompatibleStream for a stream of features.
     """
     import matplotlib
 
@@ -28,7 +28,7 @@ def sheet(stream: Stream, path: Path, split: str = "train", each: int = 1) -> Pa
 
     steps = [s for s in stream.steps if split in s.splits]
     if not steps or np.dtype(steps[0][split].x.dtype) != np.uint8:
-        raise Unfit(f"The stream {stream.name!r} has no pictures in {split}.", "Expected uint8 images.")
+        raise IncompatibleStream(f"The stream {stream.name!r} has no pictures in {split}.", "Expected uint8 images.")
     classes = range(min(MOST, len(stream.classes)))
     columns = len(classes) * each
     figure = Figure(figsize=(0.9 * columns + 1.6, 1.0 * len(steps) + 0.8), layout="constrained")

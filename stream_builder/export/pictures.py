@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.stream import Step, Stream
 
 
@@ -26,13 +26,15 @@ class Picture:
 
 
 def pictures(stream: Stream) -> Iterator[Picture]:
-    """Every sample, in order of steps, splits and positions. Raises Unfit for a stream of features."""
+    """Every sample, in order of steps, splits and positions. Raises IncompatibleStream for a stream of features."""
     from PIL import Image
 
     for step in stream.steps:
         for name, split in step.splits.items():
             if np.dtype(split.x.dtype) != np.uint8:
-                raise Unfit(f"The stream {stream.name!r} holds features.", "Expected images.", "Export it as arrays.")
+                raise IncompatibleStream(
+                    f"The stream {stream.name!r} holds features.", "Expected images.", "Export it as arrays."
+                )
             for i in range(len(split)):
                 buffer = io.BytesIO()
                 Image.fromarray(np.asarray(split.x[i])).save(buffer, "PNG", compress_level=1)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import TensorDataset
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from stream_builder.interop.torch_loader import Policy, policy_of
 from stream_builder.stream import Split, Stream
 
@@ -17,7 +17,7 @@ def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:
     """`benchmark_from_datasets` with a train experience a step and a test experience for each step that has tests.
 
     policy: what happens to images (default: the stream's own, without augmentation). Raises BadConfig where Avalanche
-    is not installed, Unfit for a stream without tests.
+    is not installed, IncompatibleStream for a stream without tests.
     """
     try:
         from avalanche.benchmarks import benchmark_from_datasets
@@ -27,7 +27,9 @@ def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:
         raise BadConfig("Avalanche is not installed.", "", "pip install 'driftline[avalanche]'.") from None
     how = policy or policy_of(stream)
     if not any("test" in step.splits for step in stream.steps):
-        raise Unfit(f"The stream {stream.name!r} has no test split.", "Expected one for Avalanche's test stream.")
+        raise IncompatibleStream(
+            f"The stream {stream.name!r} has no test split.", "Expected one for Avalanche's test stream."
+        )
 
     def dataset(split: Split) -> Any:
         labels = np.asarray(split.y).tolist()

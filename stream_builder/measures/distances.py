@@ -14,7 +14,7 @@ from math import erf, sqrt
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, Unfit
+from curate.core.errors import BadArray, IncompatibleStream
 from curate.core.seeding import rng_for
 
 Points = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ def mmd(a: Points, b: Points, seed: int = 0) -> float:
     """Unbiased squared maximum mean discrepancy with a Gaussian kernel as wide as the median distance [Gretton et al.
     2012, eq. 3]; 0 on average for equal distributions. Cost: (n + m)² d, in blocks."""
     if len(a) < 2 or len(b) < 2:
-        raise Unfit("MMD compares sets of at least two samples.", f"Got {len(a)} and {len(b)}.")
+        raise IncompatibleStream("MMD compares sets of at least two samples.", f"Got {len(a)} and {len(b)}.")
     both = np.concatenate([a, b])
     some = both[rng_for(seed, "mmd").permutation(len(both))[:LARGEST]]
     width = np.median(_squares(some, some)[np.triu_indices(len(some), 1)])
@@ -92,7 +92,9 @@ def two_sample(a: Points, b: Points, seed: int = 0) -> tuple[float, float]:
     """
     n = min(len(a), len(b))
     if n < 4:
-        raise Unfit("A two-sample test needs at least four samples of each set.", f"Got {len(a)} and {len(b)}.")
+        raise IncompatibleStream(
+            "A two-sample test needs at least four samples of each set.", f"Got {len(a)} and {len(b)}."
+        )
     rng = rng_for(seed, "two sample")
     a, b = a[rng.permutation(len(a))[:n]], b[rng.permutation(len(b))[:n]]
     half = n // 2

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from stream_builder.stream import Stream
 
@@ -82,14 +82,14 @@ def blind_curve(
     """The blind classifier's accuracy over shifts and window lengths.
 
     y: (N,) labels from 0, in stream order. A prediction for sample i uses labels up to i − S − 1; the first S + 1
-    samples are not scored. Shifts and windows that the stream is too short for are left out. Raises Unfit for fewer
-    than two samples, BadConfig for a tolerance below 0.
+    samples are not scored. Shifts and windows that the stream is too short for are left out. Raises
+    IncompatibleStream for fewer than two samples, BadConfig for a tolerance below 0.
     """
     if tolerance < 0:
         raise BadConfig(f"The tolerance is {tolerance}.", "Expected 0 or more.")
     y = np.asarray(y, np.int64)
     if len(y) < 2:
-        raise Unfit(f"The stream has {len(y)} samples.", "Expected at least two for a blind classifier.")
+        raise IncompatibleStream(f"The stream has {len(y)} samples.", "Expected at least two for a blind classifier.")
     shifts = tuple(s for s in shifts if s + 1 < len(y))
     ks = tuple(k for k in ks if k <= len(y)) or (1,)
     accuracy = np.empty((len(shifts), len(ks)))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import Unfit, UnknownName
+from curate.core.errors import IncompatibleStream, UnknownName
 from stream_builder.measures.distances import DISTANCES, ITERATIONS, check_points, class_priors, wasserstein2
 from stream_builder.measures.label_correlation import autocorrelation, blind_curve
 from stream_builder.stream import Split, Stream
@@ -48,7 +48,7 @@ def measure(
         for label, n in zip(labels.tolist(), counts.tolist(), strict=True):
             here = p[train.y == label]
             if not len(here):
-                raise Unfit(
+                raise IncompatibleStream(
                     f"A step of {stream.name!r} has no training sample of class {label}.",
                     "",
                     "Measure with labels that all steps have.",
@@ -64,7 +64,7 @@ def measure(
 def distances(stream: Stream, names: Sequence[str], components: int = 100, seed: int = 0) -> dict[str, list[float]]:
     """Name of a distance → its value from each step's training data to the last step's test data, in PCA's space.
 
-    Raises UnknownName, Unfit.
+    Raises UnknownName, IncompatibleStream.
     """
     if unknown := [n for n in names if n not in DISTANCES]:
         told = "; ".join(f"{name} ({d.cost})" for name, d in DISTANCES.items())
@@ -116,10 +116,10 @@ def label_facts(stream: Stream) -> dict[str, Any]:
 def _ends(stream: Stream) -> tuple[list[Split], Split]:
     trains = [step["train"] for step in stream.steps]
     if len(trains) < 2:
-        raise Unfit(f"The stream {stream.name!r} has one step.", "Expected at least two.")
+        raise IncompatibleStream(f"The stream {stream.name!r} has one step.", "Expected at least two.")
     test = stream.steps[-1]["test"]
     if not len(test) or not all(len(t) for t in trains):
-        raise Unfit(f"The stream {stream.name!r} has an empty split.", "Expected samples in every step.")
+        raise IncompatibleStream(f"The stream {stream.name!r} has an empty split.", "Expected samples in every step.")
     return trains, test
 
 

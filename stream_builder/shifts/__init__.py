@@ -6,13 +6,13 @@ corruptions have their own names.
 
 from __future__ import annotations
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 
 COMMON = (
     "gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "gaussian_blur", "defocus_blur", "motion_blur",
     "zoom_blur", "fog", "brightness", "contrast", "saturate", "jpeg", "pixelate", "elastic_transform",
 )  # fmt: skip
-SHIFTS = Catalogue(
+SHIFTS = Registry(
     "shift",
     {
         "C": "stream_builder.shifts.corruption:Corruption",
@@ -28,4 +28,5 @@ SHIFTS = Catalogue(
         "P": "stream_builder.shifts.prior_drift:PriorDrift",
         **{name: f"stream_builder.shifts.common:{name}" for name in COMMON},
     },
+    group="shifts",
 )

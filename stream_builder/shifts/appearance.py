@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 
@@ -20,10 +20,10 @@ class Appearance(Shift):
     classes: int = 1
 
     def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """None for the classes that are still to come. Raises Unfit where the source would have none."""
+        """None for the classes that are still to come. Raises IncompatibleStream where the source would have none."""
         there = classes - self.classes * (total - times)
         if classes - self.classes * total < 1:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"A({self.classes}) comes up {total} times and leaves the source no class of {classes}.",
                 "Expected at least one.",
                 "Shorten the sequence or lower its number.",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 
@@ -20,10 +20,10 @@ class Disappearance(Shift):
     classes: int = 1
 
     def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """None for the classes that went. Raises Unfit where no class is left."""
+        """None for the classes that went. Raises IncompatibleStream where no class is left."""
         gone = self.classes * times
         if gone >= classes:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"D({self.classes}) came up {times} times and leaves no class of {classes}.",
                 "Expected at least one.",
                 "Shorten the sequence or lower its number.",

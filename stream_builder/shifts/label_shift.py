@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 
@@ -23,10 +23,10 @@ class LabelShift(Shift):
     percent: float = 30.0
 
     def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """1 ∓ percent × times of an equal share. Raises Unfit where an even class would have none."""
+        """1 ∓ percent × times of an equal share. Raises IncompatibleStream where an even class would have none."""
         moved = self.percent / 100 * times
         if moved >= 1:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"p came up {times} times and leaves even classes {1 - moved:.0%} of their share.",
                 "Expected more than none.",
                 "Shorten the sequence or lower p's percent, as in p(10).",

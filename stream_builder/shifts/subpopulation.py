@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.shifts.base import Images, Labels, Shares, Shift
 
 TABLE = ((1 / 2, 1 / 2, 0, 0, 0), (1 / 3, 1 / 3, 1 / 3, 0, 0), (0, 1 / 3, 1 / 3, 1 / 3, 0), (0, 0, 1 / 3, 1 / 3, 1 / 3))
@@ -24,15 +24,18 @@ class Subpopulation(Shift):
     acts_on: ClassVar[str] = "choice"
 
     def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """The table's row for `times`. Raises Unfit beyond it and for bases without five sub-classes a class."""
+        """The table's row for `times`. Raises IncompatibleStream beyond it and for bases without five sub-classes a
+        class."""
         if subclasses != 5:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"s chooses among five sub-classes; the base has {subclasses or 'none'} a class.",
                 "Expected a base like CIFAR-100 with coarse labels.",
                 "Use --base cifar100 --labels coarse.",
             )
         if times >= len(TABLE):
-            raise Unfit(f"s came up {times} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence.")
+            raise IncompatibleStream(
+                f"s came up {times} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence."
+            )
         return np.tile(np.array(TABLE[times]), (classes, 1))
 
     def apply(

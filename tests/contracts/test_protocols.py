@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
@@ -116,12 +116,12 @@ def test_streaming_tests_only_the_future(stream: Stream) -> None:
 @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
 def test_a_stream_of_one_step_is_refused_before_any_work(protocol: str) -> None:
     spy = Spy()
-    with pytest.raises(Unfit, match="at least two"):
+    with pytest.raises(IncompatibleStream, match="at least two"):
         evaluate(drifting(steps=1), protocol, [spy])
     assert not spy.seen
 
 
 def test_iid_names_the_step_that_lacks_a_test_split(stream: Stream) -> None:
     bare = [Step(s.index, s.name, {"train": s["train"]} if s.index == 2 else s.splits) for s in stream.steps]
-    with pytest.raises(Unfit, match="Step '2'.*no test split"):
+    with pytest.raises(IncompatibleStream, match="Step '2'.*no test split"):
         evaluate(Stream("bare", bare, stream.classes), "clear-iid", ["majority"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.export import EXPORTS
 from stream_builder.export.contact_sheet import sheet
@@ -95,7 +95,7 @@ def test_parquet_loads_in_datasets(exports: dict[str, Path], stream: Stream, tmp
 @pytest.mark.parametrize("name", [n for n in EXPORTS if n != "arrays"])
 def test_features_are_refused_where_pictures_are_needed(name: str, tmp_path: Path) -> None:
     split = Split(np.zeros((2, 3), np.float32), np.zeros(2, np.int64), np.array(["a", "b"]))
-    with pytest.raises(Unfit, match="Export it as arrays"):
+    with pytest.raises(IncompatibleStream, match="Export it as arrays"):
         EXPORTS[name](Stream("features", [Step(0, "0", {"train": split})], ["x"]), tmp_path)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from curate.validation.agreement import (
     Answers,
     dawid_skene,
@@ -102,7 +102,7 @@ def test_a_worker_who_always_ticks_the_same_is_seen() -> None:
 
 
 def test_nothing_to_compare_is_an_error() -> None:
-    with pytest.raises(Unfit, match="no answers"):
+    with pytest.raises(IncompatibleStream, match="no answers"):
         Answers(*np.zeros((3, 0), np.int64))
-    with pytest.raises(Unfit, match="two answers"):
+    with pytest.raises(IncompatibleStream, match="two answers"):
         pairwise(Answers(np.array([0]), np.array([0]), np.array([0])))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_bytes, writing
 from curate.core.errors import BadInput, UnknownName
-from curate.core.registry import Catalogue
-from curate.core.run_log import Journal
+from curate.core.registry import Registry
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.images.shards import write_tar
 from curate.metadata.schema import ID, safe_id
@@ -78,8 +78,8 @@ def test_broken_json_names_the_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match="Known: finetune, nap. Did you mean 'nap'"):
-        Catalogue("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
+    with pytest.raises(UnknownName, match=r"Did you mean 'nap'\? Available: finetune, nap"):
+        Registry("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
 
 
 @given(st.text(max_size=200))
@@ -100,14 +100,14 @@ def test_slow_work_says_how_far_it_is(
 ) -> None:
     clock = iter(range(0, 1000, 11))
     monkeypatch.setattr("curate.core.run_log.time.monotonic", lambda: next(clock))
-    with Journal().progress("fetch", total, "rows") as tick:
+    with RunLog().progress("fetch", total, "rows") as tick:
         tick(1000)
     assert capsys.readouterr().err.startswith(expected)
 
 
 def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    journal = Journal(tmp_path / "log.jsonl")
-    with journal.progress("fetch", 3) as tick:
+    run_log = RunLog(tmp_path / "log.jsonl")
+    with run_log.progress("fetch", 3) as tick:
         tick(3)
     assert "\x1b" not in capsys.readouterr().err
     events = [line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"end"' in line]

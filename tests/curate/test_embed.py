@@ -14,8 +14,8 @@ import pytest
 
 from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.embedding.embed import embed, parts
 from curate.embedding.import_vectors import adopt
@@ -29,7 +29,7 @@ from pipelines.demo.draw import jpeg, photo
 
 MODEL = str(files("pipelines") / "demo" / "model")
 SPEC = EncoderSpec(MODEL)
-QUIET = Journal(quiet=True)
+QUIET = RunLog(quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_a_killed_run_embeds_only_what_is_missing_and_ends_in_the_same_bytes(
     (tmp_path / "killed" / "metadata" / "metadata_00001.parquet").unlink()  # killed between vectors and their mark
     kept = tmp_path / "killed" / "img_emb" / "img_emb_00000.npy"
     before = kept.stat().st_mtime_ns
-    embed(*images, SPEC, tmp_path / "killed", QUIET, batch=4, engine=Engine(workers=2))
+    embed(*images, SPEC, tmp_path / "killed", QUIET, batch=4, executor=Executor(workers=2))
     assert kept.stat().st_mtime_ns == before
     for path in (p for p in (tmp_path / "whole").rglob("*.*")):
         assert path.read_bytes() == (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes()
@@ -201,7 +201,7 @@ def test_an_image_that_is_not_rgb_is_a_counted_reject(tmp_path: Path) -> None:
 def test_the_log_tells_throughput_and_the_share_of_the_models_own_speed(
     images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
-    embed(*images, SPEC, tmp_path / "out", Journal(tmp_path / "log.jsonl", quiet=True))
+    embed(*images, SPEC, tmp_path / "out", RunLog(tmp_path / "log.jsonl", quiet=True))
     said = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     found = next(line for line in said if "images_per_second" in line)
     assert found["images"] == 18

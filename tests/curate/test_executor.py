@@ -12,7 +12,7 @@ import pytest
 from support.work import complain, die, die_once, gpu, pid, square
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 
 
 @pytest.fixture(scope="module")
@@ -27,44 +27,44 @@ def _ray_ends() -> Iterator[None]:
 
 
 TESTS = Path(__file__).resolve().parents[1]
-ENGINES = [Engine(), Engine(workers=2), Engine("ray", 2)]
+ENGINES = [Executor(), Executor(workers=2), Executor("ray", 2)]
 
 
 @pytest.mark.usefixtures("_ray_ends")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_every_task_has_its_result(engine: Engine) -> None:
-    assert dict(engine.spread(square, range(20))) == {n: n * n for n in range(20)}
+def test_every_task_has_its_result(executor: Executor) -> None:
+    assert dict(executor.run_tasks(square, range(20))) == {n: n * n for n in range(20)}
 
 
 @pytest.mark.usefixtures("_ray_ends")
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_error_of_the_work_is_raised_as_it_is(engine: Engine) -> None:
+def test_an_error_of_the_work_is_raised_as_it_is(executor: Executor) -> None:
     with pytest.raises(BadInput, match=r"Row 2 is bad\. Expected good\."):
-        list(engine.spread(complain, range(4)))
+        list(executor.run_tasks(complain, range(4)))
 
 
 @pytest.mark.usefixtures("_ray_ends")
 @pytest.mark.parametrize("engine", ENGINES[1:])
-def test_a_worker_that_is_killed_costs_time_only(engine: Engine, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_costs_time_only(executor: Executor, tmp_path: Path) -> None:
     tasks = [(tmp_path / "mark", n) for n in range(8)]
-    assert sorted(result for _, result in engine.spread(die_once, tasks)) == list(range(8))
+    assert sorted(result for _, result in executor.run_tasks(die_once, tasks)) == list(range(8))
     assert (tmp_path / "mark").exists()
 
 
 def test_work_that_always_kills_its_worker_ends_in_a_clear_error() -> None:
     with pytest.raises(DriftlineError, match=r"died 4 times in a row; 2 tasks are not done.*lower --workers"):
-        list(Engine(workers=2).spread(die, [1, 2]))
+        list(Executor(workers=2).run_tasks(die, [1, 2]))
 
 
 def test_light_work_stays_in_this_process() -> None:
-    assert {r for _, r in Engine(workers=2).spread(pid, [1, 2], light=True)} == {os.getpid()}
-    assert os.getpid() not in {r for _, r in Engine(workers=2).spread(pid, [1, 2])}
+    assert {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2], light=True)} == {os.getpid()}
+    assert os.getpid() not in {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2])}
 
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import work as t; from curate.core.executor import Engine\n"
-        "list(Engine(workers=2).spread(t.sleep, [sys.argv[2] + '/a', sys.argv[2] + '/b']))\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); import work as t; from curate.core.executor import Executor\n"
+        "list(Executor(workers=2).run_tasks(t.sleep, [sys.argv[2] + '/a', sys.argv[2] + '/b']))\n"
     )
     import subprocess
 
@@ -86,13 +86,13 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BadConfig, match=r"pip install 'driftline\[ray\]'"):
-        list(Engine("ray").spread(square, [1]))
+        list(Executor("ray").run_tasks(square, [1]))
 
 
 def test_processes_take_turns_among_the_gpus_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 7")
 
-    found = dict(Engine(workers=2).spread(gpu, [0.5] * 4, gpus=1))
+    found = dict(Executor(workers=2).run_tasks(gpu, [0.5] * 4, gpus=1))
 
     assert {gpus for gpus, _ in found.values()} == {"4", "7"}
 
@@ -107,7 +107,7 @@ def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -
         log_to_driver=False, logging_level="ERROR",
     )  # fmt: skip
     try:
-        found = dict(Engine("ray", 2).spread(gpu, [0.5] * 4, gpus=1))
+        found = dict(Executor("ray", 2).run_tasks(gpu, [0.5] * 4, gpus=1))
     finally:
         ray.shutdown()
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}

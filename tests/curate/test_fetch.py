@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
-from curate.core.errors import DriftlineError, Tampered
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.errors import DriftlineError, IntegrityError
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.fetch import FetchRules, client, fetch
 from curate.fetch.rules import Got, yfcc_hash
 from curate.fetch.shard import COLUMNS
@@ -24,7 +24,7 @@ from curate.images.checks import ImageRules, look
 from curate.images.local_files import cell_path
 from curate.images.shards import load_index, read_images, read_tar, write_tar
 
-QUIET = Journal(quiet=True)
+QUIET = RunLog(quiet=True)
 RULES = FetchRules(
     shard_size=15,
     retries=1,
@@ -126,7 +126,7 @@ def test_a_kill_between_shards_repeats_no_finished_shard_and_ends_in_the_same_by
     for name in ("00000.tar", "00000.parquet", "00003.tar", "00003.parquet"):  # killed when these were done
         shutil.copy(out / "a" / name, tmp_path / name)
     server.asked.clear()
-    again = fetch(parts, tmp_path, rules, QUIET, Engine(workers=2))
+    again = fetch(parts, tmp_path, rules, QUIET, Executor(workers=2))
     assert again == counts
     urls = pq.read_table(parts[0])["url"].to_pylist()
     done = {url.removeprefix(server.base) for url in [*urls[:15], *urls[45:60]]}
@@ -186,12 +186,12 @@ def test_a_host_is_asked_no_faster_than_its_rate(server: FaultServer, tmp_path: 
     assert time.monotonic() - begun >= 10 / 20
 
 
-@pytest.mark.parametrize("engine", [Engine(), Engine(workers=2)])
-def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_path: Path, engine: Engine) -> None:
+@pytest.mark.parametrize("engine", [Executor(), Executor(workers=2)])
+def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_path: Path, executor: Executor) -> None:
     urls: list[str | None] = [f"{server.base}/{'good' if i % 3 else '404'}/{i}" for i in range(24)]
     rules = replace(RULES, shard_size=4, stop_after=5, retries=0)
     parts = part(tmp_path / "t", urls[:10]) + part(tmp_path / "t", urls[10:])  # a shard crosses the border
-    assert fetch(parts, tmp_path / "a", rules, QUIET, engine) == {"": 5, "http_404": 3, "surplus": 16}
+    assert fetch(parts, tmp_path / "a", rules, QUIET, executor) == {"": 5, "http_404": 3, "surplus": 16}
     faults = load_index(tmp_path / "a")["fault"].to_pylist()
     assert faults[:8] == ["http_404", None, None, "http_404", None, None, "http_404", None]
     assert faults[8:] == ["surplus"] * 16
@@ -257,13 +257,13 @@ def test_a_decompression_bomb_is_refused_by_its_header() -> None:
 def test_a_changed_image_is_named(tmp_path: Path) -> None:
     write_tar(tmp_path / "00000.tar", [("a.jpg", b"changed")])
     index = pa.table({"id": ["a"], "shard": [0], "member": ["a.jpg"], "sha256": [hashlib.sha256(b"was").hexdigest()]})
-    with pytest.raises(Tampered, match=r"a\.jpg"):
+    with pytest.raises(IntegrityError, match=r"a\.jpg"):
         list(read_images(tmp_path, index, 0))
 
 
 def test_a_tar_with_a_path_outside_its_folder_is_refused(tmp_path: Path) -> None:
     write_tar(tmp_path / "x.tar", [("../evil.jpg", b"x")])
-    with pytest.raises(Tampered, match=r"evil\.jpg"):
+    with pytest.raises(IntegrityError, match=r"evil\.jpg"):
         list(read_tar(tmp_path / "x.tar"))
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadConfig, BadInput
-from curate.core.executor import Engine
-from curate.core.run_log import Journal
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
 from curate.metadata.filtering import mark, sift
 from curate.metadata.filters import FilterRules, check, reasons
 from curate.metadata.schema import TABLE, batch_of
 
-QUIET = Journal(quiet=True)
+QUIET = RunLog(quiet=True)
 GOOD: dict[str, object] = {
     "id": "1",
     "row": 0,
@@ -172,7 +172,7 @@ def test_a_sift_that_was_killed_goes_on_and_ends_in_the_same_bytes(tmp_path: Pat
         for kind in ("table", "rejects"):
             (again / kind).mkdir(exist_ok=True)
             shutil.copy(tmp_path / "whole" / kind / part.name, again / kind / part.name)
-    assert sift(parts, again, rules, QUIET, Engine(workers=2)) == counts
+    assert sift(parts, again, rules, QUIET, Executor(workers=2)) == counts
     files = [p.relative_to(again) for p in sorted(again.rglob("*.parquet"))]
     assert files == [p.relative_to(tmp_path / "whole") for p in sorted((tmp_path / "whole").rglob("*.parquet"))]
     assert all((again / f).read_bytes() == (tmp_path / "whole" / f).read_bytes() for f in files)

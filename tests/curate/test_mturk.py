@@ -15,8 +15,8 @@ from curate.retrieval.candidates import Concept
 from curate.validation.answers import fields_of, read_answers, read_lines
 from curate.validation.batches import question_page
 from curate.validation.mturk import (
-    Journal,
     Plan,
+    RunLog,
     approve,
     client,
     collect,
@@ -42,8 +42,8 @@ def turk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turk]:
 
 
 def publish_all(turk: Turk, folder: Path, **how: Any) -> int:
-    journal = Journal(folder / "journal.jsonl")
-    return publish(client(turk.endpoint), turk.endpoint, BATCH, PAGE, ADDRESSES, PLAN, journal, lambda n: None, **how)
+    run_log = RunLog(folder / "run_log.jsonl")
+    return publish(client(turk.endpoint), turk.endpoint, BATCH, PAGE, ADDRESSES, PLAN, run_log, lambda n: None, **how)
 
 
 def test_every_item_is_published_once_however_often_one_asks(turk: Turk, tmp_path: Path) -> None:
@@ -82,18 +82,18 @@ def test_a_kill_after_publishing_and_before_knowing_pays_once(turk: Turk, tmp_pa
         return answer
 
     service.create_hit_with_hit_type = dies_after_the_third
-    journal = Journal(tmp_path / "journal.jsonl")
+    run_log = RunLog(tmp_path / "run_log.jsonl")
     with pytest.raises(Killed):
-        publish(service, turk.endpoint, BATCH, PAGE, ADDRESSES, PLAN, journal, lambda n: None)
+        publish(service, turk.endpoint, BATCH, PAGE, ADDRESSES, PLAN, run_log, lambda n: None)
     turk.forgets_tokens = forgets
     assert publish_all(turk, tmp_path) == 2
     assert len(turk.hits) == 5
-    assert len(set(Journal(tmp_path / "journal.jsonl").hits().values())) == 5
+    assert len(set(RunLog(tmp_path / "run_log.jsonl").hits().values())) == 5
 
 
 def test_half_a_line_of_the_journal_is_a_call_that_was_not_made(turk: Turk, tmp_path: Path) -> None:
     publish_all(turk, tmp_path)
-    path = tmp_path / "journal.jsonl"
+    path = tmp_path / "run_log.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rfind(b'{"event": "hit"') + 9])
     assert publish_all(turk, tmp_path) == 0
@@ -102,36 +102,36 @@ def test_half_a_line_of_the_journal_is_a_call_that_was_not_made(turk: Turk, tmp_
 
 def test_answers_come_back_through_the_same_importer(turk: Turk, tmp_path: Path) -> None:
     publish_all(turk, tmp_path)
-    journal = Journal(tmp_path / "journal.jsonl")
-    for item, hit in journal.hits().items():
+    run_log = RunLog(tmp_path / "run_log.jsonl")
+    for item, hit in run_log.hits().items():
         for worker in ("ann", "bob", "eve"):
             turk.work(
                 hit, worker, "bus|car" if (item, worker) == ("i0", "eve") else "bus", "yes" if item == "i1" else "no"
             )
     service = client(turk.endpoint)
-    assert collect(service, journal, "b1", tmp_path / "results.csv") == 15
+    assert collect(service, run_log, "b1", tmp_path / "results.csv") == 15
     table = read_answers(read_lines([tmp_path / "results.csv"])[BATCH["batch"]], BATCH, "key")
     assert table["fault"].null_count == 15
     assert sorted({tuple(labels) for labels in table["labels"].to_pylist()}) == [("bus",), ("bus", "car")]
     assert sum(table["sensitive"].to_pylist()) == 3
     assert set(table["seconds"].to_pylist()) == {12}
     before = (tmp_path / "results.csv").read_bytes()
-    collect(service, journal, "b1", tmp_path / "results.csv")
+    collect(service, run_log, "b1", tmp_path / "results.csv")
     assert (tmp_path / "results.csv").read_bytes() == before
 
 
 def test_approval_pays_for_all_but_the_rejected_who_are_told_why(turk: Turk, tmp_path: Path) -> None:
     publish_all(turk, tmp_path)
-    journal = Journal(tmp_path / "journal.jsonl")
-    ids = [turk.work(hit, "ann", "bus") for hit in journal.hits().values()]
+    run_log = RunLog(tmp_path / "run_log.jsonl")
+    ids = [turk.work(hit, "ann", "bus") for hit in run_log.hits().values()]
     with (tmp_path / "reject.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["AssignmentId", "Reject"], [ids[0], "failed the gold questions"], [ids[1], ""]])
     service = client(turk.endpoint)
     rejected = read_rejections(tmp_path / "reject.csv")
-    assert approve(service, journal, rejected) == {"approved": 4, "rejected": 1}
+    assert approve(service, run_log, rejected) == {"approved": 4, "rejected": 1}
     assert turk.feedback[ids[0]] == "failed the gold questions"
-    assert approve(service, journal, rejected) == {"approved": 0, "rejected": 0}
-    assert status(service, journal, PLAN) == {"hits": 5, "expected": 15, "approved": 4, "rejected": 1}
+    assert approve(service, run_log, rejected) == {"approved": 0, "rejected": 0}
+    assert status(service, run_log, PLAN) == {"hits": 5, "expected": 15, "approved": 4, "rejected": 1}
 
 
 class TestMoney:
@@ -153,7 +153,7 @@ class TestMoney:
         plain = dict.fromkeys(ADDRESSES, "http://images.example/x.jpg")
         with pytest.raises(BadConfig, match="is not https"):
             publish(
-                client(turk.endpoint), turk.endpoint, BATCH, PAGE, plain, PLAN, Journal(tmp_path / "j"), lambda n: None
+                client(turk.endpoint), turk.endpoint, BATCH, PAGE, plain, PLAN, RunLog(tmp_path / "j"), lambda n: None
             )
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.helpers import release_of
 
-from curate.core.errors import MissingFile, Shortage, Tampered, UnknownName
+from curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
 from curate.release import Release
 from curate.release.selection import PublishRules, select, split, together
 from curate.release.writer import attribution
@@ -119,16 +119,16 @@ class TestRelease:
         release = made(tmp_path / "r")
         shard = tmp_path / "r" / "shards" / "bucket_01-00000.tar"
         shard.write_bytes(shard.read_bytes().replace(b"1-bus-", b"1-BUS-"))
-        with pytest.raises(Tampered, match=r"bucket_01-00000\.tar"):
+        with pytest.raises(IntegrityError, match=r"bucket_01-00000\.tar"):
             release.verify()
-        with pytest.raises(Tampered):
+        with pytest.raises(IntegrityError):
             list(release.images())
 
     def test_parts_of_two_releases_are_refused(self, tmp_path: Path) -> None:
         made(tmp_path / "r")
         facts = json.loads((tmp_path / "r" / "release.json").read_text())
         (tmp_path / "r" / "release.json").write_text(json.dumps(facts | {"images": 7}))
-        with pytest.raises(Tampered, match="40 rows.*says 7"):
+        with pytest.raises(IntegrityError, match="40 rows.*says 7"):
             Release.open(tmp_path / "r")
 
     def test_an_unfinished_release_is_refused(self, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from curate.core import s3
-from curate.core.errors import BadConfig, BadInput, DriftlineError, Tampered
-from curate.core.run_log import Journal
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
+from curate.core.run_log import RunLog
 from curate.core.s3 import S3Rules, fetch
 
-QUIET = Journal(quiet=True)
+QUIET = RunLog(quiet=True)
 BODY = random.Random(0).randbytes(3_000_000)
 
 
@@ -137,7 +137,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checksum_that_does_not_match_deletes_the_file(moto: int, tmp_path: Path) -> None:
-    with pytest.raises(Tampered, match=r"Expected 3,000,000 bytes with MD5 0{32}"):
+    with pytest.raises(IntegrityError, match=r"Expected 3,000,000 bytes with MD5 0{32}"):
         fetch("s3://metadata/tools/dataset.sql", tmp_path, rules(moto, md5="0" * 32), QUIET)
     assert not [p for p in tmp_path.rglob("*") if p.is_file()]
 

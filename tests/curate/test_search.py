@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curate.core.errors import BadInput
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.retrieval import exact_search as searching
 from curate.retrieval.approximate import approximate
 from curate.retrieval.exact_search import Found, search
@@ -74,7 +74,7 @@ def test_threads_and_blocks_do_not_change_a_bit(tmp_path: Path, monkeypatch: pyt
     queries = grid(7, 16, 2)
     plain = search(store, queries, 50, [0, 1, 2])
     monkeypatch.setattr(searching, "BLOCK_BYTES", 4096 * 4)
-    other = search(store, queries, 50, [0, 1, 2], engine=Engine(workers=3), memory=1)  # one concept a pass
+    other = search(store, queries, 50, [0, 1, 2], executor=Executor(workers=3), memory=1)  # one concept a pass
     for side in ("top", "bottom"):
         for bucket in (0, 1, 2):
             assert told(store, plain, side, bucket) == told(store, other, side, bucket)
@@ -149,7 +149,7 @@ def test_ray_merges_what_its_tasks_found(tmp_path: Path) -> None:
     x = grid(30_000, 12, 3, levels=9)
     store = store_of(x, np.arange(30_000) % 2, tmp_path, [10_000, 20_000])
     queries = grid(4, 12, 4)
-    here, there = (search(store, queries, 60, [0, 1], engine=e) for e in (Engine(), Engine("ray", 2)))
+    here, there = (search(store, queries, 60, [0, 1], executor=e) for e in (Executor(), Executor("ray", 2)))
     for side in ("top", "bottom"):
         for bucket in (0, 1):
             assert told(store, here, side, bucket) == told(store, there, side, bucket)

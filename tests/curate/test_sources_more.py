@@ -19,7 +19,7 @@ from PIL import Image
 from support.helpers import yfcc_line
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.fetch import FetchRules, fetch
 from curate.metadata.column_mapping import seconds_of
 from curate.sources.folder import Folder
@@ -110,7 +110,7 @@ def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:
     table = pa.Table.from_batches(source.batches())
     out.mkdir()
     pq.write_table(table, out / "part-0.parquet")
-    counts = fetch([out / "part-0.parquet"], out / "a", FetchRules(), Journal(quiet=True))
+    counts = fetch([out / "part-0.parquet"], out / "a", FetchRules(), RunLog(quiet=True))
     assert set(counts) == {""}
     from curate.images.shards import load_index, read_images
 

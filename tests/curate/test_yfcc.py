@@ -24,7 +24,7 @@ from support.helpers import made_rows, yfcc_line
 
 from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.metadata.filtering import sift
 from curate.metadata.filters import FilterRules
 from curate.metadata.schema import TABLE
@@ -288,7 +288,7 @@ def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared
         assert table["fault"].null_count == expected_rows
         part = tmp_path / name / "part-00000.parquet"
         write_parquet(part, table.select(TABLE.names))
-        counts = sift([part], tmp_path / name / "out", FilterRules(), Journal(quiet=True))
+        counts = sift([part], tmp_path / name / "out", FilterRules(), RunLog(quiet=True))
         wanted: Counter[str] = Counter()
         seen = set()
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -11,7 +11,7 @@ import torch
 from support.helpers import hinted
 from torch.nn.functional import cross_entropy
 
-from curate.core.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
@@ -254,7 +254,7 @@ class TestWeights:
 
 
 def test_features_are_no_images() -> None:
-    with pytest.raises(Unfit, match="sees images"):
+    with pytest.raises(IncompatibleStream, match="sees images"):
         Finetune(net=TINY).begin(Task(C, (16,)), rng_for(0))
 
 

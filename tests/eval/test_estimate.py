@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.helpers import drifting
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.cost_estimate import core_seconds, product_rate
 from eval.learner import Task
@@ -38,7 +38,7 @@ def test_visits_are_what_the_gradient_steps_look_at(name: str) -> None:
     looked = learner.gradient_steps * 16 * learner.cost
     if name == "er":  # each later step looks at as many again
         looked += (learner.gradient_steps - 4 * 8) * 16
-    assert learner.visits([128] * 6) == pytest.approx(looked, rel=0.01)
+    assert learner.samples_trained([128] * 6) == pytest.approx(looked, rel=0.01)
 
 
 def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,5 +78,5 @@ def test_finished_runs_are_not_to_be_done_again(tmp_path: Path) -> None:
 
 def test_a_plan_refuses_what_a_run_would() -> None:
     bare = Stream("bare", [Step(0, "0", drifting().steps[0].splits)], ["a", "b", "c"])
-    with pytest.raises(Unfit, match="at least two"):
+    with pytest.raises(IncompatibleStream, match="at least two"):
         plan(bare, "clear-iid", ["finetune"], [0])

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from curate.core.errors import BadConfig, Diverged, DriftlineError, Unfit
-from curate.core.executor import Engine
+from curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream
+from curate.core.executor import Executor
 from eval.finetuning import adapters, layers, objectives
 from eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from eval.finetuning.fit_cache import Store
@@ -423,14 +423,14 @@ class TestMethods:
     def test_each_run_on_gpus_asks_for_one(self, device: str, gpus: int, tmp_path: Path) -> None:
         asked = []
 
-        class Asked(Engine):
-            def spread(self, work: Any, tasks: Any, light: bool = False, gpus: int = 0) -> Any:
+        class Asked(Executor):
+            def run_tasks(self, work: Any, tasks: Any, light: bool = False, gpus: int = 0) -> Any:
                 asked.append(gpus)
                 return iter(())
 
         more = {"settings": QUICK | {"ft.device": device}, "out": tmp_path, "where": tmp_path}
         with suppress(BadConfig):  # this machine has no GPU
-            evaluate(stream(), "seq-to-final", ["ft"], engine=Asked(workers=2), **more)
+            evaluate(stream(), "seq-to-final", ["ft"], executor=Asked(workers=2), **more)
 
         assert asked == [gpus]
 
@@ -441,7 +441,7 @@ class TestMethods:
         one = evaluate(made, "seq-to-final", learners, settings=QUICK)
         two = evaluate(
             made, "seq-to-final", learners, settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
-            engine=Engine("local", 2),
+            executor=Executor("local", 2),
         )  # fmt: skip
 
         assert [r["scores"] for r in one["results"]] == [r["scores"] for r in two["results"]]
@@ -456,7 +456,7 @@ class TestMethods:
         alone = evaluate(made, "seq-to-final", ["st-1"], settings=QUICK)
         many = evaluate(
             made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
-            engine=Engine("local", 2), tell=told.append,
+            executor=Executor("local", 2), tell=told.append,
         )  # fmt: skip
 
         assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
@@ -532,7 +532,7 @@ class TestBadInput:
         ],
     )
     def test_a_stream_that_does_not_fit_is_refused_before_any_work(self, change: Any, told: str) -> None:
-        with pytest.raises(Unfit, match=told):
+        with pytest.raises(IncompatibleStream, match=told):
             evaluate(change(stream()), "seq-to-final", ["ft"])
 
     @pytest.mark.parametrize(
@@ -566,7 +566,7 @@ class TestBadInput:
             evaluate(stream(), "seq-to-final", ["sft(resets=maybe)"], settings=QUICK)
 
     def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
-        with pytest.raises(Unfit, match="seq-to-final"):
+        with pytest.raises(IncompatibleStream, match="seq-to-final"):
             Ft().learn(np.zeros((1, 8), np.float32), np.zeros(1, np.int64))
 
     def test_the_protocol_settles_network_precision_and_epochs(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
-from curate.core.errors import BadConfig, BadInput, Unfit
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.finetuning import analysis as views
 from eval.finetuning.fit import accuracy_of
@@ -97,7 +97,7 @@ class TestPaths:
         _, stream, runs = made
         (one,) = networks(runs, stream, ["ft(final=lowrank-add)"])
 
-        with pytest.raises(Unfit, match="low-rank"):
+        with pytest.raises(IncompatibleStream, match="low-rank"):
             views.path(one, samples(stream.steps[-1]["test"]), points=3)
 
     def test_accuracy_at_the_end_is_the_runs_own(self, made: Any) -> None:
@@ -166,9 +166,9 @@ class TestPictures:
         _, stream, runs = made
         other = Stream("other", stream.steps, stream.classes, sha256="other")
 
-        with pytest.raises(Unfit, match="was run on 'views', not on 'other'"):
+        with pytest.raises(IncompatibleStream, match="was run on 'views', not on 'other'"):
             draw("svcca", runs, other, tmp_path / "a.svg", ["ft"])
-        with pytest.raises(Unfit, match="There is no run of oracle"):
+        with pytest.raises(IncompatibleStream, match="There is no run of oracle"):
             draw("svcca", runs, stream, tmp_path / "a.svg", ["ft"])
         with pytest.raises(BadConfig, match="interpolation, projection, svcca, adjacent"):
             draw("heat", runs, stream, tmp_path / "a.svg")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, Busy, MissingFile, Tampered
+from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile
 from curate.core.seeding import rng_for
 from eval.memory.correction_ledger import HEAD, Ledger, entries_of, erase, included, lines, merkle, proof, sha, verify
 from eval.run import evaluate
@@ -44,7 +44,7 @@ def test_any_changed_byte_is_found(book: Path, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(whole) - 1))
         whole[at] ^= data.draw(st.integers(1, 255))
         book.write_bytes(whole)
-        with pytest.raises(Tampered):
+        with pytest.raises(IntegrityError):
             verify(book)
     finally:
         book.write_bytes(original)
@@ -56,7 +56,7 @@ def test_a_file_that_is_cut_anywhere_is_found_or_has_another_head(book: Path, cu
     original, head = book.read_bytes(), verify(book).head
     try:
         book.write_bytes(original[: max(len(original) - cut, 1)])
-        with pytest.raises(Tampered):
+        with pytest.raises(IntegrityError):
             verify(book, head)
     finally:
         book.write_bytes(original)
@@ -67,7 +67,7 @@ def test_the_entry_that_was_changed_is_named(book: Path) -> None:
     whole = bytearray(book.read_bytes())
     whole[entries[3].at + 80] ^= 1
     book.write_bytes(whole)
-    with pytest.raises(Tampered, match="Entry 3 .* was changed"):
+    with pytest.raises(IntegrityError, match="Entry 3 .* was changed"):
         verify(book)
 
 
@@ -78,7 +78,7 @@ def test_swapped_and_dropped_entries_are_found(book: Path) -> None:
         data[: at[1]] + data[at[2] :],
     ):
         book.write_bytes(forged)
-        with pytest.raises(Tampered, match="Entry 1"):
+        with pytest.raises(IntegrityError, match="Entry 1"):
             verify(book)
 
 
@@ -123,7 +123,7 @@ class TestErasure:
         erase(book, 1)
         end = entries_of(book)[-1].at
         book.write_bytes(book.read_bytes()[:end])
-        with pytest.raises(Tampered, match="Entry 1 .* no tombstone"):
+        with pytest.raises(IntegrityError, match="Entry 1 .* no tombstone"):
             verify(book)
         book.write_bytes(original)
 
@@ -142,7 +142,7 @@ class TestErasure:
 def test_a_cut_entry_is_set_aside_and_writing_goes_on(book: Path) -> None:
     data, last = book.read_bytes(), entries_of(book)[-1].at
     book.write_bytes(data[:-5])
-    with pytest.raises(Tampered, match="Entry 5 .* cut off"):
+    with pytest.raises(IntegrityError, match="Entry 5 .* cut off"):
         verify(book)
     with Ledger(book) as ledger:
         assert ledger.append({"id": "again", "label": "x"}) == 5
@@ -161,7 +161,7 @@ def test_what_is_no_ledger(tmp_path: Path) -> None:
         verify(tmp_path / "none")
     (tmp_path / "text").write_text("a text that is long enough to be something")
     for call in (verify, Ledger):
-        with pytest.raises(Tampered, match="does not begin as a ledger"):
+        with pytest.raises(IntegrityError, match="does not begin as a ledger"):
             call(tmp_path / "text")
     with pytest.raises(BadInput, match="Expected at most"), Ledger(tmp_path / "l") as ledger:
         ledger.append({"label": "x" * (65 * 2**20)})

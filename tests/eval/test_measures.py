@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import bootstrap, ttest_rel
 from support.helpers import drifting
 
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval.protocols.clear.measures import MEASURES
 from eval.run import evaluate
@@ -80,7 +80,7 @@ def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) ->
     stream = drifting().save(tmp_path / "s")
     grid = (["nearest-mean", "finetune", "joint"], [0, 1], {"epochs": 3})
     ticks: list[int] = []
-    together = evaluate(stream, "clear-iid", *grid, tmp_path / "a", ticks.append, tmp_path / "s", Engine(workers=2))
+    together = evaluate(stream, "clear-iid", *grid, tmp_path / "a", ticks.append, tmp_path / "s", Executor(workers=2))
     alone = evaluate(stream, "clear-iid", *grid, tmp_path / "b")
 
     def plain(document: dict[str, object]) -> list[object]:
@@ -89,5 +89,5 @@ def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) ->
     assert plain(together) == plain(alone)
     assert sum(ticks) == 6
     skipped = evaluate(stream, "clear-streaming", ["joint", "majority"], [0], {}, tmp_path / "c", ticks.append,
-                       tmp_path / "s", Engine(workers=2))  # fmt: skip
+                       tmp_path / "s", Executor(workers=2))  # fmt: skip
     assert [s["learner"] for s in skipped["skipped"]] == ["joint"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.helpers import correlated
 
-from curate.core.errors import BadArray, BadConfig, Diverged, Unfit
+from curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval import checkpoint
 from eval.history import Past
@@ -24,7 +24,7 @@ from stream_builder.measures.label_correlation import blind_curve_of
 from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
-ONLINE = [n for n in LEARNERS if not LEARNERS[n].whole and not getattr(LEARNERS[n], "reads_texts", False)]
+ONLINE = [n for n in LEARNERS if not LEARNERS[n].needs_whole_steps and not getattr(LEARNERS[n], "reads_texts", False)]
 QUICK = {"shift": 50, "batch": 20, "points": 5}
 
 
@@ -165,7 +165,7 @@ class TestTheShift:
     def test_a_stream_shorter_than_its_correlation_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         nowhere = dataclasses.replace(blind_curve_of(STREAM), suggested=None)
         monkeypatch.setattr(Stream, "blind", lambda self: nowhere)
-        with pytest.raises(Unfit, match="above chance .* at every shift up to .*Set shift"):
+        with pytest.raises(IncompatibleStream, match="above chance .* at every shift up to .*Set shift"):
             evaluate(STREAM, "near-future", ["majority"])
 
 
@@ -274,7 +274,7 @@ def _keeps_always(keep):  # type: ignore[no-untyped-def]
 
 
 def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
-    from curate.core.executor import Engine
+    from curate.core.executor import Executor
 
     STREAM.save(tmp_path / "s")
     stream = Stream.load(tmp_path / "s")
@@ -288,7 +288,7 @@ def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
         QUICK,
         tmp_path / "runs",
         where=tmp_path / "s",
-        engine=Engine(workers=2),
+        executor=Executor(workers=2),
     )
     assert [r["scores"] for r in spread["results"]] == [r["scores"] for r in alone["results"]]
     assert [s["learner"] for s in spread["skipped"]] == ["nap"]
@@ -297,7 +297,7 @@ def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
 class TestBadInput:
     def test_samples_out_of_order_are_refused_and_sorted_on_request(self) -> None:
         mixed = _changed(lambda s: s.take(rng_for(0).permutation(len(s))))
-        with pytest.raises(Unfit, match="is older than the one before it.*--sort"):
+        with pytest.raises(IncompatibleStream, match="is older than the one before it.*--sort"):
             evaluate(mixed, "near-future", ["majority"], settings=QUICK)
         sorted_, plain = (
             evaluate(s, "near-future", ["nearest-mean"], settings={**QUICK, "sort": True})["results"][0]["scores"]
@@ -314,16 +314,16 @@ class TestBadInput:
         assert bare == timed
 
     def test_too_short(self) -> None:
-        with pytest.raises(Unfit, match="1080 training samples; shift and batch are 1070 and 20"):
+        with pytest.raises(IncompatibleStream, match="1080 training samples; shift and batch are 1070 and 20"):
             evaluate(STREAM, "near-future", ["majority"], settings={**QUICK, "shift": 1070})
 
     def test_one_class(self) -> None:
-        with pytest.raises(Unfit, match="one class only"):
+        with pytest.raises(IncompatibleStream, match="one class only"):
             evaluate(_changed(lambda s: Split(s.x, np.zeros_like(s.y), s.ids, s.time)), "near-future", ["majority"])
 
     def test_no_held_out_samples(self) -> None:
         steps = [Step(s.index, s.name, {"train": s["train"]}) for s in STREAM.steps]
-        with pytest.raises(Unfit, match="Step '0'.*no test split.*--held-out"):
+        with pytest.raises(IncompatibleStream, match="Step '0'.*no test split.*--held-out"):
             evaluate(Stream("bare", steps, STREAM.classes), "near-future", ["majority"], settings=QUICK)
 
     @pytest.mark.parametrize(
@@ -417,4 +417,4 @@ def test_the_recall_of_an_index_is_not_of_samples_that_find_themselves() -> None
         for low in range(0, 1000, 100):
             learner.learn(train.x[low : low + 100], train.y[low : low + 100])
         assert asked == list(range(0, 1000, 100))
-        assert learner.facts()["recall"][0][0] == 300
+        assert learner.metadata()["recall"][0][0] == 300

@@ -10,7 +10,7 @@ import torch
 import torchvision
 from torch import nn
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from eval.engine import fused
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
@@ -171,7 +171,7 @@ def test_low_rank_adapters_begin_as_the_network_was_and_leave_its_weights(kind: 
 def test_side_modules_need_blocks(name: str) -> None:
     net = net_of(name, (8,) if name == "linear" else IMAGE)
 
-    with pytest.raises(Unfit, match="side module"):
+    with pytest.raises(IncompatibleStream, match="side module"):
         adapters.with_sides(net, "side-1", np.random.default_rng(0))
 
 

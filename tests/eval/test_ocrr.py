@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadArray, BadConfig, Unfit
+from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import named
 from eval.learner import Array, Labels, Learner, Task
@@ -125,7 +125,7 @@ class TestPolicies:
 
         @dataclass
         class Waverer(Diary):
-            def sure(self, x: Array) -> npt.NDArray[np.float64]:
+            def confidence(self, x: Array) -> npt.NDArray[np.float64]:
                 return np.array([0.9 if x[0, 0] > 0 else 0.4])
 
         learner = Waverer()
@@ -144,7 +144,7 @@ class TestPolicies:
         learner.begin(Task(8, (8,)), rng_for(0))
         train, test = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
         learner.learn(train.x, train.y)
-        sure = learner.sure(test.x)
+        sure = learner.confidence(test.x)
         assert sure is not None
         assert sure.shape == (len(test),)
         assert 0 <= sure.min() <= sure.max() <= 1
@@ -214,14 +214,14 @@ class TestScenarios:
         ],
     )
     def test_what_leaves_a_part_empty_is_refused(self, settings: dict[str, object], words: str) -> None:
-        with pytest.raises(Unfit, match=words):
+        with pytest.raises(IncompatibleStream, match=words):
             evaluate(STREAM, "ocrr", ["substrate"], settings=settings)
 
     def test_unknown_scenarios_and_missing_splits(self) -> None:
         with pytest.raises(BadConfig, match="scenario is 'sudden'"):
             evaluate(STREAM, "ocrr", ["substrate"], settings={"scenario": "sudden"})
         bare = Stream("bare", [Step(0, "0", {"train": STREAM.steps[0]["train"]})], STREAM.classes)
-        with pytest.raises(Unfit, match="no test split"):
+        with pytest.raises(IncompatibleStream, match="no test split"):
             evaluate(bare, "ocrr", ["substrate"])
 
 

@@ -17,7 +17,7 @@ import pytest
 from support.console import driftline
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, MissingFile, Tampered, Unfit
+from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, MissingFile
 from eval.leaderboard.submission import Verdict, board, opened, outside, pack, verify
 from eval.rows import Run
 from eval.run import evaluate
@@ -95,7 +95,7 @@ def test_edited_rows_are_named(made: tuple[Path, Path], tmp_path: Path) -> None:
     _, path = made
     member = rows_member(path, "majority")
 
-    with pytest.raises(Tampered, match=f"{member} .* was changed"):
+    with pytest.raises(IntegrityError, match=f"{member} .* was changed"):
         verify(edited(path, tmp_path / "a.zip", member, better, hashed=False))
 
 
@@ -123,7 +123,7 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
 
     assert verify(tmp_path / "cheat.zip").holds
     assert "submitted" in verdict.problems[0]
-    with pytest.raises(Unfit, match="'cheat' does not hold"):
+    with pytest.raises(IncompatibleStream, match="'cheat' does not hold"):
         board([verdict])
 
 

@@ -17,7 +17,7 @@ from support.chat_server import Chat, chat_server
 from support.console import answer
 
 from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadArray, BadConfig, BadInput, MissingFile, Unfit, UnknownName
+from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
 from curate.core.seeding import rng_for
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
@@ -292,7 +292,7 @@ class TestLora:
         learner.correct(one.x[:1], np.array([2]))
 
         assert (learner.scores(one.x[:1]) - before)[0].argmax() == 2
-        assert learner.sure(one.x[:2]) is not None
+        assert learner.confidence(one.x[:2]) is not None
 
     def test_images_through_a_vision_transformer(self, tmp_path: Path) -> None:
         from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
@@ -318,9 +318,9 @@ class TestLora:
         assert (learner.predict(x.astype(np.uint8)) == y).mean() > 0.9
 
     def test_what_it_cannot_do(self, tmp_path: Path) -> None:
-        with pytest.raises(Unfit, match="has no model"):
+        with pytest.raises(IncompatibleStream, match="has no model"):
             Lora().begin(Task(3, ()), rng_for(0))
-        with pytest.raises(Unfit, match="reads texts or images"):
+        with pytest.raises(IncompatibleStream, match="reads texts or images"):
             Lora(model="a").begin(Task(3, (8,)), rng_for(0))
         with pytest.raises(MissingFile, match="cannot be loaded"):
             Lora(model=str(tmp_path / "none")).begin(Task(3, ()), rng_for(0))
@@ -370,14 +370,14 @@ class TestLlm:
             learner = self.begun(chat)
             assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
 
-        assert {k: v for k, v in learner.facts()["requests"].items() if v} == counted
+        assert {k: v for k, v in learner.metadata()["requests"].items() if v} == counted
 
     def test_threads_lose_no_count_and_checkpoints_no_memory(self) -> None:
         with chat_server() as chat:
             learner = pickle.loads(pickle.dumps(self.begun(chat, workers=8, timeout=5.0)))
             texts = np.array([text for text, _ in rows(20)])
             assert learner.predict(texts).tolist() == [list(WORDS).index(name) for _, name in rows(20)]
-        assert learner.facts()["requests"] == {"requests": 60}
+        assert learner.metadata()["requests"] == {"requests": 60}
 
     def test_the_key_comes_from_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("MY_KEY", "secret")
@@ -396,7 +396,7 @@ class TestLlm:
         with chat_server() as chat:
             learner = self.begun(chat)
         assert learner.predict(np.array(["my card is lost"])).tolist() == [0]
-        assert learner.facts()["requests"]["given up"] == 1
+        assert learner.metadata()["requests"]["given up"] == 1
 
     def test_the_whole_protocol_on_texts(self, texts: Stream) -> None:
         with chat_server() as chat:

@@ -11,7 +11,7 @@ import pytest
 from support.helpers import drifting
 
 from curate.core.errors import BadConfig, Diverged
-from curate.core.executor import Engine
+from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval.experiment.tune import choose
 from eval.learner import Array, Labels, Learner, Task
@@ -100,7 +100,7 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
     assert by["finetune"]["chosen"] == [{"lr": 0.5}]
     assert "chosen" not in by["majority"]
     two = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "b", where=tmp_path / "s",
-                   engine=Engine(workers=2), tune=grid)  # fmt: skip
+                   executor=Executor(workers=2), tune=grid)  # fmt: skip
     assert [r["scores"] for r in two["results"]] == [r["scores"] for r in one["results"]]
 
 

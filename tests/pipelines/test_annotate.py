@@ -20,7 +20,7 @@ import uvicorn
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, MissingFile
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.annotation.answer_store import Desk
 from pipelines.annotation.server import application, desk_of
 from pipelines.config.loader import load
@@ -32,7 +32,7 @@ BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts
 
 
 def context_of(folder: Path) -> Context:
-    return Context(folder, load(folder / "driftline.yaml"), Journal(quiet=True))
+    return Context(folder, load(folder / "driftline.yaml"), RunLog(quiet=True))
 
 
 @pytest.fixture
@@ -288,7 +288,7 @@ def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_p
     shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
     (out / "world").symlink_to(journey / "world")
     changes = ["validation.sensitive_prompts=[a photo of a shoe]", "validation.blur_share=0.05"]
-    context = Context(out, load(out / "driftline.yaml", changes), Journal(quiet=True))
+    context = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
     run(context, until="ask")
     batch = facts_of(folder_of(out, "ask") / "batch.json")
     assert len(batch["blur"]) == round(0.05 * len(batch["items"]))

@@ -11,8 +11,8 @@ from support.mturk_server import Turk, serve
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, MissingFile
-from curate.core.run_log import Journal as Log
-from curate.validation.mturk import Journal
+from curate.core.run_log import RunLog as Log
+from curate.validation.mturk import RunLog
 from pipelines.annotation.batches import act
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
@@ -41,7 +41,7 @@ def test_a_batch_goes_through_the_api_into_a_release(context: Context) -> None:
     batch = read_json(ask / "batch.json")
     with serve(Turk()) as turk:
         assert act(context, "publish", endpoint=turk.endpoint)["published"] == len(batch["items"])
-        for item, hit in Journal(context.root / "mturk" / "sandbox.jsonl").hits().items():
+        for item, hit in RunLog(context.root / "mturk" / "sandbox.jsonl").hits().items():
             concept = expected[batch["items"][item]]
             for worker in ("ann", "bob", "eve"):
                 turk.work(hit, worker, "none" if concept == "background" else concept)

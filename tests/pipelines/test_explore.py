@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.config.loader import load
 from pipelines.config.yaml_edit import set_value
 from pipelines.prompt_explorer.contact_sheets import sheets
@@ -34,7 +34,7 @@ HOSTILE = '<script>alert(1)</script>"onmouseover="x'
 
 
 def context_of(folder: Path) -> Context:
-    return Context(folder, load(folder / "driftline.yaml"), Journal(quiet=True))
+    return Context(folder, load(folder / "driftline.yaml"), RunLog(quiet=True))
 
 
 @pytest.fixture

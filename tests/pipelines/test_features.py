@@ -11,7 +11,7 @@ from support.helpers import photo_config
 
 from curate.core.atomic_io import read_json, write_json, write_text
 from curate.core.errors import BadInput
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.release import Release
 from pipelines.config.loader import load
@@ -35,14 +35,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (out / "photos" / thing).mkdir(parents=True, exist_ok=True)
                 picture.save(out / "photos" / thing / f"{year}-05-0{i + 1}.jpg", quality=70 if year == 2011 else 95)
     write_text(out / "driftline.yaml", CONFIG)
-    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)))
+    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
     return out
 
 
 def again(folder: Path, tmp_path: Path, *changes: str) -> Release:
     """The same run with other settings of its last stage."""
     shutil.copytree(folder, tmp_path / "run")
-    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), Journal(quiet=True)))
+    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), RunLog(quiet=True)))
     return Release.open(tmp_path / "run")
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.core.errors import UnknownName
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.release import Release
 from pipelines.config.loader import load
 from pipelines.demo.draw import CONCEPTS
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def context(root: Path) -> Context:
-    return Context(root, load(root / "driftline.yaml"), Journal(quiet=True))
+    return Context(root, load(root / "driftline.yaml"), RunLog(quiet=True))
 
 
 def test_every_stage_is_done_and_its_counts_balance(journey: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_second_run_does_nothing(journey: Path) -> None:
 
 
 def test_a_changed_setting_makes_its_stage_and_all_after_it_stale(journey: Path) -> None:
-    changed = Context(journey, load(journey / "driftline.yaml", ["retrieve.depth=77"]), Journal(quiet=True))
+    changed = Context(journey, load(journey / "driftline.yaml", ["retrieve.depth=77"]), RunLog(quiet=True))
     states = [e["state"] for e in status(changed)]
     assert states == ["done"] * 5 + ["stale"] * 4
     actions = [p.action for p in plan(changed)]

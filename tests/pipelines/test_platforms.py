@@ -16,7 +16,7 @@ from support.turkle_server import Worker, api, turkle
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, UnknownName
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.s3 import S3Rules
 from curate.release import Release
 from pipelines.annotation.batches import hand_out, open_batch
@@ -31,7 +31,7 @@ def waiting(journey: Path, out: Path, *changes: str) -> Context:
     """A run with other settings that waits for answers."""
     shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*SKIP))
     (out / "world").symlink_to(journey / "world")
-    made = Context(out, load(out / "driftline.yaml", changes), Journal(quiet=True))
+    made = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
     run(made, until="ask")
     return made
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from curate.core.atomic_io import read_json, write_text
 from curate.core.errors import DriftlineError
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.release import Release
 from pipelines.cli.app import app
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 photo([thing], 0.2, rng_for(year, thing, i)).save(out / "photos" / thing / f"{year}-05-{i + 1:02d}.jpg")
     text = photo_config("  per_class: 4").replace("unlabelled: []", "unlabelled: [0]")
     write_text(out / "driftline.yaml", text.replace("release: {", "release: {unlabelled: images, "))
-    run(Context(out, load(out / "driftline.yaml"), Journal(quiet=True)))
+    run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)))
     return out
 
 
@@ -109,7 +109,7 @@ def test_a_zoo_is_one_file(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (("--recipe", "byol"), "There is no recipe 'byol'"),
+        (("--recipe", "byol"), "Unknown recipe 'byol'"),
         (("--recipe", "small", "--bucket", "7"), "There is no image of bucket 7"),
         (("--recipe", "small", "--set", "epoch=1"), "A recipe has no 'epoch'"),
         (("--recipe", "small", "--set", "epochs=many"), "epochs is 'many'"),
@@ -135,5 +135,5 @@ def test_features_may_be_published_with_the_release(folder: Path, tmp_path: Path
     told("pretrain", folder, "--recipe", "small", *SETS, "--out", tmp_path / "moco")
     entry = f"{{name: moco-b0, model: resnet10t, weights: {tmp_path / 'moco'}}}"
     changes = [f"release.features=[{entry}]", "release.version=1.0.1"]
-    run(Context(folder, load(folder / "driftline.yaml", changes), Journal(quiet=True)))
+    run(Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True)))
     assert read_json(Release.open(folder).path / "release.json")["features"] == ["clip", "moco-b0"]

@@ -15,8 +15,8 @@ from PIL import Image
 from support.helpers import photo_config
 
 from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import BadConfig, BadInput, MissingFile, Shortage, Tampered
-from curate.core.run_log import Journal
+from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile, Shortage
+from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.images.shards import read_tar
 from curate.release import Release
@@ -47,7 +47,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def context_of(folder: Path, *changes: str) -> Context:
-    return Context(folder, load(folder / "driftline.yaml", changes), Journal(quiet=True))
+    return Context(folder, load(folder / "driftline.yaml", changes), RunLog(quiet=True))
 
 
 @pytest.fixture
@@ -291,14 +291,14 @@ class TestHurt:
         context = context_of(folder)
         run(context, until="tally")
         (folder_of(folder, "fetch") / "00000.tar").unlink()
-        with pytest.raises((MissingFile, Tampered), match=r"00000\.tar"):
+        with pytest.raises((MissingFile, IntegrityError), match=r"00000\.tar"):
             run(context)
 
     def test_a_file_that_is_not_of_this_release_is_told(self, folder: Path, tmp_path: Path) -> None:
         release = published(folder)
         shutil.copytree(release.path, tmp_path / "r")
         (tmp_path / "r" / "shards" / "bucket_2010-00009.tar").write_bytes(b"of another release")
-        with pytest.raises(Tampered, match=r"bucket_2010-00009\.tar.*not of this release"):
+        with pytest.raises(IntegrityError, match=r"bucket_2010-00009\.tar.*not of this release"):
             Release.open(tmp_path / "r").verify()
 
     def test_killed_while_packing_it_goes_on_with_the_same_bytes(

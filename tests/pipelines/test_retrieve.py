@@ -12,7 +12,7 @@ import pytest
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig
-from curate.core.run_log import Journal
+from curate.core.run_log import RunLog
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context, parts_of
@@ -27,7 +27,7 @@ def retrieved(journey: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
         shutil.copytree(journey, out, ignore=shutil.ignore_patterns("runs", "stream", "report", "world"), symlinks=True)
         (out / "world").symlink_to(journey / "world")
         changed = load(out / "driftline.yaml", changes)
-        run(Context(out, changed, Journal(out / "log.jsonl", quiet=True)), until="retrieve")
+        run(Context(out, changed, RunLog(out / "log.jsonl", quiet=True)), until="retrieve")
         return out
 
     return again

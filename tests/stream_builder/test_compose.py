@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.core.errors import BadArray, BadConfig, Shortage, Tampered, Unfit
+from curate.core.errors import BadArray, BadConfig, IncompatibleStream, IntegrityError, Shortage
 from curate.core.seeding import rng_for
 from stream_builder.builders.sampling import Composition
 from stream_builder.builders.shift_sequence import compose
@@ -109,7 +109,7 @@ class TestOracle:
         saved.verify(tmp_path / "S")
         assert saved.sha256 != compose(base(120), "C:R", self.SIZES, 40, 0, oracle=False).save(tmp_path / "T").sha256
         np.save(tmp_path / "S" / "step_00003" / "val_y.npy", saved.oracle["val"].y[::-1])
-        with pytest.raises(Tampered, match="'oracle', split val"):
+        with pytest.raises(IntegrityError, match="'oracle', split val"):
             Stream.load(tmp_path / "S").verify(tmp_path / "S")
 
 
@@ -160,21 +160,21 @@ class TestChoice:
         assert set(found[3].values()) == {80}
 
     def test_s_needs_sub_classes_and_ends_with_its_table(self) -> None:
-        with pytest.raises(Unfit, match="the base has none a class.*--labels coarse"):
+        with pytest.raises(IncompatibleStream, match="the base has none a class.*--labels coarse"):
             compose(base(), "s", (40, 40), 20, 0)
-        with pytest.raises(Unfit, match="s came up 4 times"):
+        with pytest.raises(IncompatibleStream, match="s came up 4 times"):
             compose(base(subs=5, per_class=300), "s:s:s:s", (60,) * 5, 60, 0)
 
     def test_label_shift_takes_from_even_classes_and_ends_before_they_are_gone(self) -> None:
         made = compose(base(per_class=200), "p:p", (200, 200, 200), 100, 0)
         assert [Counter(s["train"].y.tolist())[0] for s in made.steps] == [40, 28, 16]
-        with pytest.raises(Unfit, match="p came up 4 times"):
+        with pytest.raises(IncompatibleStream, match="p came up 4 times"):
             compose(base(), "p:p:p:p", (40,) * 5, 20, 0)
 
     def test_classes_appear_and_disappear(self) -> None:
         made = compose(base(per_class=200), "A:A,D", (120, 120, 120), 60, 0)
         assert [sorted(set(s["train"].y.tolist())) for s in made.steps] == [[0, 1], [0, 1, 2], [1, 2, 3]]
-        with pytest.raises(Unfit, match="leaves the source no class"):
+        with pytest.raises(IncompatibleStream, match="leaves the source no class"):
             compose(base(), "A(2):A(2)", (40,) * 3, 20, 0)
 
     def test_priors_may_be_given_as_a_table(self) -> None:
@@ -219,7 +219,7 @@ def test_features_take_shifts_of_labels_and_choice_only() -> None:
     features = Base("features", flat(b.train), flat(b.test), b.classes)
     made = compose(features, "L:p", (80, 80, 80), 40, 0)
     assert made.steps[1]["train"].x.dtype == np.float32
-    with pytest.raises(Unfit, match="R changes images; features has features of dtype float32"):
+    with pytest.raises(IncompatibleStream, match="R changes images; features has features of dtype float32"):
         compose(features, "R", (80, 80), 40, 0)
 
 

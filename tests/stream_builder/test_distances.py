@@ -6,7 +6,7 @@ import numpy as np
 import ot
 import pytest
 
-from curate.core.errors import Unfit, UnknownName
+from curate.core.errors import IncompatibleStream, UnknownName
 from curate.core.seeding import rng_for
 from stream_builder.measures.distances import class_priors, entropic, mmd, sliced, two_sample, wasserstein2
 from stream_builder.measures.shift_distance import distances, label_facts
@@ -91,5 +91,5 @@ def test_what_labels_tell() -> None:
         )
 
     empty = Stream("e", [step(0), step(1)], ["a"])
-    with pytest.raises(Unfit, match="empty split"):
+    with pytest.raises(IncompatibleStream, match="empty split"):
         distances(empty, ["w2"])

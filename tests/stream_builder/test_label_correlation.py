@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from stream_builder.measures.label_correlation import autocorrelation, blind_curve, modes
 
 
@@ -96,5 +96,5 @@ def test_autocorrelation_of_runs_falls_with_the_lag() -> None:
 
 
 def test_a_stream_of_one_sample_is_refused() -> None:
-    with pytest.raises(Unfit, match="1 samples"):
+    with pytest.raises(IncompatibleStream, match="1 samples"):
         blind_curve(np.array([0]))

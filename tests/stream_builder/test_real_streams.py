@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, MissingFile, Unfit
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from curate.core.seeding import rng_for
 from stream_builder.builders.held_out_classes import held_out
 from stream_builder.builders.portraits import portraits
@@ -51,7 +51,7 @@ class TestOrder:
             assert (np.diff(step["train"].time) > 0).all()  # type: ignore[arg-type]
 
     def test_fewer_samples_than_periods_are_refused(self) -> None:
-        with pytest.raises(Unfit, match="100 samples for 101 periods"):
+        with pytest.raises(IncompatibleStream, match="100 samples for 101 periods"):
             ordered(timed(), periods=101)
         with pytest.raises(BadConfig, match="--held-out is 1"):
             ordered(timed(), held_out=1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.core.errors import BadArray, BadInput, MissingFile, Tampered, Unfit
+from curate.core.errors import BadArray, BadInput, IncompatibleStream, IntegrityError, MissingFile
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.stream import Step, Stream
 
@@ -64,7 +64,7 @@ def test_a_learner_sees_no_test_and_streaming_sees_all_of_the_past(stream: Strea
     assert len(past) == len(step["train"]) + len(step["test"])
     assert past.time is not None
     assert (np.diff(past.time) >= 0).all()
-    with pytest.raises(Unfit, match="no val split"):
+    with pytest.raises(IncompatibleStream, match="no val split"):
         step["val"]
 
 
@@ -112,13 +112,13 @@ def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Pa
     stream = from_arrays(npz(tmp_path, **good())).save(tmp_path / "s")
     path = tmp_path / "s" / "step_00001" / "train_y.npy"
     np.save(path, np.array([2, 2, 2, 2]))
-    with pytest.raises(Tampered, match="Step '1', split train"):
+    with pytest.raises(IntegrityError, match="Step '1', split train"):
         Stream.load(tmp_path / "s").verify(tmp_path / "s")
     np.save(path, np.array([2, 2]))
-    with pytest.raises(Tampered, match=r"train_y\.npy has 2 samples, stream\.json says 4"):
+    with pytest.raises(IntegrityError, match=r"train_y\.npy has 2 samples, stream\.json says 4"):
         Stream.load(tmp_path / "s")
     path.unlink()
-    with pytest.raises(Tampered, match=r"train_y\.npy is missing"):
+    with pytest.raises(IntegrityError, match=r"train_y\.npy is missing"):
         Stream.load(tmp_path / "s")
     assert json.loads((tmp_path / "s" / "stream.json").read_text())["sha256"] == stream.sha256
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from curate.core.errors import Tampered, Unfit
+from curate.core.errors import IncompatibleStream, IntegrityError
 from curate.core.seeding import rng_for
 from stream_builder.builders.release import from_release
 from stream_builder.builders.shift_sequence import compose
@@ -95,11 +95,11 @@ class TestEncoded:
         file = x.files[int(x.where[0, 0])]
         data = file.read_bytes()
         file.unlink()
-        with pytest.raises(Tampered, match="is missing"):
+        with pytest.raises(IntegrityError, match="is missing"):
             Stream.load(tmp_path / "s")
         offset = int(x.where[0, 1]) + 40
         file.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
-        with pytest.raises(Tampered, match="was changed"):
+        with pytest.raises(IntegrityError, match="was changed"):
             Stream.load(tmp_path / "s").verify(tmp_path / "s")
 
 
@@ -136,7 +136,7 @@ def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:
 def test_a_stream_without_tests_is_no_benchmark() -> None:
     from stream_builder.interop.avalanche import to_avalanche
 
-    with pytest.raises(Unfit, match="no test split"):
+    with pytest.raises(IncompatibleStream, match="no test split"):
         to_avalanche(Stream("s", [Step(0, "0", {"train": pixels()})], list("abcd")))
 
 

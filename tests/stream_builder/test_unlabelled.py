@@ -10,7 +10,7 @@ import pytest
 from support.helpers import drifting
 
 from curate.core.atomic_io import write_array
-from curate.core.errors import BadArray, BadConfig, Tampered
+from curate.core.errors import BadArray, BadConfig, IntegrityError
 from curate.core.seeding import rng_for
 from eval.learner import Task
 from eval.learners.self_training import SelfTraining
@@ -53,7 +53,7 @@ def test_a_changed_unlabelled_sample_is_named(tmp_path: Path, file: str, what: s
     x = np.load(tmp_path / file)
     write_array(tmp_path / file, x + 1)
 
-    with pytest.raises(Tampered, match=what):
+    with pytest.raises(IntegrityError, match=what):
         Stream.load(tmp_path).verify(tmp_path)
 
 
@@ -114,7 +114,7 @@ def test_self_training_counts_what_it_took() -> None:
     learner.begin(Task(2, (16,), prior=stream.prior), rng_for(0, "x"))
     learner.learn_step(stream.steps[0].visible())
 
-    facts = learner.facts()
+    facts = learner.metadata()
     assert facts["unlabelled"] == 250
     assert 0 < facts["pseudo_labelled"] <= 250
 
@@ -124,7 +124,7 @@ def test_nothing_is_taken_where_nothing_is_sure() -> None:
     learner = SelfTraining(epochs=2, threshold=1.0)
     learner.begin(Task(2, (16,)), rng_for(0, "x"))
     learner.learn_step(stream.steps[0].visible())
-    assert learner.facts()["pseudo_labelled"] == 0
+    assert learner.metadata()["pseudo_labelled"] == 0
 
 
 def test_without_unlabelled_samples_it_says_so() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from curate.core.registry import Catalogue
+from curate.core.registry import Registry
 from curate.retrieval.candidates import Concept
 
 
@@ -21,11 +21,12 @@ class Venue(Protocol):
         ...
 
 
-VENUES = Catalogue(
+VENUES = Registry(
     "venue",
     {
         "mturk": "curate.validation.platforms.mturk:write",
         "turkle": "curate.validation.platforms.turkle:write",
         "prolific": "curate.validation.platforms.prolific:write",
     },
+    group="platforms",
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from eval.learner import Learner
 from eval.protocol import tested
 from eval.rows import Row
@@ -16,9 +16,9 @@ from stream_builder.stream import Split, Step, Stream
 
 
 def fit(stream: Stream, streaming: bool) -> None:
-    """Raise Unfit, naming the step and split, where the stream cannot be walked."""
+    """Raise IncompatibleStream, naming the step and split, where the stream cannot be walked."""
     if len(stream.steps) < 2:
-        raise Unfit(
+        raise IncompatibleStream(
             f"The stream {stream.name!r} has {len(stream.steps)} step.",
             "CLEAR's protocols need at least two: next-domain accuracy tests on the step after.",
             "Use more buckets.",
@@ -26,7 +26,7 @@ def fit(stream: Stream, streaming: bool) -> None:
     for step in stream.steps:
         for split in ("train",) if streaming else ("train", "test"):
             if split not in step.splits:
-                raise Unfit(
+                raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no {split} split.",
                     f"{'clear-streaming' if streaming else 'clear-iid'} needs one in every step.",
                     "Publish the release with splits" + ("." if split == "train" else ", or use clear-streaming."),
@@ -58,10 +58,10 @@ def iid(stream: Stream, learner: Learner, rng: np.random.Generator, anew: bool, 
 def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
     """After each step (all of it is training data), test on all of every later step: cells with j > i.
 
-    Raises Unfit for a learner that sees all steps at once: it would train on its tests.
+    Raises IncompatibleStream for a learner that sees all steps at once: it would train on its tests.
     """
     if getattr(learner, "sees_all", False):
-        raise Unfit(
+        raise IncompatibleStream(
             "It learns from all steps at once, and in streaming every later step is a test.",
             "Expected a learner that takes step after step.",
             "Use clear-iid.",

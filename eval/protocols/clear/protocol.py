@@ -36,7 +36,7 @@ class Iid(Walk):
             raise BadConfig(f"test_share is {self.test_share}.", "Expected a number between 0 and 1.")
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit where a step lacks train or test."""
+        """Raise IncompatibleStream where a step lacks train or test."""
         walks.fit(stream, streaming=self.splits == "seeded")
 
     def task(self, stream: Stream) -> Task:
@@ -68,7 +68,7 @@ class Streaming(Walk):
     """CLEAR's streaming protocol: all of a step is training data, tests are all of the later steps."""
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit where a step lacks training data."""
+        """Raise IncompatibleStream where a step lacks training data."""
         walks.fit(stream, streaming=True)
 
     def task(self, stream: Stream) -> Task:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from curate.core.errors import BadArray, Diverged, DriftlineError, Unfit, crashed
+from curate.core.errors import BadArray, Diverged, DriftlineError, IncompatibleStream, crashed
 from eval.checkpoint import Checkpoint
 from eval.history import Past
 from eval.learner import Learner
@@ -82,7 +82,7 @@ def advance(
                     _emit(state, plan, seen)
                 for j in periods:
                     _retain(learner, state, stream, j, seen)
-            except (Diverged, Unfit) as error:
+            except (Diverged, IncompatibleStream) as error:
                 state.stopped = error
             except DriftlineError:
                 raise

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from eval.checkpoint import Checkpoint
 from eval.learner import Learner, Task
 from eval.protocol import Walk
@@ -60,7 +60,7 @@ class NearFuture(Walk):
         return [int(w) for w in words]
 
     def trains(self, stream: Stream) -> list[Split]:
-        """The training split of every step, in order of time. Raises Unfit where they are not."""
+        """The training split of every step, in order of time. Raises IncompatibleStream where they are not."""
         splits = [step["train"] for step in stream.steps]
         times = [s.time for s in splits]
         if any(t is None for t in times):
@@ -70,7 +70,7 @@ class NearFuture(Walk):
             return splits
         if not self.sort:
             at = int(np.argmax(np.diff(when) < 0)) + 1
-            raise Unfit(
+            raise IncompatibleStream(
                 f"Sample {at} of {stream.name!r} is older than the one before it.",
                 "near-future walks a stream in order of time.",
                 "Add --sort, or make the stream with driftline stream from-order.",
@@ -79,10 +79,10 @@ class NearFuture(Walk):
         return [whole.take(np.argsort(when, kind="stable"))]
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit, before any work, where the stream cannot be walked."""
+        """Raise IncompatibleStream, before any work, where the stream cannot be walked."""
         for step in stream.steps:
             if "test" not in step.splits or not len(step.splits["test"]):
-                raise Unfit(
+                raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no test split.",
                     "near-future holds samples of every period out, for retention.",
                     "Use driftline stream from-order --held-out 0.1.",
@@ -90,21 +90,21 @@ class NearFuture(Walk):
         n = sum(len(split) for split in self.trains(stream))
         labels = np.unique(np.concatenate([np.asarray(step["train"].y) for step in stream.steps]))
         if len(labels) < 2:
-            raise Unfit(f"{stream.name!r} has one class only.", "Every learner that names it is right.")
+            raise IncompatibleStream(f"{stream.name!r} has one class only.", "Every learner that names it is right.")
         if isinstance(self.shift, int) and n < self.shift + self.batch:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"{stream.name!r} has {n} training samples; shift and batch are {self.shift} and {self.batch}.",
                 "Expected at least as many as both together.",
                 "Use a smaller shift, or a longer stream.",
             )
 
     def settled(self, stream: Stream) -> NearFuture:
-        """The same with a number for `shift`. Raises Unfit where no shift is at chance."""
+        """The same with a number for `shift`. Raises IncompatibleStream where no shift is at chance."""
         if isinstance(self.shift, int):
             return self
         curve = blind_curve_of(stream)
         if curve.suggested is None:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"In {stream.name!r} the blind classifier is above chance ({curve.chance:.3f}) at every shift up to "
                 f"{curve.shifts[-1]} ({curve.best[-1]:.3f}): labels tell of each other as far as the stream can show.",
                 "Expected a stream that is longer than its labels' correlation.",
@@ -143,11 +143,11 @@ class NearFuture(Walk):
         return walks.advance(stream, self.trains(stream), plan, learners, saves)
 
     def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises Unfit for a learner that needs
-        whole steps."""
+        """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises IncompatibleStream for a
+        learner that needs whole steps."""
         walk = self.settled(stream)
-        if learner.whole:
-            raise Unfit(f"It cannot learn batch by batch: {learner.whole}.")
+        if learner.needs_whole_steps:
+            raise IncompatibleStream(f"It cannot learn batch by batch: {learner.needs_whole_steps}.")
         for _, rows in walk.together(stream, [learner], [None]):
             if isinstance(rows, Exception):
                 raise rows

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from eval.learner import Array, Learner
 from eval.memory.correction_ledger import Ledger
 from eval.protocol import tested
@@ -30,7 +30,7 @@ def recover(
     """
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
-    learner.expect([scenario.stream.x, scenario.novel.x, scenario.original.x])
+    learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
     given, right, since, correcting = 0, 0, 0, 0.0
     waiting: list[tuple[int, int, int]] = []  # when, which sample, what it is said to be
 
@@ -82,10 +82,13 @@ def recover(
 
 
 def _noticed(policy: Policy, learner: Learner, x: Array) -> bool:
-    """Whether users of this policy mind such an error. Raises Unfit for a learner that cannot say how sure it is."""
+    """Whether users of this policy mind such an error. Raises IncompatibleStream for a learner that cannot say how
+    sure it is."""
     if policy.confident is None:
         return True
-    sure = learner.sure(x)
+    sure = learner.confidence(x)
     if sure is None:
-        raise Unfit(f"{type(learner).__name__} cannot say how sure it is.", "confident:P needs that.", "Leave it out.")
+        raise IncompatibleStream(
+            f"{type(learner).__name__} cannot say how sure it is.", "confident:P needs that.", "Leave it out."
+        )
     return bool(sure[0] >= policy.confident)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
 from eval.memory.correction_ledger import Ledger
@@ -51,11 +51,13 @@ class Ocrr(Walk):
             )
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit, before any work, where the stream cannot be cut."""
+        """Raise IncompatibleStream, before any work, where the stream cannot be cut."""
         for step in stream.steps:
             for side in ("train", "test"):
                 if side not in step.splits:
-                    raise Unfit(f"Step {step.name!r} of {stream.name!r} has no {side} split.", "ocrr needs both.")
+                    raise IncompatibleStream(
+                        f"Step {step.name!r} of {stream.name!r} has no {side} split.", "ocrr needs both."
+                    )
         self.cut(stream, 0)
 
     def cut(self, stream: Stream, seed: int) -> scenarios.Scenario:

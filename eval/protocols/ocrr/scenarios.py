@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Unfit
+from curate.core.errors import BadConfig, IncompatibleStream
 from eval.memory.knn_index import unit
 from stream_builder.stream import Split, Stream
 
@@ -33,7 +33,7 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
     last step where there are several, else classes. tests: samples of each test set at most. shuffled: seed rows in
     random order, else as they lie. mix: rows of the original distribution in the stream, for each of the novel one.
 
-    Raises Unfit where a part would be empty, BadConfig for another kind.
+    Raises IncompatibleStream where a part would be empty, BadConfig for another kind.
     """
     if kind not in SCENARIOS:
         raise BadConfig(f"scenario is {kind!r}.", f"Expected {', '.join(SCENARIOS)}.")
@@ -42,7 +42,7 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
     train, test = stream.flat("train"), stream.flat("test")
     if kind == "temporal":
         if not several:
-            raise Unfit(f"{stream.name!r} has one step.", "The scenario temporal needs at least two.")
+            raise IncompatibleStream(f"{stream.name!r} has one step.", "The scenario temporal needs at least two.")
         new, new_test = (_of_last(stream, side) for side in ("train", "test"))
     elif kind == "categorical":
         classes = _held_out(stream, held_out, seed)
@@ -63,14 +63,14 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
     found = Scenario(train.take(rows), train.take(order), test.take(novel), test.take(original))
     for name in ("seed", "stream", "novel", "original"):
         if not len(getattr(found, name)):
-            raise Unfit(f"The {name} part of {stream.name!r} would be empty.", f"The scenario is {kind}.")
+            raise IncompatibleStream(f"The {name} part of {stream.name!r} would be empty.", f"The scenario is {kind}.")
     return found
 
 
 def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
     """Labels of n classes, drawn over their sorted names."""
     if not 0 < n < len(stream.classes):
-        raise Unfit(
+        raise IncompatibleStream(
             f"held_out is {n}; {stream.name!r} has {len(stream.classes)} classes.", "Expected fewer, at least 1."
         )
     ordered = np.argsort(np.array(stream.classes), kind="stable")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from curate.core.errors import Unfit
+from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Learner
 from eval.protocol import tested
@@ -17,9 +17,9 @@ from stream_builder.stream import Step, Stream
 
 
 def fit(stream: Stream, val_share: float = 0.0) -> None:
-    """Raise Unfit, naming step and split or class, where the stream cannot be walked."""
+    """Raise IncompatibleStream, naming step and split or class, where the stream cannot be walked."""
     if len(stream.steps) < 2:
-        raise Unfit(
+        raise IncompatibleStream(
             f"The stream {stream.name!r} has {len(stream.steps)} step.",
             "seq-to-final needs history: at least two steps.",
             "Compose one with driftline stream compose.",
@@ -27,7 +27,7 @@ def fit(stream: Stream, val_share: float = 0.0) -> None:
     for step in stream.steps:
         for split in ("train", "val"):
             if not len(step.splits.get(split, ())) and not (split == "val" and val_share):
-                raise Unfit(
+                raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no {split} split.",
                     "seq-to-final chooses hyper-parameters on validation data of every step, never on a test.",
                     "Make the stream with one (stream compose does, arrays name it in `split`), or hold a part of the "
@@ -35,11 +35,13 @@ def fit(stream: Stream, val_share: float = 0.0) -> None:
                 )
     last = stream.steps[-1]
     if not len(last.splits.get("test", ())):
-        raise Unfit(f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there.")
+        raise IncompatibleStream(
+            f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there."
+        )
     there = np.bincount(last["train"].y, minlength=len(stream.classes))
     tested_classes = np.unique(last["test"].y)
     if len(lost := tested_classes[there[tested_classes] == 0]):
-        raise Unfit(
+        raise IncompatibleStream(
             f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
             "seq-to-final asks how well the last step is learned: every class that is tested must be there.",
             "Use larger steps, or leave the class out.",
@@ -64,13 +66,13 @@ def to_final(
 ) -> Iterator[Row]:  # fmt: skip
     """Row "final"; with per_step also one for each step that has a test split, by its number.
 
-    Raises Unfit for an oracle where the stream has no data for one.
+    Raises IncompatibleStream for an oracle where the stream has no data for one.
     """
     begun = time.process_time()
     steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
     if getattr(learner, "of_oracle", False):
         if stream.oracle is None:
-            raise Unfit(
+            raise IncompatibleStream(
                 f"The stream {stream.name!r} has no data for an oracle.",
                 "It needs as many samples of the last distribution as the whole sequence has.",
                 "stream compose draws them.",

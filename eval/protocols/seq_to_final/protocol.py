@@ -81,8 +81,8 @@ class SeqToFinal(Walk):
         return found
 
     def fit(self, stream: Stream) -> None:
-        """Raise Unfit, before any work, where the stream lacks what the protocol needs, BadConfig for a network that is
-        none or takes other samples."""
+        """Raise IncompatibleStream, before any work, where the stream lacks what the protocol needs, BadConfig for a
+        network that is none or takes other samples."""
         from eval.nets import build
 
         walks.fit(stream, self.val_share)
