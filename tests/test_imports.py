@@ -17,10 +17,11 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(path: Path) -> set[str]:
-    """Every module of the project that a file imports, wherever in the file."""
+def imported(path: Path, top: bool = False) -> set[str]:
+    """Every module of the project that a file imports, wherever in the file. top: only those at its top."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body if top else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -37,7 +38,7 @@ def may(importer: str, target: str) -> bool:
     if target == "curate" or target.startswith("curate.core"):
         return goal == "curate"
     if room == "stream_builder":
-        return target.startswith("curate.release")
+        return target in ("curate.release", "curate.release.Release")
     if room == "eval":
         return target == "stream_builder" or target.startswith(("stream_builder.stream", "stream_builder.measures"))
     return False

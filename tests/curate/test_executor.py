@@ -31,20 +31,20 @@ ENGINES = [Executor(), Executor(workers=2), Executor("ray", 2)]
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("executor", ENGINES)
 def test_every_task_has_its_result(executor: Executor) -> None:
     assert dict(executor.run_tasks(square, range(20))) == {n: n * n for n in range(20)}
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("executor", ENGINES)
 def test_an_error_of_the_work_is_raised_as_it_is(executor: Executor) -> None:
     with pytest.raises(BadInput, match=r"Row 2 is bad\. Expected good\."):
         list(executor.run_tasks(complain, range(4)))
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("executor", ENGINES[1:])
 def test_a_worker_that_is_killed_costs_time_only(executor: Executor, tmp_path: Path) -> None:
     tasks = [(tmp_path / "mark", n) for n in range(8)]
     assert sorted(result for _, result in executor.run_tasks(die_once, tasks)) == list(range(8))

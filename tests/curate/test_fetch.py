@@ -17,7 +17,8 @@ from support.faults import EXPECTED, FaultServer, bomb, picture
 from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.fetch import FetchRules, client, fetch
+from curate.fetch import FetchRules, fetch
+from curate.fetch.img2dataset import client
 from curate.fetch.rules import Got, yfcc_hash
 from curate.fetch.shard import COLUMNS
 from curate.images.checks import ImageRules, look
@@ -186,7 +187,7 @@ def test_a_host_is_asked_no_faster_than_its_rate(server: FaultServer, tmp_path: 
     assert time.monotonic() - begun >= 10 / 20
 
 
-@pytest.mark.parametrize("engine", [Executor(), Executor(workers=2)])
+@pytest.mark.parametrize("executor", [Executor(), Executor(workers=2)])
 def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_path: Path, executor: Executor) -> None:
     urls: list[str | None] = [f"{server.base}/{'good' if i % 3 else '404'}/{i}" for i in range(24)]
     rules = replace(RULES, shard_size=4, stop_after=5, retries=0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.core.seeding import rng_for
-from eval.memory.buffers import knn_index as knn
+from eval.memory import knn_index as knn
 from eval.memory.knn_index import Memory, unit
 
 

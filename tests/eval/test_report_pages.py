@@ -223,7 +223,7 @@ def test_a_learner_that_crashes_on_one_stream_leaves_the_others_alone(tmp_path: 
         evaluate(stream, protocol, [Fragile(), "nearest-mean"], out=tmp_path / "runs")
     page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
     row = page[page.index(">Fragile</th>") :].partition("</tr>")[0]
-    assert "It crashed: ZeroDivisionError: eight, test_site.py line" in row
+    assert "It crashed: ZeroDivisionError: eight, test_report_pages.py line" in row
     assert re.search(r"<a class='n'[^>]*>\d+\.\d</a>", row)
     learner = (tmp_path / "out" / "learner-Fragile.html").read_text()
     assert f"{protocol} on drifting: It crashed" in learner
