@@ -1,0 +1,75 @@
+"""Settings of learners and protocols are their dataclass fields: names, types, ranges and choices checked before work.
+
+A field declares its range or its choices in its annotation: `Annotated[int, Field(ge=0)]`, `Literal["sgd", "adamw"]`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+
+from curate.core.errors import BadConfig
+
+
+def setting_names(kind: type) -> list[str]:
+    """Names of the settings of a learner or protocol, in the order of their declaration; [] if it is no dataclass."""
+    return [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+
+
+def check_settings(kind: type, given: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
+    """The given settings, unchanged. kind: a learner or protocol. owner: its name in messages; default: of the class.
+
+    Values are not converted: an integer is a valid float, but "5" is no number and True is no integer. Raises BadConfig
+    for an unknown setting and for a value of another type, out of range or not among the choices.
+    """
+    owner, known = owner or kind.__name__, setting_names(kind)
+    for key, value in given.items():
+        if key not in known:
+            raise unknown_setting(key, known, f"{owner}: ")
+        try:
+            _adapter(kind, key).validate_python(value, strict=True)
+        except ValidationError as error:
+            expected = " or ".join(_expected(problem["msg"]) for problem in error.errors())
+            raise BadConfig(f"{owner}: {key} is {value!r}.", f"Expected {expected}.") from None
+    return dict(given)
+
+
+def check_instance(instance: object, owner: str = "") -> None:
+    """Raise BadConfig for a setting of a learner or protocol that `check_settings` refuses; defaults always pass."""
+    defaults = {f.name: f.default for f in fields(instance) if f.init} if is_dataclass(instance) else {}
+    values = {name: getattr(instance, name) for name in defaults}
+    changed = {name: value for name, value in values.items() if value is not defaults[name]}
+    check_settings(type(instance), changed, owner)
+
+
+def unknown_setting(key: str, known: Iterable[str], prefix: str = "") -> BadConfig:
+    """The error for a setting that nothing has.
+
+    >>> str(unknown_setting("epochz", ["lr", "epochs"]))
+    "Unknown setting 'epochz'. Did you mean 'epochs'? Available: epochs, lr."
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(key, names, 1)
+    hint = f"Did you mean {near[0]!r}?" if near else ""
+    return BadConfig(f"{prefix}Unknown setting {key!r}.", hint, f"Available: {', '.join(names) or 'none'}.")
+
+
+@cache
+def _adapter(kind: type, key: str) -> TypeAdapter[Any]:
+    """What checks the values of one setting. An annotation that cannot be resolved or checked allows every value."""
+    try:
+        hint = get_type_hints(kind, include_extras=True)[key]
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False))
+    except (NameError, AttributeError, TypeError, PydanticUserError):
+        return TypeAdapter(Any)
+
+
+def _expected(message: str) -> str:
+    """What pydantic's message says after `Input should be`, or what a validator of our own says."""
+    text = message.removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"a number {text}" if text.startswith(("greater", "less")) else text
