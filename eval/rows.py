@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_json, write_parquet
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import MissingFile
+from curate.core.formats import check_format
 
 FORMAT = 1
 SKIPPED = "skipped"
@@ -90,10 +91,7 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
 def load(folder: Path) -> Run:
     """Read one run. Raises BadInput for rows of another version."""
     about = read_json(folder / "run.json")
-    if about.get("format") != FORMAT:
-        raise BadInput(
-            f"{folder} holds rows of format {about.get('format')}.", f"Expected {FORMAT}.", "Evaluate again."
-        )
+    check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
     with pq.ParquetFile(folder / "rows.parquet") as file:  # a third of what read_table costs for a small file
         return Run(about, [Row(**row) for row in file.read(use_threads=False).to_pylist()])
 

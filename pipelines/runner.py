@@ -18,6 +18,7 @@ from typing import Any
 
 from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_json
 from curate.core.errors import Busy, DriftlineError, Shortage, UnknownName, Waiting
+from curate.core.formats import check_version
 from pipelines import VERSION
 from pipelines.stage import Context, Stage
 from pipelines.stages import STAGES
@@ -39,9 +40,13 @@ def folder_of(root: Path, name: str) -> Path:
 
 
 def done_of(root: Path, name: str) -> dict[str, Any] | None:
-    """`done.json` of a finished stage, or None."""
+    """`done.json` of a finished stage, or None. Raises BadInput where a later release of driftline finished it."""
     path = folder_of(root, name) / "done.json"
-    return read_json(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    done: dict[str, Any] = read_json(path)
+    check_version(path, done["version"], VERSION)
+    return done
 
 
 def stage_fingerprint(stage: Stage) -> str | None:

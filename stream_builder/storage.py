@@ -18,6 +18,7 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, write_array, write_bytes, write_json
 from curate.core.errors import IntegrityError, MissingFile
+from curate.core.formats import check_format
 from stream_builder.lazy_images import Encoded
 from stream_builder.step import Array, Split, Step
 from stream_builder.validate import check_steps
@@ -71,6 +72,7 @@ def read(folder: Path) -> dict[str, Any]:
     if not (folder / "stream.json").is_file():
         raise MissingFile(f"{folder} is no stream: it has no stream.json.", "", "Make one with driftline stream.")
     head = read_json(folder / "stream.json")
+    check_format(folder / "stream.json", head.get("format"), FORMAT, "Make the stream again.")
     check_steps([(about["index"], about["name"]) for about in head["steps"]], str(folder / "stream.json"))
     steps = []
     for about in _described_steps(head):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from curate.core.atomic_io import write_bytes
 from curate.release.format import Release
+
+UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
@@ -22,5 +25,10 @@ def export(release: Release, out: Path) -> dict[str, int]:
 
 
 def _folder(name: str) -> str:
-    """A class name as a folder name: no separators, no leading dot."""
-    return name.replace("/", "_").replace("\\", "_").lstrip(".") or "_"
+    """A class name as a folder name: separators, a leading dot and what looks like an escape are percent-encoded, so
+    that no two classes share a folder and `urllib.parse.unquote` gives the name back.
+
+    >>> _folder("tea & cake"), _folder("a/b"), _folder(".."), _folder("100%25")
+    ('tea & cake', 'a%2Fb', '%2E.', '100%2525')
+    """
+    return UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", name)

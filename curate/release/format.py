@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
+from curate.core.formats import check_format
 from curate.images.shards import read_tar
 
 FORMAT = 1
@@ -63,7 +64,7 @@ class Release:
     def open(cls, path: str | Path) -> Release:
         """Open a release folder, or the run folder that published it.
 
-        Raises MissingFile when neither is there, IntegrityError when counts do not agree.
+        Raises MissingFile when neither is there, BadInput for another format, IntegrityError when counts do not agree.
         """
         folder = Path(path)
         if not (folder / "release.json").is_file():
@@ -76,6 +77,7 @@ class Release:
                 )
             folder = inside[0]
         facts = read_json(folder / "release.json")
+        check_format(folder / "release.json", facts.get("format"), FORMAT, "Run publish again.")
         table = pq.read_table(folder / "metadata.parquet")
         if len(table) != facts["images"]:
             raise IntegrityError(

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_bytes
 from curate.core.errors import BadInput, DriftlineError, IncompatibleStream, IntegrityError, MissingFile
+from curate.core.formats import check_format
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.protocol import PROTOCOLS
@@ -145,8 +146,9 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     except (zipfile.BadZipFile, OSError, RuntimeError, EOFError) as error:
         raise BadInput(f"{path} cannot be read ({error}).", "Expected a submission of driftline submit.") from None
     manifest = _parsed(members.pop("manifest.json", b""), f"manifest.json in {path}")
-    if manifest.get("format") != FORMAT or not isinstance(manifest.get("files"), dict):
-        raise BadInput(f"{path} is of format {manifest.get('format')}.", f"Expected {FORMAT}.")
+    check_format(path, manifest.get("format"), FORMAT, "Pack it again: driftline submit.")
+    if not isinstance(manifest.get("files"), dict):
+        raise BadInput(f"The manifest of {path} lists no files.", "Expected the SHA-256 of each.", "Pack it again.")
     if odd := sorted(set(members) ^ set(manifest["files"])):
         raise IntegrityError(f"{odd[0]} is not in both manifest and file.", "", "Pack the runs again.")
     for member, data in members.items():

@@ -1,0 +1,147 @@
+"""All benchmarks of this folder, one after the other; every figure, with facts about the machine, in one JSON file.
+
+    python benchmarks/run.py [NAME …] [--full] [--out benchmarks/results.json]
+
+`benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
+benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
+code 1 if a benchmark fails or, with --full, a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+
+
+def declared(folder: Path) -> dict[str, dict[str, Any]]:
+    """Name → {"quick": arguments, "full": arguments, "targets": {ratio: target}}."""
+    return tomllib.loads((folder / "benchmarks.toml").read_text(encoding="utf-8"))
+
+
+def measure(script: Path, arguments: str) -> dict[str, Any]:
+    """Run one benchmark in its own process: {"arguments", "seconds", "exit", "figures"}."""
+    clock = time.monotonic()
+    done = subprocess.run([sys.executable, str(script), *arguments.split()], stdout=subprocess.PIPE, text=True)
+    figures: dict[str, Any] = {}
+    for document in documents(done.stdout):
+        part = document.pop("part", None)
+        figures |= {part: document} if part else document
+    seconds = round(time.monotonic() - clock, 1)
+    return {"arguments": arguments, "seconds": seconds, "exit": done.returncode, "figures": figures}
+
+
+def documents(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a text; other lines are skipped.
+
+    >>> list(documents('warming up {}\\n{"a": 1}\\n{\\n "b": 2}\\n'))
+    [{'a': 1}, {'b': 2}]
+    """
+    start = 0
+    while start < len(text):
+        try:
+            found, start = json.JSONDecoder().raw_decode(text, start) if text[start] == "{" else (None, start)
+        except json.JSONDecodeError:
+            found = None
+        if found is not None:
+            yield found
+        start = text.find("\n", start) + 1 or len(text)
+
+
+def judged(name: str, figures: dict[str, Any], targets: dict[str, str]) -> list[dict[str, Any]]:
+    """One record for each target: value (None if the benchmark did not print it) and whether it is met."""
+    records = []
+    for ratio, target in targets.items():
+        value: Any = figures
+        for key in ratio.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        sign, limit = target.split()
+        met = value is not None and (value >= float(limit) if sign == ">=" else value <= float(limit))
+        records.append({"benchmark": name, "ratio": ratio, "value": value, "target": target, "met": met})
+    return records
+
+
+def machine() -> dict[str, Any]:
+    """What speed depends on: processor, its vector units, cores, library versions."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = facts.get("flags", "").split()
+    return {
+        "cpu": facts.get("model name", platform.processor()),
+        "avx2": "avx2" in flags,
+        "avx512": "avx512f" in flags,
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "numpy")},
+    }
+
+
+def commit() -> str:
+    """Of the working copy; "+" if files differ from it, "" outside a repository."""
+    command = ["git", "-C", str(HERE), "describe", "--always", "--abbrev=40", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    """Ratios against their targets, aligned."""
+    rows = [("benchmark", "ratio", "measured", "target", "")]
+    for r in records:
+        verdict = "not measured" if r["value"] is None else "" if r["met"] else "missed"
+        rows.append(
+            (r["benchmark"], r["ratio"], "–" if r["value"] is None else f"{r['value']:g}", r["target"], verdict)
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def main() -> int:
+    """Measure, write, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    parser.add_argument("--full", action="store_true", help="full sizes instead of quick ones")
+    parser.add_argument("--out", type=Path, help="default: results.json in the folder")
+    parser.add_argument("--folder", type=Path, default=HERE, help="of scripts and benchmarks.toml")
+    given = parser.parse_args()
+    known = declared(given.folder)
+    if unknown := sorted(set(given.names) - set(known)):
+        parser.error(f"unknown benchmark {unknown[0]!r}; available: {', '.join(known)}")
+    size = "full" if given.full else "quick"
+    measured: dict[str, Any] = {}
+    records: list[dict[str, Any]] = []
+    for name in given.names or list(known):
+        print(f"{name} …", file=sys.stderr, flush=True)
+        measured[name] = measure(given.folder / f"{name}.py", known[name].get(size, ""))
+        records += judged(name, measured[name]["figures"], known[name].get("targets", {}))
+    result: dict[str, Any] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit(), "size": size,
+        "machine": machine(), "benchmarks": measured, "ratios": records,
+    }  # fmt: skip
+    out = given.out or given.folder / "results.json"
+    out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{size} sizes on {result['machine']['cpu']}\n{table(records)}\nwrote {out}")
+    failed = [name for name, found in measured.items() if found["exit"]]
+    for name in failed:
+        print(f"{name} failed with exit code {measured[name]['exit']}", file=sys.stderr)
+    return int(bool(failed) or (given.full and not all(record["met"] for record in records)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The runner of all benchmarks, on a folder of made ones; and that the real ones import names that exist."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+DECLARED = tomllib.loads((BENCHMARKS / "benchmarks.toml").read_text(encoding="utf-8"))
+SHARED = {"run", "peers", "yfcc_rows"}  # modules of the folder that measure nothing
+
+FAST = """
+import json, sys
+print("a line that is no JSON")
+print(json.dumps({"speed": len(sys.argv)}, indent=1))
+"""
+PARTS = """
+import json
+print(json.dumps({"part": "disk", "over_read": 3.0, "same": True}))
+print(json.dumps({"part": "search", "ratio": {"float32": 0.5}}))
+"""
+CRASHED = "raise SystemExit('no such device')"
+TABLE = """
+[fast]
+quick = "--small"
+[fast.targets]
+speed = ">= 2"
+
+[parts.targets]
+"disk.over_read" = "<= 2"
+"disk.same" = ">= 1"
+"search.ratio.float32" = "<= 1"
+
+[crashed.targets]
+share = ">= 0.9"
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("benchmarks")
+    for name, text in (("fast", FAST), ("parts", PARTS), ("crashed", CRASHED)):
+        (made / f"{name}.py").write_text(text)
+    (made / "benchmarks.toml").write_text(TABLE)
+    return made
+
+
+def run(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    command = [sys.executable, str(BENCHMARKS / "run.py"), "--folder", str(folder), "--out", str(folder / "out.json")]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    return done, json.loads((folder / "out.json").read_text())
+
+
+def test_every_figure_is_recorded_and_held_against_its_target(folder: Path) -> None:
+    done, result = run(folder, "fast", "parts")
+    assert done.returncode == 0, done.stderr
+    met = {(r["benchmark"], r["ratio"]): (r["value"], r["met"]) for r in result["ratios"]}
+    assert met == {
+        ("fast", "speed"): (2, True),
+        ("parts", "disk.over_read"): (3.0, False),
+        ("parts", "disk.same"): (True, True),
+        ("parts", "search.ratio.float32"): (0.5, True),
+    }
+    assert "parts      disk.over_read        3         <= 2    missed" in done.stdout
+
+
+def test_the_result_says_on_what_it_was_measured(folder: Path) -> None:
+    _, result = run(folder, "fast")
+    assert set(result["machine"]) == {"cpu", "avx2", "avx512", "cores", "python", "torch", "numpy"}
+    assert (result["size"], result["date"][:2], len(result["commit"].rstrip("+"))) == ("quick", "20", 40)
+    assert result["benchmarks"]["fast"]["arguments"] == "--small"
+
+
+def test_targets_decide_at_full_size_only(folder: Path) -> None:
+    assert run(folder, "parts")[0].returncode == 0
+    assert run(folder, "parts", "--full")[0].returncode == 1
+
+
+def test_a_benchmark_that_fails_is_named_and_the_others_are_measured(folder: Path) -> None:
+    done, result = run(folder)
+    assert done.returncode == 1
+    assert "crashed failed with exit code 1" in done.stderr
+    assert "share                 –         >= 0.9  not measured" in done.stdout
+    assert result["benchmarks"]["parts"]["figures"]["disk"] == {"over_read": 3.0, "same": True}
+
+
+def test_an_unknown_benchmark_is_refused_by_name() -> None:
+    done = subprocess.run([sys.executable, str(BENCHMARKS / "run.py"), "fats"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "unknown benchmark 'fats'; available: acquisition, " in done.stderr
+
+
+def test_every_benchmark_is_declared() -> None:
+    assert set(DECLARED) == {path.stem for path in BENCHMARKS.glob("*.py")} - SHARED
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_benchmark_has_the_options_that_are_declared(name: str) -> None:
+    text = (BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")
+    given = f"{DECLARED[name].get('quick', '')} {DECLARED[name].get('full', '')}".split()
+    assert [option for option in given if option.startswith("--") and f'add_argument("{option}"' not in text] == []
+
+
+def exists(module: str, name: str) -> bool:
+    return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_benchmark_imports_names_that_exist(path: Path) -> None:
+    imports = [
+        node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)
+    ]
+    ours = [
+        node for node in imports if str(node.module).split(".")[0] in ("curate", "stream_builder", "eval", "pipelines")
+    ]
+    names = [(str(node.module), alias.name) for node in ours for alias in node.names]
+    assert [f"{module}.{name}" for module, name in names if not exists(module, name)] == []
