@@ -36,7 +36,7 @@ def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Pat
 
 @pytest.mark.shared
 def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> None:
-    spec = importlib.util.spec_from_file_location("usda_build", ROOT / "docs" / "usda" / "build.py")
+    spec = importlib.util.spec_from_file_location("usda_build", ROOT / "examples" / "usda" / "build.py")
     assert spec is not None
     assert spec.loader is not None
     build = importlib.util.module_from_spec(spec)
