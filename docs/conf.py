@@ -63,7 +63,7 @@ def package_page(package: str) -> str:
     """Public functions and classes of a package, module by module."""
     found = importlib.import_module(package)
     modules = (m.name for m in pkgutil.walk_packages(found.__path__, f"{package}."))
-    names = [package, *(name for name in modules if not name.endswith("._kernel"))]  # a shared library for ctypes
+    names = [package, *(name for name in modules if not name.endswith(("._kernel", "__main__")))]
     parts = [f"# {package}\n"]
     for name in sorted(names):
         module = importlib.import_module(name)

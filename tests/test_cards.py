@@ -26,4 +26,5 @@ def test_no_card_waits_to_be_written(card: Path) -> None:
 
 
 def test_the_template_is_the_one_that_is_used() -> None:
-    assert (CARDS / "template.md.j2").resolve() == (CARDS.parent / "curate" / "templates" / "card.md.j2").resolve()
+    template = CARDS.parent / "curate" / "release" / "templates" / "card.md.j2"
+    assert (CARDS / "template.md.j2").resolve() == template.resolve()

@@ -27,7 +27,7 @@ from stream_builder.export import EXPORTS as STREAM_EXPORTS
 from stream_builder.shifts import SHIFTS
 
 ROOT = Path(__file__).resolve().parents[1]
-TUTORIAL = ROOT / "docs" / "tutorial.md"  # test_wheel.py follows it, from a wheel
+TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"  # test_wheel.py follows it, from a wheel
 WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in p.parts]  # not from the code
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 RUN = [page for page in PAGES if page != TUTORIAL]

@@ -87,8 +87,8 @@ def test_the_demo_runs_with_no_repository_around(installed: Path, tmp_path: Path
 @pytest.mark.slow
 def test_a_strangers_path_through_the_tutorial(installed: Path, tmp_path: Path) -> None:
     """README → tutorial → a folder of photos → a released benchmark → an own learner evaluated on it."""
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    assert "docs/tutorial.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
+    assert "docs/start/tutorial.md" in (ROOT / "README.md").read_text(encoding="utf-8")
     album(tmp_path / "album")
     for block in re.findall(r"^```console\n(.*?)^```", text, re.S | re.M):
         for line in block.splitlines():

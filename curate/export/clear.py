@@ -4,7 +4,7 @@ Load with `CLEAR(data_name="clear10_neurips2021", dataset_root=OUT, …)` whatev
 buckets are read from the files. The newer layout is not written, because Avalanche 0.6.0 reads it into
 experiences that each hold all buckets. Its loader accepts four feature names only, so the release's first
 features are written under `moco_b0` too, whatever they are. For the iid protocol on features, Avalanche 0.6.0 needs
-`docs/avalanche.md`'s four lines (its loader passes lists of tensors where tensors are asked).
+`docs/papers/avalanche.md`'s four lines (its loader passes lists of tensors where tensors are asked).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Llm(Learner):
         be."""
         if task.x_shape:
             raise IncompatibleStream(
-                f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/ocrr.md."
+                f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/papers/ocrr.md."
             )
         if not re.match(r"https?://", self.endpoint) or not self.model:
             raise IncompatibleStream(

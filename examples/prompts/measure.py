@@ -3,9 +3,9 @@
     python examples/usda/build.py --data ../shared/data/usda --out usda
     python examples/prompts/measure.py --usda usda --coco ../shared/data/coco --out prompts
 
-USDA: the small model and the pictures of `docs/usda` (trained on captions of other pictures). COCO: 233 photos, of
+USDA: the small model and the pictures of `examples/usda` (trained on captions of other pictures). COCO: 233 photos, of
 which three fifths train a model of their own; that is far too few, and the figures say so. Prints the tables of
-docs/prompts.md.
+docs/guides/prompts.md.
 """
 
 from __future__ import annotations

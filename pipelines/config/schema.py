@@ -138,7 +138,7 @@ class Fetch(Section):
     """How images are fetched and checked."""
 
     way: Literal["native", "img2dataset"] = "native"
-    """native (one event loop a worker) or img2dataset: same checks, same result, see docs/acquisition.md"""
+    """native (one event loop a worker) or img2dataset: same checks, same result, see docs/guides/acquisition.md"""
     shard_size: Positive = 1000
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None

@@ -243,4 +243,4 @@ def test_the_published_leaderboard_comes_from_submissions_that_hold() -> None:
     docs = Path(__file__).resolve().parents[2] / "docs"
     verdicts = [verify(path) for path in sorted((docs / "submissions").glob("*.zip"))]
     assert verdicts
-    assert (docs / "leaderboard.md").read_text(encoding="utf-8").strip() == board(verdicts).strip()
+    assert (docs / "guides" / "leaderboard.md").read_text(encoding="utf-8").strip() == board(verdicts).strip()

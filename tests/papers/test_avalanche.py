@@ -1,6 +1,6 @@
 """Every method that Avalanche 0.6 has too, against it: same data, same settings, whole accuracy matrices.
 
-`variant="reference"` does what Avalanche does where that is not the method's definition (docs/avalanche.md).
+`variant="reference"` does what Avalanche does where that is not the method's definition (docs/papers/avalanche.md).
 """
 
 from __future__ import annotations
