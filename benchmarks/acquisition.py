@@ -353,18 +353,18 @@ def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, A
     from curate.fetch import FetchRules, shard
     from curate.fetch import fetch as run
     from curate.fetch.img2dataset import client
-    from curate.images.checks import look as plain_look
+    from curate.images.checks import check_image
 
     spent = 0.0
 
-    def look(*arguments: Any) -> Any:
+    def timed_check(*arguments: Any) -> Any:
         nonlocal spent
         begun = time.process_time()
-        found = plain_look(*arguments)
+        found = check_image(*arguments)
         spent += time.process_time() - begun
         return found
 
-    shard.look = look
+    shard.check_image = timed_check
     with tempfile.TemporaryDirectory(dir=folder) as name:
         root = Path(name)
         rules = FetchRules(way=way, private=True, threads=32, per_host=32)  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, randomness, files, catalogues, progress."""
+"""What all other modules use: errors, seeding, atomic files, registries, the executor, the run log."""

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: write to a temporary name, fsync, rename."""
+"""Files that are either complete or absent: write to a temporary name, fsync, rename."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.core.errors import BadInput, MissingFile
 
-TEMPORARY = ".partial-"  # prefix of every file that is not finished
+TEMPORARY = ".partial-"  # prefix of every unfinished file
 
 
 def sync_folder(folder: Path) -> None:
@@ -34,19 +34,15 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary file beside `path`; on success fsync and rename it to `path`.
+    """Open a temporary file in the folder of `path`; on success fsync it and rename it to `path`.
 
-    A reader sees the old file, or the whole new one, never a part. On an exception nothing is left behind.
+    A reader sees the old file or the complete new one, never a part. An exception leaves no file behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
     try:
-        with open(
-            temporary,
-            mode,
-            encoding=None if "b" in mode else "utf-8",
-            newline="" if "b" not in mode else None,
-        ) as file:
+        binary = "b" in mode
+        with open(temporary, mode, encoding=None if binary else "utf-8", newline=None if binary else "") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -58,23 +54,23 @@ def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, whole or not at all."""
+    """Write `data` to `path`, completely or not at all."""
     with writing(path) as file:
         file.write(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text to `path`, whole or not at all."""
+    """Write UTF-8 text to `path`, completely or not at all."""
     write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON with sorted keys: same value, same bytes."""
+    """Write `value` as indented JSON with sorted keys: the same value gives the same bytes."""
     write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\n", quote_all: bool = False) -> str:
-    """A CSV document.
+    """A CSV document with a header line.
 
     >>> csv_text(("id", "since"), [("7", "1.0.0")])
     'id,since\\n7,1.0.0\\n'
@@ -93,21 +89,22 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or make it again.") from None
+        raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or create it again.") from None
 
 
 def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = None) -> None:
-    """Write a table as Parquet: same table, same bytes (one pyarrow version).
+    """Write a table as Parquet; with one pyarrow version, the same table gives the same bytes.
 
-    repeated: columns whose values come again and again (default: all are tried, which costs time and room).
+    repeated: columns with few distinct values, stored with a dictionary (default: a dictionary is tried for every
+    column, which costs time and memory).
     """
     with writing(path) as file:
-        tried: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
-        pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=tried)
+        columns: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
+        pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=columns)
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
-    """Write a `.npy` file (no pickle), whole or not at all."""
+    """Write a `.npy` file (no pickle), completely or not at all."""
     with writing(path) as file:
         np.save(file, np.ascontiguousarray(array), allow_pickle=False)
 
@@ -124,14 +121,14 @@ def sha256_file(path: Path) -> str:
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 of plain data (JSON with sorted keys); objects with an address in their repr are refused."""
+    """SHA-256 of plain data (as JSON with sorted keys). Raises TypeError for anything that JSON cannot hold."""
     return sha256_bytes(json.dumps(value, sort_keys=True, ensure_ascii=True).encode())
 
 
 def quick_digest(path: Path, edge: int = 1 << 20) -> str:
-    """A digest of an input from outside that does not read 50 GB: size plus first and last MiB.
+    """A digest of an input file without reading 50 GB: its size, its first and its last MiB.
 
-    A folder is digested by its sorted relative names and sizes.
+    Of a folder: the sorted relative names and sizes of its files.
     """
     if path.is_dir():
         listing = [(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(path.rglob("*")) if p.is_file()]
@@ -147,7 +144,7 @@ def quick_digest(path: Path, edge: int = 1 << 20) -> str:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in `folder` (recursively)."""
+    """Remove the temporary files that killed processes left in `folder` (recursively)."""
     if folder.is_dir():
         for path in folder.rglob(f"{TEMPORARY}*"):
             if path.is_dir():
@@ -156,16 +153,17 @@ def sweep(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def content_digest(folder: Path, but: tuple[str, ...] = ("done.json", "begun.json")) -> str:
-    """One digest of a finished folder: names, and the content of every file except large data.
+def content_digest(folder: Path, ignored: tuple[str, ...] = ("done.json", "begun.json")) -> str:
+    """One digest of a finished folder: the name and content of every file.
 
-    Tar and npy files enter by size only: the Parquet index beside them holds the checksum of each record.
+    Of tar and npy files only the size counts, because they are large: the Parquet index in the same folder holds the
+    checksum of each record.
     """
     entries: list[tuple[str, str]] = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = path.relative_to(folder).as_posix()
-        if name in but or path.name.startswith(TEMPORARY):
+        if name in ignored or path.name.startswith(TEMPORARY):
             continue
-        big = path.suffix in (".tar", ".npy")
-        entries.append((name, f"size:{path.stat().st_size}" if big else sha256_file(path)))
+        large = path.suffix in (".tar", ".npy")
+        entries.append((name, f"size:{path.stat().st_size}" if large else sha256_file(path)))
     return fingerprint(entries)

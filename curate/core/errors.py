@@ -1,7 +1,7 @@
-"""Errors that a user can act on: what was given, what was expected, what to do.
+"""Errors that a user can act on: what was given, what was expected, the way out.
 
-Every error that driftline raises on purpose derives from `DriftlineError`; the command line shows its text
-as one paragraph and no traceback.
+Every error that driftline raises on purpose derives from `DriftlineError`; the command line prints it as one
+paragraph without a traceback.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from pathlib import Path
 
 
 class DriftlineError(Exception):
-    """One clear paragraph.
+    """An error whose text is one clear paragraph of up to three sentences.
 
-    given: what was found, naming the file, row or field. expected: what would have been right.
-    way_out: what to do now.
+    given: what was found, with the file, row or field. expected: what would have been right. way_out: what to do now.
 
-    >>> str(DriftlineError("The file a.tsv is empty.", "Expected one row a photo.", "Download it again."))
-    'The file a.tsv is empty. Expected one row a photo. Download it again.'
+    >>> str(DriftlineError("The file a.tsv is empty.", "Expected one row per photo.", "Download it again."))
+    'The file a.tsv is empty. Expected one row per photo. Download it again.'
     """
 
     def __init__(self, given: str, expected: str = "", way_out: str = "") -> None:
@@ -29,59 +28,59 @@ class DriftlineError(Exception):
 
 
 class BadInput(DriftlineError):
-    """A file, row or field from outside is not what its format says."""
+    """An input file, row or field does not follow its format."""
 
 
 class BadConfig(DriftlineError):
-    """The configuration names an unknown key, or a value of the wrong kind."""
+    """The configuration has an unknown key, or a value of the wrong type or out of range."""
 
 
 class BadArray(DriftlineError):
-    """An array of the wrong shape, dtype or range; nothing is guessed."""
+    """An array has the wrong shape, dtype or range; nothing is converted silently."""
 
 
 class MissingFile(DriftlineError):
-    """A file or folder that was named is not there."""
+    """A file or folder does not exist."""
 
 
 class UnknownName(DriftlineError, LookupError):
-    """A name that is not registered. (Not KeyError: that prints its message in quotes.)"""
+    """A name is not registered. (Not a KeyError, because that prints its message in quotes.)"""
 
 
 class BadPlugin(DriftlineError):
-    """Code of another package cannot be imported, is not what it was registered as, or shares a name."""
+    """A plug-in cannot be imported, is not of the registered kind, or has the name of another one."""
 
 
 class IncompatibleStream(DriftlineError):
-    """A stream lacks what a protocol or learner needs; found before any work."""
+    """A stream lacks what a protocol or learner needs; raised before any work."""
 
 
 class Shortage(DriftlineError):
-    """Fewer images than asked for."""
+    """There are fewer images than requested."""
 
 
 class IntegrityError(DriftlineError):
-    """A checksum does not match: the file was changed after it was written."""
+    """A checksum does not match: a file was changed after it was written."""
 
 
 class Busy(DriftlineError):
-    """Another process works on the same folder."""
+    """Another process uses the same folder."""
 
 
 class Diverged(DriftlineError):
-    """Training produced numbers that are not finite."""
+    """Training produced values that are not finite."""
 
 
 class Crashed(DriftlineError):
-    """Code of somebody's own raised what nobody foresaw."""
+    """Code of a user or plug-in raised an unexpected exception."""
 
 
 def crashed(error: Exception) -> Crashed:
-    """The error as a sentence that tells where it happened."""
+    """An unexpected exception as one sentence with its type, message, file and line."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = "".join(f", {Path(frame.filename).name} line {frame.lineno}" for frame in last)
-    return Crashed(f"It crashed: {type(error).__name__}: {str(error)[:300]}{where}.")
+    place = "".join(f", {Path(frame.filename).name} line {frame.lineno}" for frame in last)
+    return Crashed(f"It crashed: {type(error).__name__}: {str(error)[:300]}{place}.")
 
 
 class Waiting(DriftlineError):
-    """Not a failure: the journey stops here until people have answered (exit code 0)."""
+    """Not a failure: the run waits until people have answered (exit code 3)."""

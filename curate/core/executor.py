@@ -1,7 +1,7 @@
-"""Where work is done: in this process, in processes of this machine, or as Ray tasks on many.
+"""Runs tasks in this process, in processes of this machine, or as Ray tasks on several machines.
 
-Work is a function of one plain task that writes its own result whole or not at all, and may be done twice: so a worker
-or a machine that is lost costs time only, and what is written does not depend on where it was done.
+The work is a function of one plain task. It writes its result completely or not at all and may run twice, so a lost
+worker or machine only costs time, and the result does not depend on where a task ran.
 """
 
 from __future__ import annotations
@@ -21,38 +21,39 @@ from curate.core.errors import BadConfig, DriftlineError
 
 T = TypeVar("T")
 R = TypeVar("R")
-ATTEMPTS = 4  # a task whose worker dies this often is at fault itself
-PR_SET_PDEATHSIG = 1
-STORE = 128 << 20  # bytes
+ATTEMPTS = 4  # after so many dead workers the task itself is the cause
+PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
+OBJECT_STORE = 128 << 20  # bytes
 
 
 @dataclass(frozen=True)
 class Executor:
-    """kind: "local" or "ray". workers: tasks at a time on this machine; with Ray the cluster's cores decide, and
-    `workers` is the number of cores of the node that is started where RAY_ADDRESS names none."""
+    """How tasks run."""
 
     kind: Literal["local", "ray"] = "local"
     workers: int = 1
+    """number of tasks at a time on this machine; with Ray: cores of the local node that is started unless RAY_ADDRESS
+    names a cluster, whose own cores then decide"""
 
     def run_tasks(
-        self, work: Callable[[T], R], tasks: Sequence[T], light: bool = False, gpus: int = 0
+        self, work: Callable[[T], R], tasks: Sequence[T], threads: bool = False, gpus: int = 0
     ) -> Iterator[tuple[int, R]]:
-        """Yield (position of the task, result) as tasks finish, in no order.
+        """Yield (position of the task, result) as tasks finish, in any order.
 
-        work: a function at the top of a module. light: work that holds no lock of the interpreter for long (Arrow,
-        NumPy) and is not worth a process of its own. gpus: how many each task needs for itself: Ray sees to it; with
-        one, processes of this machine take turns among its GPUs, and several share one where they are more.
-        Raises what `work` raises; DriftlineError for lost workers.
+        work: a function at module level. threads: use threads instead of processes, for work that mostly releases the
+        interpreter lock (Arrow, NumPy). gpus: GPUs per task. Ray reserves them; locally the workers are distributed
+        over the visible GPUs in turn and share them if there are fewer GPUs than workers.
+        Raises the exceptions of `work`, and DriftlineError if workers die repeatedly.
         """
         if self.kind == "ray":
             yield from _ray(work, tasks, self.workers, gpus)
         elif self.workers == 1 or len(tasks) <= 1:
             yield from ((i, work(task)) for i, task in enumerate(tasks))
-        elif light:
+        elif threads:
             with ThreadPoolExecutor(self.workers) as pool:
                 yield from _drain({pool.submit(work, task): i for i, task in enumerate(tasks)})
         else:
-            yield from _processes(work, tasks, self.workers, cards() if gpus else [])
+            yield from _processes(work, tasks, self.workers, visible_gpus() if gpus else [])
 
 
 def _drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
@@ -66,73 +67,73 @@ def _drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
             future.cancel()
 
 
-def cards() -> list[str]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is None:
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, in the notation of CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
         import torch
 
         return [str(i) for i in range(torch.cuda.device_count())]
-    return [card.strip() for card in told.split(",") if card.strip()]
+    return [gpu.strip() for gpu in visible.split(",") if gpu.strip()]
 
 
 def _processes(
     work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: Sequence[str]
 ) -> Iterator[tuple[int, R]]:  # fmt: skip
-    left = dict(enumerate(tasks))
+    unfinished = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
         context = multiprocessing.get_context("spawn")
-        turns = context.SimpleQueue()
+        gpu_queue = context.SimpleQueue()
         for i in range(workers if gpus else 0):
-            turns.put(gpus[i % len(gpus)])
-        with ProcessPoolExecutor(workers, context, _begin, (os.getpid(), turns if gpus else None)) as pool:
+            gpu_queue.put(gpus[i % len(gpus)])
+        with ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), gpu_queue if gpus else None)) as pool:
             try:
-                for i, result in _drain({pool.submit(work, task): i for i, task in left.items()}):
-                    del left[i]
+                for i, result in _drain({pool.submit(work, task): i for i, task in unfinished.items()}):
+                    del unfinished[i]
                     yield i, result
-            except BrokenProcessPool:  # killed from outside, or out of memory: what is left is begun again
+            except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
                 continue
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
         return
     raise DriftlineError(
-        f"Worker processes died {ATTEMPTS} times in a row; {len(left):,} tasks are not done.",
-        "Expected them to end by themselves.",
-        "This is nearly always a lack of memory: lower --workers. What is done is kept.",
+        f"Worker processes died {ATTEMPTS} times in a row; {len(unfinished):,} tasks are not done.",
+        "Expected every worker to finish.",
+        "The usual cause is a lack of memory: lower --workers. Finished work is kept.",
     )
 
 
-def _begin(parent: int, turns: Any) -> None:
+def _start_worker(parent: int, gpu_queue: Any) -> None:
     die_with_parent(parent)
-    if turns is not None:  # before torch is imported, which looks once
-        os.environ["CUDA_VISIBLE_DEVICES"] = turns.get()
+    if gpu_queue is not None:  # torch reads the variable once, so set it before torch is imported
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_queue.get()
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the kernel end this process when its parent is killed (Linux)."""
+    """Let the kernel kill this process when its parent dies (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the call took effect
+    if os.getppid() != parent:  # the parent died before the call took effect
         os._exit(1)
 
 
 def _ray(work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: int) -> Iterator[tuple[int, R]]:
     ray = connect(workers)
-    # A task runs again when its process or node is lost, never because it raised. max_calls: a process with a GPU
-    # would end after one task, and with it the model it has loaded.
+    # Ray repeats a task whose process or node was lost, but not one that raised. max_calls=0 keeps a GPU process alive
+    # after its first task, because reloading the model is slow.
     remote = ray.remote(max_retries=ATTEMPTS, retry_exceptions=False, num_cpus=1, num_gpus=gpus, max_calls=0)(work)
-    ahead = max(2, 2 * int(ray.cluster_resources().get("GPU" if gpus else "CPU", workers)))
-    waiting: dict[Any, int] = {}
-    todo = iter(enumerate(tasks))
+    most = max(2, 2 * int(ray.cluster_resources().get("GPU" if gpus else "CPU", workers)))
+    submitted: dict[Any, int] = {}
+    remaining = iter(enumerate(tasks))
     try:
         while True:
-            while len(waiting) < ahead and (following := next(todo, None)) is not None:
-                waiting[remote.remote(following[1])] = following[0]
-            if not waiting:
+            while len(submitted) < most and (following := next(remaining, None)) is not None:
+                submitted[remote.remote(following[1])] = following[0]
+            if not submitted:
                 return
-            done, _ = ray.wait(list(waiting), num_returns=1)
+            done, _ = ray.wait(list(submitted), num_returns=1)
             for reference in done:
-                position = waiting.pop(reference)
+                position = submitted.pop(reference)
                 try:
                     result = ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
@@ -140,22 +141,22 @@ def _ray(work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: int) ->
                 except ray.exceptions.RayError as error:
                     raise DriftlineError(
                         f"Ray lost a task more than {ATTEMPTS} times ({type(error).__name__}).",
-                        "Expected each task to end on some node.",
-                        "See Ray's logs; what is done is kept, run the same command again.",
+                        "Expected each task to finish on some node.",
+                        "See Ray's logs and run the same command again: finished work is kept.",
                     ) from None
                 yield position, result
     finally:
-        for reference in waiting:
+        for reference in submitted:
             ray.cancel(reference, force=True)
 
 
 def connect(workers: int) -> Any:
-    """The `ray` module, connected: to RAY_ADDRESS, else to a node of its own that listens on loopback."""
+    """The `ray` module, connected to RAY_ADDRESS or else to a local node that listens on loopback only."""
     try:
         import ray
     except ImportError:
         raise BadConfig(
-            "--engine is ray, and Ray is not installed.", "", "pip install 'driftline[ray]', or use --engine local."
+            "--engine is ray, but Ray is not installed.", "", "pip install 'driftline[ray]', or use --engine local."
         ) from None
     if not ray.is_initialized():
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -166,7 +167,7 @@ def connect(workers: int) -> Any:
                 address="local",
                 num_cpus=workers,
                 include_dashboard=False,
-                object_store_memory=STORE,  # tasks and results are small: the work itself goes through files
+                object_store_memory=OBJECT_STORE,  # enough: tasks and results are small, the data is in files
                 _node_ip_address="127.0.0.1",
                 **quiet,
             )

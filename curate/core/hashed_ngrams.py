@@ -1,4 +1,4 @@
-"""Texts as hashed counts of their letters: vectors without a model, the same on every machine."""
+"""Texts → vectors of hashed character n-gram counts: no model, the same on every machine."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-LENGTHS = (3, 4, 5)  # letters
+LENGTHS = (3, 4, 5)  # characters
 
 
-def letters(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
-    """N texts → (N, width) of unit length: runs of three to five letters of each word, counted by the checksum of their
-    UTF-8, square roots taken.
+def hashed_ngrams(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
+    """N texts → (N, width) float32, unit length.
 
-    >>> a, b, c = letters(["my card", "My CARD", "a loan"], 64)
+    Counts the n-grams of 3 to 5 characters of each word, hashed by the CRC-32 of their UTF-8, and takes square roots.
+
+    >>> a, b, c = hashed_ngrams(["my card", "My CARD", "a loan"], 64)
     >>> bool((a == b).all()), bool((a == c).all())
     (True, False)
     """
-    found = np.zeros((len(texts), width), np.float32)
-    for row, text in zip(found, texts, strict=True):
+    counts = np.zeros((len(texts), width), np.float32)
+    for row, text in zip(counts, texts, strict=True):
         for word in unicodedata.normalize("NFKC", text).casefold().split():
             framed = f" {word} "
             for n in LENGTHS:
                 for i in range(max(1, len(framed) - n + 1)):
                     row[zlib.crc32(framed[i : i + n].encode("utf-8", "surrogatepass")) % width] += 1
-    np.sqrt(found, out=found)
-    return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12), np.float32)
+    np.sqrt(counts, out=counts)
+    return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12), np.float32)

@@ -1,4 +1,4 @@
-"""Text columns at the speed of memory: percent-decoding and strict numbers, whole Arrow columns at a time."""
+"""Fast parsing of whole Arrow text columns: percent-decoding, strict numbers, local times."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ for _digits, _start in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
 
 
 def plus_decode(column: pa.Array) -> pa.Array:
-    """`urllib.parse.unquote_plus` of every value (N,) string; bytes that are no UTF-8, and NUL, become U+FFFD.
+    """`urllib.parse.unquote_plus` of every value (N,) string; NUL and invalid UTF-8 become U+FFFD.
 
     >>> plus_decode(pa.array(["a+b%2C", "100%", None])).to_pylist()
     ['a b,', '100%', None]
     """
     if not len(column):
         return column
-    column = pa.concat_arrays([column])  # a column of its own, from offset 0
+    column = pa.concat_arrays([column])  # a copy whose buffers start at offset 0
     valid, offsets, values = column.buffers()
     if values is None or values.size == 0:
         return column
-    where = np.frombuffer(offsets, np.int32)[: len(column) + 1]
-    data = np.frombuffer(values, np.uint8)[: where[-1]]
+    edges = np.frombuffer(offsets, np.int32)[: len(column) + 1]
+    data = np.frombuffer(values, np.uint8)[: edges[-1]]
     plus = np.flatnonzero(data == 0x2B)
     percent = np.flatnonzero(data == 0x25)
     percent = percent[percent + 2 < len(data)]
     high, low = _HEX[data[percent + 1]], _HEX[data[percent + 2]]
-    real = (high < 16) & (low < 16)
-    percent, decoded = percent[real], (high[real] << 4 | low[real]).astype(np.uint8)
-    # an escape must end inside the value that it begins in
-    inside = percent + 3 <= where[np.searchsorted(where, percent, side="right")]
+    is_hex = (high < 16) & (low < 16)
+    percent, decoded = percent[is_hex], (high[is_hex] << 4 | low[is_hex]).astype(np.uint8)
+    # an escape must end in the value in which it begins
+    inside = percent + 3 <= edges[np.searchsorted(edges, percent, side="right")]
     percent, decoded = percent[inside], decoded[inside]
     nul = np.flatnonzero(data == 0)
     if not len(plus) and not len(percent) and not len(nul):
@@ -49,19 +49,20 @@ def plus_decode(column: pa.Array) -> pa.Array:
         keep = np.ones(len(out), bool)
         keep[percent + 1] = keep[percent + 2] = False
         out = out[keep]
-    shrunk = where - 2 * np.searchsorted(percent, where, side="left").astype(np.int32)
-    made = pa.StringArray.from_buffers(
+    shrunk = edges - 2 * np.searchsorted(percent, edges, side="left").astype(np.int32)
+    result = pa.StringArray.from_buffers(
         len(column), pa.py_buffer(shrunk.astype(np.int32)), pa.py_buffer(out), valid, column.null_count
     )
     suspects = np.append(percent[(decoded >= 0x80) | (decoded == 0)], nul)
-    return _mend(column, made, np.unique(np.searchsorted(where, suspects, side="right") - 1)) if len(suspects) else made
+    rows = np.unique(np.searchsorted(edges, suspects, side="right") - 1)
+    return _repair(column, result, rows) if len(rows) else result
 
 
-def _mend(column: pa.Array, made: pa.Array, suspects: np.ndarray) -> pa.Array:
-    """Of the values `suspects`, those with a NUL or with bytes that are no UTF-8, decoded one by one."""
-    raw = made.cast(pa.binary()).take(pa.array(suspects)).to_pylist()
+def _repair(column: pa.Array, decoded: pa.Array, rows: np.ndarray) -> pa.Array:
+    """Decode those of `rows` that hold NUL or invalid UTF-8 again, one by one."""
+    raw = decoded.cast(pa.binary()).take(pa.array(rows)).to_pylist()
     bad = []
-    for i, value in zip(suspects.tolist(), raw, strict=True):
+    for i, value in zip(rows.tolist(), raw, strict=True):
         try:
             if b"\x00" not in value:
                 value.decode()
@@ -70,15 +71,15 @@ def _mend(column: pa.Array, made: pa.Array, suspects: np.ndarray) -> pa.Array:
             pass
         bad.append(i)
     if not bad:
-        return made
-    mask = np.zeros(len(made), bool)
+        return decoded
+    mask = np.zeros(len(decoded), bool)
     mask[bad] = True
-    mended = [unquote_plus(column[i].as_py(), errors="replace").replace("\x00", "\ufffd") for i in bad]
-    return pc.replace_with_mask(made, pa.array(mask), pa.array(mended, pa.string()))
+    repaired = [unquote_plus(column[i].as_py(), errors="replace").replace("\x00", "\ufffd") for i in bad]
+    return pc.replace_with_mask(decoded, pa.array(mask), pa.array(repaired, pa.string()))
 
 
 def integers(column: pa.Array) -> pa.Array:
-    """Strict decimal integers (N,) int64; all else is null.
+    """Strict decimal integers (N,) int64; null for any other text.
 
     >>> integers(pa.array(["12", "-3", "+4", " 5", "1e3", "", "9" * 30])).to_pylist()
     [12, -3, None, None, None, None, None]
@@ -88,7 +89,7 @@ def integers(column: pa.Array) -> pa.Array:
 
 
 def degrees(column: pa.Array) -> pa.Array:
-    """Decimal degrees (N,) float64 within [-180, 180]; all else is null.
+    """Decimal degrees (N,) float64 in [-180, 180]; null for any other text.
 
     >>> degrees(pa.array(["-81.80", "181", "nan", "", "1e1"])).to_pylist()
     [-81.8, None, None, None, 10.0]
@@ -99,7 +100,7 @@ def degrees(column: pa.Array) -> pa.Array:
 
 
 def local_seconds(column: pa.Array) -> pa.Array:
-    """`2012-02-16 09:56:37` with or without a fraction → seconds as if the clock showed UTC, int64; else null.
+    """`2012-02-16 09:56:37`, with or without a fraction → seconds (int64) as if the time were UTC; else null.
 
     >>> local_seconds(pa.array(["1970-01-01 00:00:10.0", "4501-01-01 00:00:00", "2011-02-30 00:00:00"])).to_pylist()
     [10, 79870665600, None]
@@ -109,7 +110,7 @@ def local_seconds(column: pa.Array) -> pa.Array:
     stamp = pc.if_else(pc.starts_with(stamp, "0000"), None, stamp)
     try:
         return stamp.cast(pa.timestamp("s")).cast(pa.int64())
-    except pa.ArrowInvalid:  # a day or hour that does not exist: only then value by value
+    except pa.ArrowInvalid:  # some day or hour does not exist: parse value by value
         return pa.array([_seconds(text) for text in stamp.to_pylist()], pa.int64())
 
 
@@ -123,7 +124,7 @@ def _seconds(text: str | None) -> int | None:
 
 
 def value_of(text: str) -> Any:
-    """A value as a person writes it after `=`: YAML, and numbers such as 1e-3, which YAML takes for text.
+    """The value of `KEY=VALUE` as a user types it: YAML, and also numbers such as 1e-3, which YAML reads as text.
 
     >>> value_of("1e-3"), value_of("3"), value_of("true"), value_of("dynamic:0.5"), value_of("[1, 2]")
     (0.001, 3, True, 'dynamic:0.5', [1, 2])

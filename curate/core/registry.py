@@ -1,8 +1,8 @@
-"""A registry: names → things, imported only when asked for.
+"""Registries: name → object, imported on first use.
 
-A thing has a name in one of two ways: one line in a registry of driftline, or an entry point of an installed package
-(`[project.entry-points."driftline.learners"]`). `package.module:Name` needs no name at all, where a user says it; a
-file that somebody sent never makes driftline import a module.
+A name is registered by one line in a registry of driftline, or by an entry point of an installed package
+(`[project.entry-points."driftline.learners"]`). Users can also give `package.module:Name` without registering it. Names
+in data files are looked up only, so that a file from somebody else never makes driftline import a module.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ HOME = "driftline"
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a registered name comes from."""
+    """One registration of a name."""
 
     target: str
     """module:attribute"""
     origin: str
-    """distribution that registers it, with its version; "driftline" for our own"""
+    """the distribution that registers it, with its version; "driftline" for our own"""
 
 
 class Registry(Mapping[str, Any]):
-    """Registered things of one kind; iterates over our own, then over those of installed packages, by name.
+    """The registered objects of one kind: first our own, then those of installed packages by name.
 
     >>> kinds = Registry("number", {"pi": "math:pi"})
     >>> kinds["pi"] > 3
@@ -45,18 +45,18 @@ class Registry(Mapping[str, Any]):
     """
 
     def __init__(self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "") -> None:
-        """kind: what the entries are, in the singular ("learner"). entries: name → "module:attribute".
+        """kind: what one entry is ("learner"). entries: name → "module:attribute".
 
-        group: of entry points, without "driftline."; "" for a closed registry. base: "module:Class" that every entry of
-        another package must derive from; "" for any callable.
+        group: of the entry points, without "driftline."; "": the registry takes none. base: "module:Class" from which
+        every entry of another package must derive; "": any callable.
         """
         self.kind, self.group, self.base = kind, group, base
         self._own = dict(entries)
-        self._admitted: dict[str, str] = {}  # named by the user of this process as package.module:Name
+        self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
 
     @cached_property
     def _found(self) -> dict[str, list[Entry]]:
-        """Name → everything registered under it, of which there should be one."""
+        """Name → all its registrations; more than one is an error as soon as the name is used."""
         found = {name: [Entry(target, HOME)] for name, target in self._own.items()}
         if self.group:
             for point in sorted(entry_points(group=f"{HOME}.{self.group}"), key=lambda point: point.name):
@@ -66,7 +66,7 @@ class Registry(Mapping[str, Any]):
         return found
 
     def __getitem__(self, name: str) -> Any:
-        """Raises UnknownName, or BadPlugin for one that cannot be imported or is registered twice."""
+        """Raises UnknownName; BadPlugin if the object cannot be imported or the name is registered twice."""
         entry = self.entry(name)
         thing = _imported(self.kind, name, entry)
         if entry.origin != HOME:
@@ -74,21 +74,23 @@ class Registry(Mapping[str, Any]):
         return thing
 
     def resolve(self, name: str) -> Any:
-        """The same for a name that the user of this process gave: `package.module:Name` is imported, too.
+        """Like `registry[name]` for a name given by the user, which may also be `package.module:Name`.
 
-        The working directory comes last on the path of imports, so that a module there never hides an installed one.
+        The working directory is appended to the import path: a module there never hides an installed one.
         """
         if ":" in name and name not in self._found:
             module, _, attribute = name.partition(":")
             if not all(part.isidentifier() for part in (*module.split("."), attribute)):
-                raise UnknownName(f"{name!r} is no {self.kind}.", "Expected a registered name or package.module:Name.")
+                raise UnknownName(
+                    f"Unknown {self.kind} {name!r}.", "Expected a registered name or package.module:Name."
+                )
             if os.getcwd() not in sys.path:
                 sys.path.append(os.getcwd())
             self._admitted[name] = name
         return self[name]
 
     def entry(self, name: str) -> Entry:
-        """Where a name comes from. Raises UnknownName; BadPlugin for two registrations of one name."""
+        """The registration of a name. Raises UnknownName; BadPlugin for two registrations of one name."""
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
@@ -106,7 +108,7 @@ class Registry(Mapping[str, Any]):
         return first
 
     def problem(self, name: str) -> str:
-        """Why a registered name cannot be used; "" where it can."""
+        """Why a registered name cannot be used; "" if it can."""
         try:
             self[name]
         except BadPlugin as error:
@@ -120,7 +122,7 @@ class Registry(Mapping[str, Any]):
             return
         if base is not None and isinstance(thing, type) and issubclass(thing, base):
             return
-        expected = f"a class derived from {module}.{attribute}" if base else "something that can be called"
+        expected = f"a class derived from {module}.{attribute}" if base else "a callable"
         raise BadPlugin(
             f"The {self.kind} {name!r} of {entry.origin} ({entry.target}) is {thing!r}.", f"Expected {expected}."
         )
@@ -144,13 +146,12 @@ def _origin(point: EntryPoint) -> str:
 
 
 def _imported(kind: str, name: str, entry: Entry) -> Any:
-    """Raises BadPlugin where the module cannot be imported or lacks the attribute; our own errors are shown as they
-    are."""
+    """Raises BadPlugin if a plug-in's module cannot be imported or lacks the attribute."""
     module, _, attribute = entry.target.partition(":")
-    if entry.origin == HOME:
-        return getattr(importlib.import_module(module), attribute)
     try:
         return getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # somebody's own code: it is named, the others go on
+    except Exception as error:
+        if entry.origin == HOME:
+            raise
         what = f"{type(error).__name__}: {error}"
         raise BadPlugin(f"The {kind} {name!r} of {entry.origin} ({entry.target}) cannot be imported: {what}.") from None

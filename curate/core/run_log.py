@@ -1,7 +1,6 @@
-"""Progress that a person can watch and a script can read.
+"""The log of a run: progress for people on stderr, events for scripts in a JSON Lines file.
 
-On a terminal: a rich bar with time left. Elsewhere: a plain line every ten seconds. Always: one JSON object
-a line in the log file beside the work.
+On a terminal progress is a bar with the remaining time, elsewhere a plain line every ten seconds.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ Tick = Callable[[int], None]
 
 
 class RunLog:
-    """Appends one JSON object a line to `path`; `None` writes nowhere."""
+    """Appends one JSON object per line to `path`; None: no file. quiet: prints nothing."""
 
     def __init__(self, path: Path | None = None, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
 
-    def write(self, event: str, **facts: Any) -> None:
+    def write(self, event: str, **fields: Any) -> None:
         """Append an event with its time (seconds since the epoch, UTC)."""
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            line = json.dumps({"time": round(time.time(), 3), "event": event, **facts}, sort_keys=True)
+            line = json.dumps({"time": round(time.time(), 3), "event": event, **fields}, sort_keys=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
-    def say(self, text: str, **facts: Any) -> None:
-        """A line for the person who watches (stderr), and for the log."""
+    def say(self, text: str, **fields: Any) -> None:
+        """Print a line to stderr and append it to the log."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
-        self.write("said", text=text, **facts)
+        self.write("said", text=text, **fields)
 
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
-        """Yield a function that advances the display by n of `total` units."""
-        begun = time.monotonic()
+        """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
+        started = time.monotonic()
         self.write("begin", what=what, total=total, unit=unit)
         done = 0
         if not self.quiet and sys.stderr.isatty():
@@ -58,8 +57,8 @@ class RunLog:
 
                 yield tick
         else:
-            last = begun
-            of = f" of {total:,}" if total is not None else ""
+            last = started
+            of_total = f" of {total:,}" if total is not None else ""
 
             def tick(n: int) -> None:
                 nonlocal done, last
@@ -67,8 +66,8 @@ class RunLog:
                 now = time.monotonic()
                 if not self.quiet and now - last >= 10:
                     last = now
-                    left = f", about {(total - done) * (now - begun) / done:.0f} s left" if total and done else ""
-                    print(f"{what}: {done:,}{of} {unit}{left}", file=sys.stderr, flush=True)
+                    left = f", about {(total - done) * (now - started) / done:.0f} s left" if total and done else ""
+                    print(f"{what}: {done:,}{of_total} {unit}{left}", file=sys.stderr, flush=True)
 
             yield tick
-        self.write("end", what=what, done=done, seconds=round(time.monotonic() - begun, 3))
+        self.write("end", what=what, done=done, seconds=round(time.monotonic() - started, 3))

@@ -1,4 +1,4 @@
-"""Files on S3 → files here: listed, checked for size, fetched in ranges that go on where they stopped, verified."""
+"""Download files from S3: in ranges, so that an interrupted download continues, with size and checksum verified."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from curate.core.atomic_io import read_json, sync_folder, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from curate.core.run_log import RunLog
 
-RANGE = 64 << 20  # bytes of one request
-TRIES = 8  # failures in a row without a byte
+RANGE = 64 << 20  # bytes per request
+TRIES = 8  # requests in a row that may fail without receiving a byte
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class S3Rules:
 
 
 def client(rules: S3Rules, keys: bool = False) -> Any:
-    """A boto3 client: with the keys of a profile; else anonymous, or with the usual variables' keys where `keys`."""
+    """A boto3 client with the credentials of `rules.profile`; without a profile anonymous, or with the default
+    credentials if `keys`."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
@@ -40,7 +41,7 @@ def client(rules: S3Rules, keys: bool = False) -> Any:
     if rules.requester_pays and rules.profile is None:
         raise BadConfig(
             "collection.s3.requester_pays is true without a profile.",
-            "Expected the account that pays.",
+            "Expected the profile of the account that pays.",
             "Set collection.s3.profile.",
         )
     signed = keys or rules.profile is not None
@@ -53,23 +54,21 @@ def client(rules: S3Rules, keys: bool = False) -> Any:
     except ProfileNotFound:
         raise BadConfig(f"There is no AWS profile {rules.profile!r}.", "", "See ~/.aws/config.") from None
     if keys and session.get_credentials() is None:
-        raise BadConfig(
-            "There are no AWS credentials.", "Expected a profile or the usual variables.", "See aws configure."
-        )
+        raise BadConfig("There are no AWS credentials.", "Expected a profile or AWS_… variables.", "Run aws configure.")
     return session.client("s3", endpoint_url=rules.endpoint, config=settings)
 
 
 def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
-    """Fetch `s3://bucket/key`, or all of `s3://bucket/prefix/`, below `into`; returns the file or folder.
+    """Download `s3://bucket/key`, or every file below `s3://bucket/prefix/`, into `into`; returns the file or folder.
 
-    A file that is there with the size and version that the server names is not asked for again. Raises BadInput
-    (no such file, no access), IntegrityError (checksum), DriftlineError (the connection fails again and again).
+    A local file with the server's size and ETag is not downloaded again. Raises BadInput (no such file, no access),
+    IntegrityError (checksum), DriftlineError (the connection fails repeatedly).
     """
     parts = urlsplit(uri)
     bucket, key = parts.netloc, parts.path.lstrip("/")
     if parts.scheme != "s3" or not bucket or not key:
         raise BadInput(
-            f"collection.path is {uri!r}.", "Expected s3://bucket/key, or s3://bucket/prefix/ for all of it."
+            f"collection.path is {uri!r}.", "Expected s3://bucket/key, or s3://bucket/prefix/ for every file below it."
         )
     from botocore.exceptions import BotoCoreError
 
@@ -78,8 +77,8 @@ def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
     except BotoCoreError as error:
         raise DriftlineError(
             f"{uri} cannot be reached ({error}).",
-            "Expected a server that speaks S3.",
-            "Run the same command again: what is here is kept.",
+            "Expected an S3 server.",
+            "Run the same command again: downloaded data is kept.",
         ) from None
 
 
@@ -87,8 +86,8 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, run_
     server = client(rules)
     payer = {"RequestPayer": "requester"} if rules.requester_pays else {}
     if not key.endswith("/"):
-        return _fetch_one(server, bucket, key, _place(base, key), rules, payer, run_log)
-    listed = _asked(
+        return _fetch_one(server, bucket, key, _local_path(base, key), rules, payer, run_log)
+    listed = _call(
         uri,
         lambda: [
             entry["Key"]
@@ -100,14 +99,14 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, run_
     if not listed:
         raise BadInput(f"{uri} is empty.", "Expected files below it.")
     for name in listed:
-        _fetch_one(server, bucket, name, _place(base, name), rules, payer, run_log)
-    return _place(base, key)
+        _fetch_one(server, bucket, name, _local_path(base, name), rules, payer, run_log)
+    return _local_path(base, key)
 
 
-def _place(base: Path, key: str) -> Path:
-    """Where a key is kept: never outside `base`."""
+def _local_path(base: Path, key: str) -> Path:
+    """The local file of a key, always below `base`. Raises BadInput for keys that would leave it."""
     if any(part in ("..", ".", "") for part in key.rstrip("/").split("/")) or "\x00" in key:
-        raise BadInput(f"The key {key!r} is no path.", "Expected names without '..'.")
+        raise BadInput(f"The key {key!r} is not a valid path.", "Expected names without '..'.")
     return base / PurePosixPath(key)
 
 
@@ -115,33 +114,35 @@ def _fetch_one(
     server: Any, bucket: str, key: str, path: Path, rules: S3Rules, payer: dict[str, str], run_log: RunLog
 ) -> Path:
     uri = f"s3://{bucket}/{key}"
-    head = _asked(uri, lambda: server.head_object(Bucket=bucket, Key=key, **payer))
+    head = _call(uri, lambda: server.head_object(Bucket=bucket, Key=key, **payer))
     size, version = int(head["ContentLength"]), str(head["ETag"]).strip('"')
-    facts = {"uri": uri, "size": size, "etag": version}
-    note = path.with_name(path.name + ".s3.json")
-    if path.is_file() and path.stat().st_size == size and note.is_file() and read_json(note) == facts:
+    record = {"uri": uri, "size": size, "etag": version}
+    record_path = path.with_name(path.name + ".s3.json")
+    if path.is_file() and path.stat().st_size == size and record_path.is_file() and read_json(record_path) == record:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{version[:16].replace('/', '_')}.part")  # of this version only
+    part = path.with_name(
+        f"{path.name}.{version[:16].replace('/', '_')}.part"
+    )  # the ETag in the name separates versions
     with part.open("ab") as file, run_log.progress(f"fetch {path.name}", size, "bytes") as tick:
         done = file.tell()
         tick(done)
         failures = 0
         while done < size:
-            got = _range(server, bucket, key, done, min(done + RANGE, size), version, payer, file, tick)
+            received = _range(server, bucket, key, done, min(done + RANGE, size), version, payer, file, tick)
             file.flush()
             os.fsync(file.fileno())
-            failures = 0 if got else failures + 1
-            done += got
+            failures = 0 if received else failures + 1
+            done += received
             if failures == TRIES:
                 raise DriftlineError(
-                    f"{uri} gave no byte {TRIES} times in a row after {done:,} of {size:,}.",
-                    "Expected the rest.",
-                    "Run the same command again: what is here is kept.",
+                    f"{uri} failed {TRIES} times in a row after {done:,} of {size:,} bytes.",
+                    "Expected the rest of the file.",
+                    "Run the same command again: downloaded data is kept.",
                 )
     _verify(part, uri, size, version, rules)
     os.replace(part, path)
-    write_json(note, facts)
+    write_json(record_path, record)
     sync_folder(path.parent)
     return path
 
@@ -150,62 +151,61 @@ def _range(
     server: Any, bucket: str, key: str, start: int, stop: int, version: str, payer: dict[str, str], file: Any,
     tick: Callable[[int], None],
 ) -> int:  # fmt: skip
-    """Append bytes [start, stop) to `file`; returns how many came before the connection ended."""
+    """Append bytes [start, stop) to `file`; returns how many arrived before the connection ended."""
     from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 
-    got = 0
+    received = 0
     try:
-        answer = _asked(
+        answer = _call(
             f"s3://{bucket}/{key}",
             lambda: server.get_object(
                 Bucket=bucket, Key=key, Range=f"bytes={start}-{stop - 1}", IfMatch=f'"{version}"', **payer
             ),
         )
-        while piece := answer["Body"].read(min(1 << 20, stop - start - got)):
+        while piece := answer["Body"].read(min(1 << 20, stop - start - received)):
             file.write(piece)
-            got += len(piece)
+            received += len(piece)
             tick(len(piece))
-            if got >= stop - start:
+            if received >= stop - start:
                 break
     except (BotoCoreError, HTTPError, ConnectionError, TimeoutError):
-        pass  # a connection that was cut: the next range begins where this one ended
-    return got
+        pass  # the next request continues at this byte
+    return received
 
 
-def _asked(uri: str, question: Callable[[], Any]) -> Any:
+def _call(uri: str, request: Callable[[], Any]) -> Any:
+    """Send a request; errors of the server are raised as BadInput, IntegrityError or DriftlineError."""
     from botocore.exceptions import ClientError
 
     try:
-        return question()
+        return request()
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in ("404", "NoSuchKey", "NoSuchBucket"):
             raise BadInput(f"There is no {uri}.", "Expected a file on S3.", "Check collection.path.") from None
         if code in ("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"):
             raise BadInput(
-                f"{uri} may not be read ({code}).",
-                "Expected a public file, or keys that may read it.",
+                f"Access to {uri} is denied ({code}).",
+                "Expected a public file, or credentials that may read it.",
                 "Set collection.s3.profile; for requester-pays buckets also collection.s3.requester_pays.",
             ) from None
         if code in ("412", "PreconditionFailed"):
-            raise IntegrityError(
-                f"{uri} was changed while it was fetched.", "", "Run the same command again."
-            ) from None
+            raise IntegrityError(f"{uri} changed during the download.", "", "Run the same command again.") from None
         raise DriftlineError(f"{uri} cannot be read ({code}: {error}).") from None
 
 
 def _verify(part: Path, uri: str, size: int, version: str, rules: S3Rules) -> None:
-    """Size, and MD5: the given one, else the ETag where it is one (files that were uploaded in one piece)."""
-    found = part.stat().st_size
-    wanted = rules.md5 or (version if "-" not in version and len(version) == 32 else None)
+    """Check the size and the MD5: `rules.md5`, or the ETag if it is one (files that were uploaded in one piece)."""
+    actual = part.stat().st_size
+    expected = rules.md5 or (version if "-" not in version and len(version) == 32 else None)
     digest = None
-    if found == size and wanted is not None:
+    if actual == size and expected is not None:
         with part.open("rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != size or digest != (wanted and wanted.lower()):
+    if actual != size or digest != (expected and expected.lower()):
         part.unlink()
         raise IntegrityError(
-            f"{uri} came as {found:,} bytes with MD5 {digest}.", f"Expected {size:,} bytes with MD5 {wanted}.",
-            "It was deleted; run the same command again.",
+            f"{uri} has {actual:,} bytes with MD5 {digest}.", f"Expected {size:,} bytes with MD5 {expected}.",
+            "The download was deleted; run the same command again.",
         )  # fmt: skip

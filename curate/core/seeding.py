@@ -1,4 +1,4 @@
-"""Randomness as a function of names: one seed decides everything, on one worker or many."""
+"""Random generators derived from a seed and names, so that results do not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 
 def rng_for(seed: int, *names: str | int) -> np.random.Generator:
-    """A generator that depends on nothing but `seed` and `names`.
+    """A generator that depends only on `seed` and `names`.
 
-    Neither `hash()` (salted per process) nor a global generator is involved, so the same names give the same
-    numbers in every process and on every platform.
+    It uses neither `hash()` (salted per process) nor a global generator: the same names give the same numbers in every
+    process and on every platform.
 
     >>> int(rng_for(0, "split", 3).integers(1000)) == int(rng_for(0, "split", 3).integers(1000))
     True
@@ -25,7 +25,7 @@ def rng_for(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def name_for(seed: int, *names: str | int, length: int = 16) -> str:
-    """An opaque name (hexadecimal) that depends on nothing but `seed` and `names`.
+    """An opaque name (hexadecimal) that depends only on `seed` and `names`.
 
     >>> name_for(0, "item", "123") == name_for(0, "item", "123"), len(name_for(0, "x"))
     (True, 16)

@@ -1,4 +1,4 @@
-"""Torch on one thread: sums in another order would differ in the last bit."""
+"""Torch on one thread, because the order of summation changes the last bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run torch on one thread: processes are the parallelism, and bits do not depend on the number of cores."""
+    """Run torch on one thread, so that results do not depend on the number of cores."""
     import torch
 
     before = torch.get_num_threads()

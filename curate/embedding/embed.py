@@ -29,7 +29,7 @@ from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import Encoder, EncoderSpec
-from curate.images.near_duplicates import hashes, thumbnail
+from curate.images.near_duplicates import perceptual_hashes, thumbnail
 from curate.images.shards import Reader
 
 PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string()), ("phash", pa.uint64())])
@@ -219,7 +219,7 @@ class Stretches:
             faults.append(None)
         if not tensors:
             return Decoded(ids, faults, None, [None] * len(ids))
-        known: Iterator[int] = iter(hashes(torch.stack(thumbs)).tolist())
+        known: Iterator[int] = iter(perceptual_hashes(torch.stack(thumbs)).tolist())
         return Decoded(ids, faults, torch.stack(tensors), [None if f else next(known) for f in faults])
 
 

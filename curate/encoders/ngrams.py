@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadConfig
-from curate.core.hashed_ngrams import letters
+from curate.core.hashed_ngrams import hashed_ngrams
 from curate.encoders import Vectors
 
 
@@ -43,7 +43,7 @@ class Ngrams:
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
-        return letters(texts, self.width)
+        return hashed_ngrams(texts, self.width)
 
     def cut(self, text: str) -> str:
         """Nothing: all of a text counts."""

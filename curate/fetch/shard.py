@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import sha256_bytes, write_parquet
 from curate.core.errors import DriftlineError
 from curate.fetch.rules import MAY_PASS, FetchRules, Got, mirror_url
-from curate.images.checks import look
+from curate.images.checks import check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, shard_path, write_tar
 
@@ -143,8 +143,8 @@ def _miss(row: int, rules: FetchRules, spool: Spool) -> Got | None:
     data = spool.data(row) or b""
     if sha256_bytes(data) in rules.placeholders:
         return Got(None, "placeholder", "a picture that stands for no picture")
-    seen = look(data, rules.images)
-    return Got(None, seen.fault, seen.detail) if seen.fault in BROKEN else None
+    check = check_image(data, rules.images)
+    return Got(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
 def _rounds(urls: dict[int, str], rules: FetchRules, spool: Spool, scratch: Path) -> None:
@@ -186,13 +186,13 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
                 got = spool.faults.get(row) or Got(None, "no_result", "nobody asked for this row")
                 record |= {"fault": got.fault, "detail": got.detail}
                 continue
-            seen = look(data, shard.rules.images)
+            check = check_image(data, shard.rules.images)
             digest = sha256_bytes(data)
-            record |= {"fault": seen.fault, "detail": seen.detail, "width": seen.width, "height": seen.height}
+            record |= {"fault": check.reason, "detail": check.detail, "width": check.width, "height": check.height}
             if digest in shard.rules.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
-                name = f"{id_}.{seen.extension}"
+                name = f"{id_}.{check.extension}"
                 record |= {"member": name, "sha256": digest, "bytes": len(data), "detail": spool.notes.get(row)}
                 yield name, data
 

@@ -1,1 +1,1 @@
-"""Image files: shards, checks, near duplicates, EXIF."""
+"""Image files: shards, checks, local files, near copies, removal of metadata."""

@@ -1,4 +1,4 @@
-"""Checking image bytes that came from outside: is this a whole image of a sane size?"""
+"""Checks of downloaded image bytes: a complete image in a known format, of a permitted size."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import io
 import warnings
 from dataclasses import dataclass
 
-FORMATS = {
-    "JPEG": "jpg",
-    "MPO": "jpg",
-    "PNG": "png",
-    "GIF": "gif",
-    "WEBP": "webp",
-    "BMP": "bmp",
-    "TIFF": "tif",
-}
+EXTENSIONS = {  # Pillow's name of the format → file extension
+    "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,45 +26,50 @@ class ImageRules:
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What a look at the bytes found: `fault` is None for a good image."""
+class ImageCheck:
+    """The result of `check_image`: a reason to drop the image, or what it is."""
 
-    fault: str | None
+    reason: str | None
+    """why the image is dropped; None for a good image"""
     detail: str | None = None
+    """more about the reason, for people"""
     extension: str | None = None
+    """of the file, without a dot"""
     width: int | None = None
+    """pixels"""
     height: int | None = None
+    """pixels"""
 
 
-def look(data: bytes, rules: ImageRules) -> Looked:
-    """Decode the whole image and judge it; never raises for bad bytes."""
+def check_image(data: bytes, rules: ImageRules) -> ImageCheck:
+    """Decode the complete image and check it against `rules`. Never raises for bad bytes."""
     from PIL import Image, UnidentifiedImageError
 
     if not data:
-        return Looked("empty_body")
+        return ImageCheck("empty_body")
     if len(data) < rules.min_bytes:
-        return Looked("too_few_bytes", f"{len(data)} bytes")
+        return ImageCheck("too_few_bytes", f"{len(data)} bytes")
     if len(data) > rules.max_bytes:
-        return Looked("too_many_bytes", f"{len(data)} bytes")
+        return ImageCheck("too_many_bytes", f"{len(data)} bytes")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data)) as image:
-                kind, (width, height) = image.format, image.size
-                if kind not in FORMATS:
-                    return Looked("unsupported_format", kind)
+                format_, (width, height) = image.format, image.size
+                if format_ not in EXTENSIONS:
+                    return ImageCheck("unsupported_format", format_)
                 if width * height > rules.max_pixels or max(width, height) > rules.max_edge:
-                    return Looked("too_many_pixels", f"{width} × {height}")
-                image.draft("L", (1, 1))  # JPEG: reads every coefficient, computes an eighth of the pixels
+                    return ImageCheck("too_many_pixels", f"{width} × {height}")
+                image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
                 image.load()
     except Image.DecompressionBombError as error:
-        return Looked("too_many_pixels", str(error))
+        return ImageCheck("too_many_pixels", str(error))
     except UnidentifiedImageError:
-        return Looked("not_an_image", repr(data[:40]))
-    except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error, …
-        return Looked("broken_image", str(error)[:200])
+        return ImageCheck("not_an_image", repr(data[:40]))
+    except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error and others
+        return ImageCheck("broken_image", str(error)[:200])
     if min(width, height) < rules.min_edge:
-        return Looked("too_small", f"{width} × {height}")
+        return ImageCheck("too_small", f"{width} × {height}")
     if rules.max_aspect is not None and max(width, height) > rules.max_aspect * min(width, height):
-        return Looked("too_long", f"{width} × {height}")
-    return Looked(None, None, FORMATS[kind], width, height)
+        return ImageCheck("too_long", f"{width} × {height}")
+    return ImageCheck(None, None, EXTENSIONS[format_], width, height)

@@ -1,4 +1,4 @@
-"""Images that are already on this machine: files, and cells of Parquet and Arrow files (`FILE#COLUMN#ROW`)."""
+"""Images on this machine: files, and cells of Parquet and Arrow files (`FILE#COLUMN#ROW`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, fault, detail
+Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
 CELL = re.compile(r"(.+\.(?:parquet|arrow))#([^#]+)#([0-9]+)")
 
 
 def cell_path(file: Path, column: str, row: int) -> str:
-    """How the table's `path` names an image inside a Parquet file.
+    """The `path` of an image inside a Parquet file.
 
     >>> cell_path(Path("/photos/0.parquet"), "image", 7)
     '/photos/0.parquet#image#7'
@@ -25,13 +25,13 @@ def cell_path(file: Path, column: str, row: int) -> str:
 
 
 def read_local(part: pa.Table, keep: Keep) -> None:
-    """`keep(row, bytes, fault, detail)` for every row of `part` that has a path."""
+    """Call `keep(row, bytes, reason, detail)` for every row of `part` that has a path."""
     cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row, path in zip(part["row"].to_pylist(), part["path"].to_pylist(), strict=True):
         if path is None:
             continue
-        if found := CELL.fullmatch(path):
-            cells[found[1], found[2]].append((int(found[3]), row))
+        if match := CELL.fullmatch(path):
+            cells[match[1], match[2]].append((int(match[3]), row))
             continue
         try:
             keep(row, Path(path).read_bytes(), None, None)
@@ -42,33 +42,33 @@ def read_local(part: pa.Table, keep: Keep) -> None:
 
 
 def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Keep) -> None:
-    """wanted: (row in the file, row of the table), in order. One piece is in memory at a time."""
-    left = list(wanted)
+    """wanted: (row in the file, row of the table), sorted. One row group or batch is in memory at a time."""
+    remaining = list(wanted)
     start = 0
     try:
         for values in _column(file, column, [i for i, _ in wanted]):
-            here = [(i, row) for i, row in left if start <= i < start + len(values)]
-            for i, row in here:
+            inside = [(i, row) for i, row in remaining if start <= i < start + len(values)]
+            for i, row in inside:
                 keep(row, *_cell(values[i - start].as_py()))
-            left = left[len(here) :]
+            remaining = remaining[len(inside) :]
             start += len(values)
     except (OSError, pa.ArrowInvalid, KeyError) as error:
-        for _, row in left:
+        for _, row in remaining:
             keep(row, None, "file_unreadable", str(error)[:200])
         return
-    for _, row in left:
+    for _, row in remaining:
         keep(row, None, "file_unreadable", f"{file.name} has no such row")
 
 
 def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
-    """The column piece by piece; of pieces that nobody wants only the length."""
+    """The column in row groups or batches; a row group without wanted rows is not read, only its length is known."""
     if file.suffix == ".parquet":
         parquet = pq.ParquetFile(file)
         start = 0
         for group in range(parquet.num_row_groups):
             size = parquet.metadata.row_group(group).num_rows
-            some = any(start <= i < start + size for i in wanted)
-            yield parquet.read_row_group(group, columns=[column])[column] if some else range(size)
+            is_wanted = any(start <= i < start + size for i in wanted)
+            yield parquet.read_row_group(group, columns=[column])[column] if is_wanted else range(size)
             start += size
         return
     with pa.memory_map(str(file)) as source:
@@ -77,7 +77,7 @@ def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
 
 
 def _cell(value: Any) -> tuple[bytes | None, str | None, str | None]:
-    """Bytes, or a record with `bytes` and `path`, as Hugging Face data sets store images."""
+    """(bytes, reason, detail) of a cell: bytes, or a struct with `bytes` and `path` as in Hugging Face data sets."""
     if isinstance(value, dict):
         value = value.get("bytes")
     if isinstance(value, bytes) and value:

@@ -1,7 +1,7 @@
-"""Near copies: perceptual hashes and embedding cosines, grouped, reported, and removed by a stated rule.
+"""Near copies: found by perceptual hashes and embedding cosines, grouped and reported.
 
-The hash is the classic one of 64 bits: luminance, 32 × 32 by area, discrete cosine transform, the sign of its 8 × 8
-lowest frequencies against their median. Hashes of copies that were resized or compressed again differ in a few bits.
+The hash is the usual pHash of 64 bits: luminance, 32 × 32 by area, discrete cosine transform, its 8 × 8 lowest
+frequencies compared with their median. Hashes of copies that were resized or compressed again differ in a few bits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from curate.encoders import Vectors
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
 SIDE, LOW = 32, 8
-THUMB = 64  # pixels of the picture that is hashed
-QUERIES = 4096  # hashes that are looked up at a time
-MANY = 100_000  # hashes from which parts are quicker than all pairs
-FEW_BITS = 6  # up to which parts are long enough to tell hashes apart
+THUMB = 64  # edge in pixels of the image that is hashed
+QUERIES = 4096  # hashes per search
+MANY = 100_000  # from so many hashes on, multi-index hashing is faster than comparing all pairs
+FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class CopyRules:
     cosine: float | None = None
 
 
-def hashes(batch: Any) -> Hashes:
+def perceptual_hashes(batch: Any) -> Hashes:
     """uint8 torch tensor (N, 3, H, W) → (N,) uint64."""
     import torch
     from torch.nn.functional import adaptive_avg_pool2d
@@ -53,9 +53,9 @@ def hashes(batch: Any) -> Hashes:
 
 
 def thumbnail(data: bytes) -> Any:
-    """The picture (3, THUMB, THUMB) uint8 that its hash is made from: all of it, squeezed. A torch tensor.
+    """The image, squeezed to a (3, THUMB, THUMB) uint8 torch tensor, as input of `perceptual_hashes`.
 
-    JPEG decoders give a small picture at little cost; whoever hashes, here or later, decodes alike.
+    JPEG decoders give a small image at little cost. Every hash must use this function: other decoding gives other bits.
     """
     import torch
     from PIL import Image
@@ -72,10 +72,12 @@ def _dct() -> npt.NDArray[np.float64]:
     return np.asarray(np.cos(np.pi * (2 * n + 1) * k / (2 * SIDE)), np.float64)
 
 
-def pairs_by_hash(of: Hashes, bits: int) -> Pairs:
-    """All pairs (P, 2), smaller index first, whose hashes differ in at most `bits`. Exact, whatever way is taken."""
-    # One representative a value: a thousand copies of one picture are chained, not half a million pairs.
-    values, first, inverse = np.unique(of, return_index=True, return_inverse=True)
+def pairs_by_hash(hashes: Hashes, bits: int) -> Pairs:
+    """Pairs (P, 2), smaller index first, that link all hashes that differ in at most `bits`. Exact.
+
+    Equal hashes are chained, so that 1,000 copies of one image give 999 pairs and not half a million.
+    """
+    values, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     by_parts = len(values) >= MANY and bits <= FEW_BITS
     between = first[_pairs_by_parts(values, bits) if by_parts else _pairs_by_all(values, bits)]
     order = np.argsort(inverse, kind="stable")
@@ -85,26 +87,26 @@ def pairs_by_hash(of: Hashes, bits: int) -> Pairs:
 
 
 def _pairs_by_all(values: Hashes, bits: int) -> Pairs:
-    """Every hash against every other."""
+    """Compare every hash with every other."""
     import faiss
 
     codes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8))
     index = faiss.IndexBinaryFlat(64)
     index.add(codes)
-    found = [np.zeros((0, 2), np.int64)]
+    pairs = [np.zeros((0, 2), np.int64)]
     for low in range(0, len(codes), QUERIES):
         limits, _, near = index.range_search(codes[low : low + QUERIES], bits + 1)  # faiss: strictly below
         left = np.repeat(np.arange(low, low + len(limits) - 1), np.diff(limits).astype(np.int64))
-        found.append(np.stack([left, near], 1)[left < near])
-    return np.concatenate(found)
+        pairs.append(np.stack([left, near], 1)[left < near])
+    return np.concatenate(pairs)
 
 
 def _pairs_by_parts(values: Hashes, bits: int) -> Pairs:
-    """Hashes that agree in one of bits + 1 parts: two that differ in at most `bits` must [Norouzi et al. 2012,
-    multi-index hashing]. Sorted by a part, those that share it stand together; each is compared with the next one, the
-    next but one, … as long as they do."""
+    """Multi-index hashing [Norouzi et al. 2012]: split each hash into bits + 1 parts; two hashes that differ in at most
+    `bits` agree in at least one part. Per part the hashes are sorted, so that equal parts are adjacent, and each hash
+    is compared with its successors at distance 1, 2, … while their parts are equal."""
     edges = np.linspace(0, 64, bits + 2).astype(int)
-    found = [np.zeros((0, 2), np.int64)]
+    pairs = [np.zeros((0, 2), np.int64)]
     for low, high in pairwise(edges.tolist()):
         part = (values >> np.uint64(low)) & np.uint64((1 << (high - low)) - 1)
         order = np.argsort(part, kind="stable")
@@ -117,22 +119,22 @@ def _pairs_by_parts(values: Hashes, bits: int) -> Pairs:
                 break
             near = left[np.bitwise_count(hashed[left] ^ hashed[left + step]) <= bits]
             if len(near):
-                found.append(np.sort(np.stack([order[near], order[near + step]], 1), axis=1))
-    return np.unique(np.concatenate(found), axis=0)
+                pairs.append(np.sort(np.stack([order[near], order[near + step]], 1), axis=1))
+    return np.unique(np.concatenate(pairs), axis=0)
 
 
 def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:
     """All pairs (P, 2), smaller index first, of unit vectors (N, D) with at least this cosine. Exact, N² work."""
-    found = [np.zeros((0, 2), np.int64)]
+    pairs = [np.zeros((0, 2), np.int64)]
     for low in range(0, len(vectors), block):
         scores = vectors[low : low + block].astype(np.float32) @ vectors[low:].astype(np.float32).T
         left, right = np.nonzero(scores >= least)
-        found.append(np.stack([left, right], 1)[left < right] + low)
-    return np.concatenate(found)
+        pairs.append(np.stack([left, right], 1)[left < right] + low)
+    return np.concatenate(pairs)
 
 
-def groups(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
-    """(n,) group of each item: the smallest index it is linked with, directly or through others; alone: itself."""
+def group_pairs(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
+    """(n,) int64 group of each item: the smallest index that it is linked with, directly or through others."""
     parent = np.arange(n)
     for a, b in pairs.tolist():
         while parent[a] != a:
@@ -148,19 +150,22 @@ def groups(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
     return np.asarray(parent, np.int64)
 
 
-def near_copies(of: Hashes | None, vectors: Vectors | None, n: int, rules: CopyRules) -> npt.NDArray[np.int64]:
-    """(n,) group of each image under `rules`. of: (n,) hashes. vectors: (n, D) unit."""
-    found = [np.zeros((0, 2), np.int64)]
-    if of is not None and rules.bits is not None:
-        found.append(pairs_by_hash(of, rules.bits))
+def near_copies(hashes: Hashes | None, vectors: Vectors | None, n: int, rules: CopyRules) -> npt.NDArray[np.int64]:
+    """(n,) group of each image under `rules`. hashes: (n,). vectors: (n, D), unit length."""
+    pairs = [np.zeros((0, 2), np.int64)]
+    if hashes is not None and rules.bits is not None:
+        pairs.append(pairs_by_hash(hashes, rules.bits))
     if vectors is not None and rules.cosine is not None:
-        found.append(pairs_by_cosine(vectors, rules.cosine))
-    return groups(np.concatenate(found), n)
+        pairs.append(pairs_by_cosine(vectors, rules.cosine))
+    return group_pairs(np.concatenate(pairs), n)
 
 
-def report(group: npt.NDArray[np.int64], facts: Mapping[str, Sequence[Any]], most: int = 50) -> dict[str, Any]:
-    """What near copies there are: images in groups, groups, and how many groups hold more than one value of each fact
-    ("bucket", "class", "split_0" …), with the first `most` groups by their members' ids (fact "id")."""
+def copy_report(group: npt.NDArray[np.int64], columns: Mapping[str, Sequence[Any]], most: int = 50) -> dict[str, Any]:
+    """Counts of near copies: images, groups, images in groups, and how many groups hold several values of a column.
+
+    group: (n,) from `near_copies`. columns: name → n values ("id", "bucket", "class", "split_0", …). examples: the ids
+    of the first `most` groups.
+    """
     sizes = Counter(group.tolist())
     several = {g for g, size in sizes.items() if size > 1}
     members: dict[int, list[int]] = {}
@@ -168,15 +173,15 @@ def report(group: npt.NDArray[np.int64], facts: Mapping[str, Sequence[Any]], mos
         if g in several:
             members.setdefault(g, []).append(i)
     across = {
-        name: sum(len({values[i] for i in one}) > 1 for one in members.values())
-        for name, values in facts.items()
+        name: sum(len({values[i] for i in rows}) > 1 for rows in members.values())
+        for name, values in columns.items()
         if name != "id"
     }
-    named = [[facts["id"][i] for i in one] for one in members.values()][:most]
+    examples = [[columns["id"][i] for i in rows] for rows in members.values()][:most]
     return {
         "images": len(group),
         "groups": len(members),
         "images_in_groups": sum(map(len, members.values())),
         "groups_across": across,
-        "examples": named,
+        "examples": examples,
     }

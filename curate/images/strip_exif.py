@@ -1,7 +1,7 @@
-"""Taking personal metadata (EXIF with GPS, XMP, IPTC, comments) out of image files without touching a pixel.
+"""Removes personal metadata (EXIF with GPS, XMP, IPTC, comments) from image files without changing a pixel.
 
-Containers are taken apart and put together again; compressed image data is copied as it is. What decides how the
-picture looks stays: colour profiles, Adobe's marker, animation, and a turned camera's orientation.
+The container is parsed and written again; compressed image data is copied unchanged. Everything that affects how the
+image looks stays: colour profiles, Adobe's marker, animation and orientation.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # within a scan: no stuffed byte, restart or padding
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_DROPS = {b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"tIME"}
@@ -21,10 +21,10 @@ WEBP_FLAGS = 0x08 | 0x04  # "has EXIF", "has XMP"
 GIF_KEEPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0", b"ICCRGBG1012")
 
 
-def strip(data: bytes) -> bytes:
-    """The same picture without personal metadata; formats: JPEG, PNG, WebP, GIF, BMP (has none), TIFF (written anew).
+def rewrite_container(data: bytes) -> bytes:
+    """The same image without personal metadata: JPEG, PNG, WebP, GIF, BMP (has none), TIFF (encoded again, lossless).
 
-    Raises ValueError for bytes that are none of these or whose container is broken.
+    Raises ValueError for other formats and for broken containers.
     """
     if data.startswith(SOI):
         return _jpeg(data)
@@ -38,30 +38,30 @@ def strip(data: bytes) -> bytes:
         return data
     if data[:4] in (b"II*\0", b"MM\0*"):
         return _tiff(data)
-    raise ValueError("no JPEG, PNG, WebP, GIF, BMP or TIFF")
+    raise ValueError("not a JPEG, PNG, WebP, GIF, BMP or TIFF")
 
 
-def cleaned(data: bytes) -> tuple[bytes, bool]:
-    """(the picture without personal metadata, was it compressed again?).
+def strip_metadata(data: bytes) -> tuple[bytes, bool]:
+    """(the image without personal metadata, whether it was compressed again).
 
-    What `strip` gives is decoded and compared with the original. A damaged file that a decoder reads and `strip` cannot
-    take apart is written anew from its pixels, in its own format, by Pillow.
+    The pixels of the rewritten file are compared with the original. A damaged file that Pillow decodes, but whose
+    container cannot be rewritten, is encoded again in its own format.
     """
     try:
-        found = strip(data)
-        if found == data:
-            return data, False  # the very bytes: there was nothing to take out
-        if _pixels(found) == _pixels(data):
-            return found, False
+        stripped = rewrite_container(data)
+        if stripped == data:
+            return data, False  # the same object tells the caller that nothing changed
+        if _pixels(stripped) == _pixels(data):
+            return stripped, False
     except (ValueError, OSError):
         pass
     from PIL import Image
 
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:
-        kind = "JPEG" if image.format == "MPO" else image.format
+        format_ = "JPEG" if image.format == "MPO" else image.format
         bare = Image.frombytes(image.mode, image.size, image.tobytes())
-        bare.save(buffer, kind, **({"quality": 95} if kind == "JPEG" else {}))
+        bare.save(buffer, format_, **({"quality": 95} if format_ == "JPEG" else {}))
     return buffer.getvalue(), True
 
 
@@ -73,34 +73,34 @@ def _pixels(data: bytes) -> tuple[str, tuple[int, int], bytes]:
 
 
 def _jpeg(data: bytes) -> bytes:
-    out, turned = [SOI], 1
+    out, orientation = [SOI], 1
     for marker, content, scan in _segments(data):
         if marker == 0xE1 and content.startswith(b"Exif\0\0"):
-            turned = _orientation(content[6:]) or turned
-        personal = marker in (0xE1, 0xED, 0xFE) or (0xE2 <= marker <= 0xEF and not _of_colour(marker, content))
+            orientation = _orientation(content[6:]) or orientation
+        personal = marker in (0xE1, 0xED, 0xFE) or (0xE2 <= marker <= 0xEF and not _affects_colour(marker, content))
         if not personal:
             out.append(struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content + scan)
-    if turned != 1:
-        content = b"Exif\0\0" + _least_exif(turned)
+    if orientation != 1:
+        content = b"Exif\0\0" + _orientation_exif(orientation)
         out.insert(1, struct.pack(">BBH", 0xFF, 0xE1, len(content) + 2) + content)
     return b"".join([*out, EOI])
 
 
-def _of_colour(marker: int, content: bytes) -> bool:
+def _affects_colour(marker: int, content: bytes) -> bool:
     profile = marker == 0xE2 and content.startswith(b"ICC_PROFILE\0")
     return profile or (marker == 0xEE and content.startswith(b"Adobe"))
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (marker, content, the scan that follows a start of scan) up to the end of the image; what a camera
-    appended after it (previews with GPS of their own) is not looked at."""
+    """Yield (marker, content, scan data after a start of scan) up to the end of the image. Data after it is ignored:
+    cameras append previews that have their own GPS position."""
     at = 2
     while True:
-        at = data.find(b"\xff", at)  # real cameras leave zeros between segments; decoders look for the next, too
+        at = data.find(b"\xff", at)  # some cameras leave zeros between segments; decoders skip them, too
         if at < 0 or at + 1 >= len(data):
-            raise ValueError("a JPEG has no end")
+            raise ValueError("a JPEG without end marker")
         marker = data[at + 1]
-        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:  # no marker, or one without content
+        if marker in (0x00, 0x01, 0xFF) or 0xD0 <= marker <= 0xD8:  # padding, or a marker without content
             at += 1 if marker in (0x00, 0xFF) else 2
             continue
         if marker == 0xD9:
@@ -112,17 +112,17 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         if size < 2 or len(content) != size - 2:
             raise ValueError("a JPEG segment is cut off")
         at += 2 + size
-        begin = at
+        start = at
         if marker == 0xDA:
             at = _end_of_scan(data, at)
-        yield marker, content, data[begin:at]
+        yield marker, content, data[start:at]
 
 
 def _end_of_scan(data: bytes, at: int) -> int:
-    found = MARKER.search(data, at)
-    if found is None:
+    marker = MARKER.search(data, at)
+    if marker is None:
         raise ValueError("a JPEG scan does not end")
-    return found.start()
+    return marker.start()
 
 
 def _orientation(tiff: bytes) -> int | None:
@@ -142,9 +142,9 @@ def _orientation(tiff: bytes) -> int | None:
     return None
 
 
-def _least_exif(turned: int) -> bytes:
-    """The least EXIF block that says how the camera was turned: one entry, big-endian."""
-    return struct.pack(">4sI H HHIHH I", b"MM\0*", 8, 1, 0x0112, 3, 1, turned, 0, 0)
+def _orientation_exif(orientation: int) -> bytes:
+    """The smallest EXIF block with an orientation: one entry, big-endian."""
+    return struct.pack(">4sI H HHIHH I", b"MM\0*", 8, 1, 0x0112, 3, 1, orientation, 0, 0)
 
 
 def _png(data: bytes) -> bytes:
@@ -156,20 +156,20 @@ def _png(data: bytes) -> bytes:
         end = at + 12 + size
         if end > len(data):
             raise ValueError("a PNG chunk is cut off")
-        turned = _orientation(data[at + 8 : end - 4]) if kind == b"eXIf" else None
-        if turned not in (None, 1):
-            chunk = b"eXIf" + _least_exif(turned or 1)
+        orientation = _orientation(data[at + 8 : end - 4]) if kind == b"eXIf" else None
+        if orientation not in (None, 1):
+            chunk = b"eXIf" + _orientation_exif(orientation or 1)
             out.append(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)))
         if kind not in PNG_DROPS:
             out.append(data[at:end])
         if kind == b"IEND":
             return b"".join(out)
         at = end
-    raise ValueError("a PNG has no end")
+    raise ValueError("a PNG without end chunk")
 
 
 def _webp(data: bytes) -> bytes:
-    out, at, turned = [], 12, 1
+    out, at, orientation = [], 12, 1
     (whole,) = struct.unpack_from("<I", data, 4)
     limit = min(len(data), 8 + whole)
     while at + 8 <= limit:
@@ -179,14 +179,14 @@ def _webp(data: bytes) -> bytes:
             raise ValueError("a WebP chunk is cut off")
         chunk = data[at:end]
         if kind == b"EXIF":
-            turned = _orientation(chunk[8:].removeprefix(b"Exif\0\0")) or 1
+            orientation = _orientation(chunk[8:].removeprefix(b"Exif\0\0")) or 1
         if kind not in WEBP_DROPS:
             out.append(chunk)
         at = end
-    flags = 0x08 if turned != 1 else 0
+    flags = 0x08 if orientation != 1 else 0
     out = [c[:8] + bytes([c[8] & ~WEBP_FLAGS | flags]) + c[9:] if c[:4] == b"VP8X" and len(c) > 8 else c for c in out]
-    if turned != 1:
-        block = _least_exif(turned)
+    if orientation != 1:
+        block = _orientation_exif(orientation)
         out.append(b"EXIF" + struct.pack("<I", len(block)) + block)
     body = b"WEBP" + b"".join(out)
     return b"RIFF" + struct.pack("<I", len(body)) + body
@@ -198,22 +198,22 @@ def _gif(data: bytes) -> bytes:
     at = 13 + (3 << ((data[10] & 7) + 1) if data[10] & 0x80 else 0)
     out = [data[:at]]
     while at < len(data):
-        begin, kind = at, data[at]
+        start, kind = at, data[at]
         if kind == 0x3B:
             return b"".join([*out, b"\x3b"])
         if kind == 0x21 and at + 2 < len(data):
             label = data[at + 1]
             at = _gif_blocks(data, at + 2)
-            named = data[begin + 3 : begin + 14]
-            if label != 0xFE and (label != 0xFF or named in GIF_KEEPS):
-                out.append(data[begin:at])
+            application = data[start + 3 : start + 14]
+            if label != 0xFE and (label != 0xFF or application in GIF_KEEPS):
+                out.append(data[start:at])
         elif kind == 0x2C and at + 10 < len(data):
             flags = data[at + 9]
             at = _gif_blocks(data, at + 11 + (3 << ((flags & 7) + 1) if flags & 0x80 else 0))
-            out.append(data[begin:at])
+            out.append(data[start:at])
         else:
-            raise ValueError("a GIF block is of no known kind")
-    raise ValueError("a GIF has no end")
+            raise ValueError("a GIF block is of an unknown kind")
+    raise ValueError("a GIF without end block")
 
 
 def _gif_blocks(data: bytes, at: int) -> int:
@@ -229,12 +229,12 @@ def _tiff(data: bytes) -> bytes:
 
     try:
         with Image.open(io.BytesIO(data)) as image:
-            image.load()  # turns it upright by its orientation, which is gone afterwards
+            image.load()  # Pillow applies the orientation, which is not saved below
             profile = image.info.get("icc_profile")
             bare = Image.frombytes(image.mode, image.size, image.tobytes())
             if image.mode == "P":
                 bare.putpalette(image.getpalette() or [])
-    except Exception as error:  # Pillow's decoders raise what they like
+    except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         raise ValueError(f"a TIFF cannot be read ({error})") from None
     buffer = io.BytesIO()
     bare.save(buffer, "TIFF", compression="tiff_deflate", icc_profile=profile)

@@ -39,7 +39,7 @@ def sift(
     with run_log.progress("filter", 2 * sum(sizes), "rows") as tick:
         todo = [i for i, path in enumerate(marks) if not path.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
-        for k, _ in executor.run_tasks(_mark, [(parts[i], marks[i], rules) for i in todo], light=True):
+        for k, _ in executor.run_tasks(_mark, [(parts[i], marks[i], rules) for i in todo], threads=True):
             tick(sizes[todo[k]])
         settler = Settler(rules, *met_too_often(marks, rules, out / f"{TEMPORARY}duckdb"))
         counts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def sift(
             tasks.append(Part(part, path, late, out / "table" / part.name, out / "rejects" / part.name))
         todo = [i for i, task in enumerate(tasks) if not task.rejects.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
-        for k, _ in executor.run_tasks(finish, [tasks[i] for i in todo], light=True):
+        for k, _ in executor.run_tasks(finish, [tasks[i] for i in todo], threads=True):
             tick(sizes[todo[k]])
     shutil.rmtree(out / "marks", ignore_errors=True)  # all they say is in the rejects now
     return counts

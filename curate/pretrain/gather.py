@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
 from curate.core.errors import BadConfig, IntegrityError, MissingFile
-from curate.images.checks import ImageRules, look
+from curate.images.checks import ImageRules, check_image
 from curate.images.shards import read_images, read_tar
 
 RULES = ImageRules()
@@ -59,7 +59,7 @@ def _decode(images: Iterable[bytes], room: int, path: Path, tick: Callable[[int]
         for data in images:
             tick(1)
             mark = hashlib.sha256(data).digest()
-            fault = "copy" if mark in seen else look(data, RULES).fault
+            fault = "copy" if mark in seen else check_image(data, RULES).reason
             if fault is not None:
                 dropped[fault] += 1
                 continue

@@ -23,7 +23,7 @@ from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.images.shards import Reader, read_tar, write_tar
-from curate.images.strip_exif import cleaned
+from curate.images.strip_exif import strip_metadata
 
 SIDE = ("id", "class", "licence", "licence_url", "creator", "page_url")
 
@@ -167,7 +167,7 @@ def _members(task: _Task, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]
         id_ = row["id"]
         data, extension = task.images.get(id_)
         before = sha256_bytes(data)
-        bare, again = cleaned(data) if task.strip else (data, False)
+        bare, again = strip_metadata(data) if task.strip else (data, False)
         after = before if bare is data else sha256_bytes(bare)
         record["members"].append((f"{id_}.{extension}", before, after))
         if again:

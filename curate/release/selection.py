@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.seeding import name_for
-from curate.images.near_duplicates import groups
+from curate.images.near_duplicates import group_pairs
 from curate.retrieval.candidates import BACKGROUND, check_enough
 
 Row = Mapping[str, Any]
@@ -80,7 +80,7 @@ def together(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -
     pairs = np.array(links, np.int64).reshape(-1, 2)
     ids = [str(row["id"]) for row in rows]
     smallest: dict[int, str] = {}
-    found = groups(pairs, len(rows)).tolist()
+    found = group_pairs(pairs, len(rows)).tolist()
     for id_, g in zip(ids, found, strict=True):
         smallest[g] = min(id_, smallest.get(g, id_))
     return [smallest[g] for g in found]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from curate.images.near_duplicates import report
+from curate.images.near_duplicates import copy_report
 from curate.release.changelog import change_list, tombstone_file
 from curate.release.croissant import croissant_tars
 from curate.release.data_card import card
@@ -70,7 +70,7 @@ def publish(
         "test_images": {name: list(sides).count("test") for name, sides in splits.items()},
         "features": list(vectors),
         "scores": score_quantiles(rows),
-        "near_copies": None if copies is None else report(copies, known | dict(splits)),
+        "near_copies": None if copies is None else copy_report(copies, known | dict(splits)),
         "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
         "changes": changes,
         "withdrawn": len(withdrawn),

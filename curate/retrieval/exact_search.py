@@ -121,7 +121,7 @@ def _one_pass(
     tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _stretches(store, executor)]
     kept: dict[str, list[_Kept]] = {side: [] for side in sides}
     bars = np.zeros((len(asked), len(groups), bins), np.int64)
-    for _, (found, bar) in executor.run_tasks(_scan, tasks, light=True):
+    for _, (found, bar) in executor.run_tasks(_scan, tasks, threads=True):
         for side in sides:
             kept[side].append(found[side])
         bars += bar

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream
-from curate.core.hashed_ngrams import letters
+from curate.core.hashed_ngrams import hashed_ngrams
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
 
@@ -90,7 +90,7 @@ class Llm(Learner):
     def learn(self, x: Array, y: Labels) -> None:
         """Remember."""
         texts = [str(text) for text in x]
-        self.memory.add(letters(texts, WIDTH))
+        self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
 
@@ -99,7 +99,7 @@ class Llm(Learner):
         if not self.texts:
             return np.zeros(len(x), np.int64)
         texts = [str(text) for text in x]
-        near = self.memory.search(letters(texts, WIDTH), self.k)[1].tolist()
+        near = self.memory.search(hashed_ngrams(texts, WIDTH), self.k)[1].tolist()
         with ThreadPoolExecutor(self.workers) as pool:
             return np.array(list(pool.map(self._answer, texts, near)), np.int64)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from curate.core.executor import Executor, cards
+from curate.core.executor import Executor, visible_gpus
 from curate.core.run_log import RunLog
 from pipelines.cli.common import Json, Sets, command, context_of
 
@@ -82,7 +82,7 @@ def evaluate(
     cores = len(os.sched_getaffinity(0))
     numbers = seeds_of(seeds)
     few = len(chosen) * len(numbers) < FEW_RUNS  # a process takes seconds to begin
-    usual = 1 if few else cores if place == "cpu" else max(1, len(cards()))
+    usual = 1 if few else cores if place == "cpu" else max(1, len(visible_gpus()))
     spread = Executor("ray" if executor == "ray" else "local", workers or usual)
     kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
     settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}

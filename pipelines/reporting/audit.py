@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import MissingFile
-from curate.images.near_duplicates import CopyRules, hashes, near_copies, report, thumbnail
+from curate.images.near_duplicates import CopyRules, copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
 from stream_builder.measures.label_correlation import Curve, autocorrelation, blind_curve
 from stream_builder.stream import Stream
@@ -58,7 +58,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "images": len(table),
         "classes": len(release.classes),
         "balance": balance(columns["class"], columns["bucket"]),
-        "near_copies": report(group, known, EXAMPLES) | {"bits": bits},
+        "near_copies": copy_report(group, known, EXAMPLES) | {"bits": bits},
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
         "label_correlation": correlation(y[order]),
     }
@@ -95,7 +95,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "images": len(labels),
         "classes": len(stream.classes),
         "balance": balance(classes, step),
-        "near_copies": report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
+        "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},
         "label_correlation": correlation(flat.y),
         "label_noise": label_noise(rows, labels, ids),
@@ -111,10 +111,10 @@ def picture_hashes(release: Release) -> npt.NDArray[np.uint64]:
     for _, data in release.images():
         batch.append(thumbnail(data))
         if len(batch) == BLOCK:
-            out.append(hashes(torch.stack(batch)))
+            out.append(perceptual_hashes(torch.stack(batch)))
             batch.clear()
     if batch:
-        out.append(hashes(torch.stack(batch)))
+        out.append(perceptual_hashes(torch.stack(batch)))
     return np.concatenate(out) if out else np.zeros(0, np.uint64)
 
 

@@ -20,8 +20,8 @@ from curate.core.errors import BadConfig
 from curate.embedding.embed import parts, vectors_of
 from curate.embedding.features import features
 from curate.encoders import EncoderSpec
-from curate.images.near_duplicates import groups, pairs_by_cosine, pairs_by_hash
-from curate.images.strip_exif import cleaned
+from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
+from curate.images.strip_exif import strip_metadata
 from curate.metadata.filters import withdrawn_ids
 from curate.release import Release
 from curate.release.card_sections import unwritten
@@ -188,7 +188,7 @@ class Publish(Stage):
         """Images that may not be altered, and whose damaged files would have to be compressed again."""
         fixed = [row["id"] for row in rows if _no_derivatives(licences.get(row["id"], ()))]
         images = Fetched.open(inputs["fetch"], inputs["bucket"] / "members.parquet", fixed)
-        return {id_ for id_ in fixed if cleaned(images.get(id_)[0])[1]}
+        return {id_ for id_ in fixed if strip_metadata(images.get(id_)[0])[1]}
 
     def _pack(self, rows: Rows, images: Fetched, folder: Path, records: Path) -> Packed:
         strip = self.context.config.release.strip
@@ -241,7 +241,7 @@ class Publish(Stage):
         if section.copy_cosine is not None:
             near = pairs_by_cosine(vectors_of(inputs["embed"], order).astype(np.float32), section.copy_cosine)
             links = np.concatenate([links, near])
-        return {i: order[g] for i, g in zip(order, groups(links, len(order)).tolist(), strict=True)}
+        return {i: order[g] for i, g in zip(order, group_pairs(links, len(order)).tolist(), strict=True)}
 
     @staticmethod
     def _earliest(rows: Rows, group: Mapping[str, str], inputs: Mapping[str, Path]) -> Rows:

@@ -1,4 +1,4 @@
-"""The ground: files that are whole or not there, names that make randomness, errors that say the way out."""
+"""Atomic files, seeding, errors, registries, the run log."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_sweep_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+def test_sweep_removes_the_files_of_a_killed_process(tmp_path: Path) -> None:
     (tmp_path / ".partial-99-a.txt").write_text("half")
     (tmp_path / ".partial-fetch-x").mkdir()
     (tmp_path / "a.txt").write_text("whole")
@@ -45,13 +45,13 @@ def test_sweep_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_the_same_names_give_the_same_numbers_in_another_process() -> None:
+def test_the_same_seed_and_names_give_the_same_numbers_in_another_process() -> None:
     code = "from curate.core.seeding import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(other) == int(rng_for(5, "tint", 3).integers(10**9))
 
 
-def test_a_fingerprint_refuses_what_has_an_address() -> None:
+def test_a_fingerprint_refuses_objects_that_json_cannot_hold() -> None:
     with pytest.raises(TypeError):
         fingerprint([object()])
 
@@ -77,13 +77,13 @@ def test_broken_json_names_the_file(tmp_path: Path) -> None:
         read_json(tmp_path / "done.json")
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_name_gives_a_suggestion_and_the_available_names() -> None:
     with pytest.raises(UnknownName, match=r"Did you mean 'nap'\? Available: finetune, nap"):
         Registry("learner", {"nap": "x:y", "finetune": "x:y"})["napp"]
 
 
 @given(st.text(max_size=200))
-def test_a_safe_id_is_safe_whatever_the_text(text: str) -> None:
+def test_a_safe_id_is_safe_for_any_text(text: str) -> None:
     assert ID.fullmatch(safe_id(text))
 
 
@@ -95,7 +95,7 @@ def test_different_names_get_different_ids(a: str, b: str) -> None:
 @pytest.mark.parametrize(
     ("total", "expected"), [(4000, "fetch: 1,000 of 4,000 rows, about"), (None, "fetch: 1,000 rows")]
 )
-def test_slow_work_says_how_far_it_is(
+def test_slow_work_prints_its_progress(
     total: int | None, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(0, 1000, 11))
@@ -105,7 +105,7 @@ def test_slow_work_says_how_far_it_is(
     assert capsys.readouterr().err.startswith(expected)
 
 
-def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_plain_lines_without_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_log = RunLog(tmp_path / "log.jsonl")
     with run_log.progress("fetch", 3) as tick:
         tick(3)
@@ -116,7 +116,7 @@ def test_progress_is_plain_lines_when_nobody_watches(tmp_path: Path, capsys: pyt
 
 @given(st.lists(st.tuples(st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=120),
                           st.binary(max_size=1500)), max_size=5))  # fmt: skip
-def test_tars_are_those_that_the_standard_library_writes(members: list[tuple[str, bytes]]) -> None:
+def test_tars_are_byte_for_byte_those_of_the_standard_library(members: list[tuple[str, bytes]]) -> None:
     try:
         with io.BytesIO() as file:
             with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from curate.core.seeding import rng_for
-from curate.images.near_duplicates import CopyRules, groups, hashes, near_copies, pairs_by_cosine, pairs_by_hash, report
+from curate.images.near_duplicates import (
+    CopyRules,
+    copy_report,
+    group_pairs,
+    near_copies,
+    pairs_by_cosine,
+    pairs_by_hash,
+    perceptual_hashes,
+)
 from pipelines.demo.draw import photo
 
 
@@ -35,7 +43,9 @@ def test_a_copy_that_was_shrunk_and_compressed_again_keeps_its_hash(pictures: li
         image.resize((image.width * 2 // 3, image.height * 2 // 3)).save(buffer, "JPEG", quality=60)
         return Image.open(buffer)
 
-    before, after = (hashes(torch.stack([tensor(p) for p in some])) for some in (pictures, map(again, pictures)))
+    before, after = (
+        perceptual_hashes(torch.stack([tensor(p) for p in some])) for some in (pictures, map(again, pictures))
+    )
     assert np.mean([distance(a, b) <= 4 for a, b in zip(before, after, strict=True)]) > 0.9
     others = [distance(a, b) for i, a in enumerate(before) for b in before[:i]]
     assert np.mean([d > 10 for d in others]) > 0.9
@@ -63,8 +73,8 @@ def test_groups_of_hashes_equal_those_of_brute_force(values: list[int], bits: in
     flipped = [v ^ (1 << int(b)) for v in values for b in rng.integers(0, 64, 1)]
     of = np.array(values + flipped + values[:3], np.uint64)
     pairs = [(a, b) for b in range(len(of)) for a in range(b) if distance(of[a], of[b]) <= bits]
-    expected = groups(np.array(pairs, np.int64).reshape(-1, 2), len(of))
-    assert groups(pairs_by_hash(of, bits), len(of)).tolist() == expected.tolist()
+    expected = group_pairs(np.array(pairs, np.int64).reshape(-1, 2), len(of))
+    assert group_pairs(pairs_by_hash(of, bits), len(of)).tolist() == expected.tolist()
 
 
 def test_pairs_by_cosine_equal_those_of_brute_force() -> None:
@@ -76,13 +86,13 @@ def test_pairs_by_cosine_equal_those_of_brute_force() -> None:
 
 
 def test_groups_join_through_others() -> None:
-    assert groups(np.array([[3, 4], [1, 3], [0, 2]]), 6).tolist() == [0, 1, 0, 1, 1, 5]
+    assert group_pairs(np.array([[3, 4], [1, 3], [0, 2]]), 6).tolist() == [0, 1, 0, 1, 1, 5]
 
 
 def test_the_report_counts_groups_across_buckets_and_splits() -> None:
     of = np.array([7, 7, 9, 8, 1 << 40], np.uint64)
     group = near_copies(of, None, 5, CopyRules(bits=0))
-    found = report(
+    found = copy_report(
         group, {"id": list("abcde"), "bucket": [1, 2, 1, 1, 1], "split_0": ["train", "train", "t", "t", "t"]}
     )
     assert found == {

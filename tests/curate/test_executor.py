@@ -1,4 +1,4 @@
-"""Engines: the same results wherever work is done, though workers die."""
+"""The executor: the same results in this process, in several processes and on Ray, also if workers die."""
 
 from __future__ import annotations
 
@@ -19,51 +19,53 @@ from curate.core.executor import Executor
 def _ray_ends() -> Iterator[None]:
     import ray
 
-    ray.shutdown()  # another file may have begun it without the path
+    ray.shutdown()  # another test file may have started it without the path
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(TESTS))  # Ray's workers import `work` by name, too
+        patch.setenv("PYTHONPATH", PATH)
         yield
     ray.shutdown()
 
 
 TESTS = Path(__file__).resolve().parents[1]
-ENGINES = [Executor(), Executor(workers=2), Executor("ray", 2)]
+PATH = os.pathsep.join(map(str, (TESTS, TESTS.parent)))  # Ray's workers import `support.work` by name, too
+EXECUTORS = [Executor(), Executor(workers=2), Executor("ray", 2)]
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("executor", ENGINES)
+@pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_task_has_its_result(executor: Executor) -> None:
     assert dict(executor.run_tasks(square, range(20))) == {n: n * n for n in range(20)}
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("executor", ENGINES)
-def test_an_error_of_the_work_is_raised_as_it_is(executor: Executor) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_error_of_the_work_is_raised_unchanged(executor: Executor) -> None:
     with pytest.raises(BadInput, match=r"Row 2 is bad\. Expected good\."):
         list(executor.run_tasks(complain, range(4)))
 
 
 @pytest.mark.usefixtures("_ray_ends")
-@pytest.mark.parametrize("executor", ENGINES[1:])
-def test_a_worker_that_is_killed_costs_time_only(executor: Executor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS[1:])
+def test_a_killed_worker_only_costs_time(executor: Executor, tmp_path: Path) -> None:
     tasks = [(tmp_path / "mark", n) for n in range(8)]
     assert sorted(result for _, result in executor.run_tasks(die_once, tasks)) == list(range(8))
     assert (tmp_path / "mark").exists()
 
 
-def test_work_that_always_kills_its_worker_ends_in_a_clear_error() -> None:
+def test_a_task_that_always_kills_its_worker_ends_in_a_clear_error() -> None:
     with pytest.raises(DriftlineError, match=r"died 4 times in a row; 2 tasks are not done.*lower --workers"):
         list(Executor(workers=2).run_tasks(die, [1, 2]))
 
 
-def test_light_work_stays_in_this_process() -> None:
-    assert {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2], light=True)} == {os.getpid()}
+def test_threads_stay_in_this_process() -> None:
+    assert {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2], threads=True)} == {os.getpid()}
     assert os.getpid() not in {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2])}
 
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import work as t; from curate.core.executor import Executor\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from support import work as t; from curate.core.executor import Executor\n"
         "list(Executor(workers=2).run_tasks(t.sleep, [sys.argv[2] + '/a', sys.argv[2] + '/b']))\n"
     )
     import subprocess
@@ -80,7 +82,7 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         if not any(Path(f"/proc/{n}").exists() for n in workers):
             return
         time.sleep(0.1)
-    pytest.fail("the workers lived on")
+    pytest.fail("the workers are still alive")
 
 
 def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.Monkey
         list(Executor("ray").run_tasks(square, [1]))
 
 
-def test_processes_take_turns_among_the_gpus_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_workers_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 7")
 
     found = dict(Executor(workers=2).run_tasks(gpu, [0.5] * 4, gpus=1))
@@ -98,7 +100,7 @@ def test_processes_take_turns_among_the_gpus_of_a_machine(monkeypatch: pytest.Mo
 
 
 def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    monkeypatch.setenv("PYTHONPATH", PATH)
     ray = pytest.importorskip("ray")
     if ray.is_initialized():
         ray.shutdown()
@@ -111,4 +113,4 @@ def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -
     finally:
         ray.shutdown()
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}
-    assert len({pid for _, pid in found.values()}) == 2  # the processes, and what they loaded, are used again
+    assert len({pid for _, pid in found.values()}) == 2  # processes are reused, with the models that they have loaded

@@ -21,7 +21,7 @@ from curate.fetch import FetchRules, fetch
 from curate.fetch.img2dataset import client
 from curate.fetch.rules import Got, yfcc_hash
 from curate.fetch.shard import COLUMNS
-from curate.images.checks import ImageRules, look
+from curate.images.checks import ImageRules, check_image
 from curate.images.local_files import cell_path
 from curate.images.shards import load_index, read_images, read_tar, write_tar
 
@@ -248,11 +248,11 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
     ],
 )
 def test_a_look_at_the_bytes(data: bytes, fault: str | None) -> None:
-    assert look(data, ImageRules(min_edge=5, max_aspect=3, max_pixels=12_000)).fault == fault
+    assert check_image(data, ImageRules(min_edge=5, max_aspect=3, max_pixels=12_000)).reason == fault
 
 
 def test_a_decompression_bomb_is_refused_by_its_header() -> None:
-    assert look(bomb(30_000, 30_000), ImageRules()).fault == "too_many_pixels"
+    assert check_image(bomb(30_000, 30_000), ImageRules()).reason == "too_many_pixels"
 
 
 def test_a_changed_image_is_named(tmp_path: Path) -> None:

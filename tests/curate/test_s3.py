@@ -95,7 +95,7 @@ def test_all_below_a_prefix(moto: int, tmp_path: Path) -> None:
     assert found == ["dataset-0.bz2", "deep/dataset-1.bz2"]
 
 
-def test_a_connection_that_is_cut_goes_on_where_it_ended(
+def test_a_lost_connection_continues_at_the_same_byte(
     moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "RANGE", 1_000_000)
@@ -108,30 +108,30 @@ def test_a_connection_that_is_cut_goes_on_where_it_ended(
         proxy.close()
 
 
-def test_a_run_that_was_killed_keeps_what_came_and_a_finished_file_is_not_fetched_again(
+def test_a_killed_run_keeps_its_bytes_and_a_finished_file_is_not_fetched_again(
     moto: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3, "RANGE", 500_000)
     monkeypatch.setattr(s3, "TRIES", 2)
     proxy = Cutting(moto, cuts=10_000, least=2_000)  # enough for the answer to HEAD
     address = S3Rules(endpoint=proxy.address)
-    with pytest.raises(DriftlineError, match=r"2 times in a row after [\d,]+ of 3,000,000.*what is here is kept"):
+    with pytest.raises(DriftlineError, match=r"2 times in a row after [\d,]+ of 3,000,000.*downloaded data is kept"):
         fetch("s3://metadata/tools/dataset.sql", tmp_path, address, QUIET)
     proxy.close()
     (part,) = tmp_path.rglob("*.part")
-    part.write_bytes(BODY[:1_234_567])  # as far as a killed run had come
+    part.write_bytes(BODY[:1_234_567])  # what a killed run had received
     counting = Cutting(moto, cuts=0, least=0)
     path = fetch("s3://metadata/tools/dataset.sql", tmp_path, S3Rules(endpoint=counting.address), QUIET)
     assert path.read_bytes() == BODY
     assert not list(tmp_path.rglob("*.part"))
-    asked = counting.requests
-    assert asked == 4, "1,765,433 bytes in ranges of half a million"
+    requests = counting.requests
+    assert requests == 4, "1,765,433 bytes in ranges of half a million"
     fetch("s3://metadata/tools/dataset.sql", tmp_path, S3Rules(endpoint=counting.address), QUIET)
-    assert counting.requests == asked
+    assert counting.requests == requests
     counting.close()
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with pytest.raises(DriftlineError, match=r"s3://a/b cannot be reached"):
         fetch("s3://a/b", tmp_path, S3Rules(endpoint="http://127.0.0.1:9"), QUIET)
 
@@ -149,15 +149,15 @@ def test_a_checksum_that_does_not_match_deletes_the_file(moto: int, tmp_path: Pa
         ("s3://nobody/a", "There is no s3://nobody/a"),
         ("s3://metadata/empty/", "is empty"),
         ("s3://metadata", "Expected s3://bucket/key"),
-        ("s3://metadata/../../etc/passwd", "is no path"),
+        ("s3://metadata/../../etc/passwd", "is not a valid path"),
     ],
 )
-def test_what_cannot_be_read_is_named(moto: int, tmp_path: Path, uri: str, message: str) -> None:
+def test_an_unreadable_address_is_named(moto: int, tmp_path: Path, uri: str, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         fetch(uri, tmp_path, rules(moto), QUIET)
 
 
-def test_requester_pays_needs_an_account(moto: int, tmp_path: Path) -> None:
+def test_requester_pays_needs_a_profile(moto: int, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="requester_pays"):
         fetch("s3://metadata/tools/dataset.sql", tmp_path, rules(moto, requester_pays=True), QUIET)
     with pytest.raises(BadConfig, match="no AWS profile 'nobody'"):

@@ -1,4 +1,4 @@
-"""Stripping: every pixel stays, nothing personal does, and broken files are an error, never a guess."""
+"""Removal of metadata: pixels stay, personal data goes, and a broken file is an error."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageCms, PngImagePlugin
 
-from curate.images.strip_exif import cleaned, strip
+from curate.images.strip_exif import rewrite_container, strip_metadata
 
 SECRET = b"Erika Mustermann"
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 32, 3), np.uint8))
 
 
-@cache  # a colour profile tells the second it was made in
+@cache  # cached, because a colour profile holds the second of its creation
 def with_metadata(kind: str, orientation: int = 1) -> bytes:
     """A picture whose metadata names a person and a place."""
     exif = Image.Exif()
@@ -69,9 +69,9 @@ KINDS = ["JPEG", "progressive", "PNG", "WEBP", "GIF", "TIFF"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pixels_and_profile_stay_and_the_person_goes(kind: str) -> None:
+def test_pixels_and_profile_stay_and_personal_data_goes(kind: str) -> None:
     before = with_metadata(kind)
-    after = strip(before)
+    after = rewrite_container(before)
     assert SECRET in before
     assert SECRET not in after
     assert all((a == b).all() for a, b in zip(frames(before), frames(after), strict=True))
@@ -84,49 +84,49 @@ def test_pixels_and_profile_stay_and_the_person_goes(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("orientation", [3, 6, 8])
-def test_a_turned_camera_stays_turned(kind: str, orientation: int) -> None:
-    with Image.open(io.BytesIO(strip(with_metadata(kind, orientation)))) as image:
+def test_orientation_stays(kind: str, orientation: int) -> None:
+    with Image.open(io.BytesIO(rewrite_container(with_metadata(kind, orientation)))) as image:
         assert image.getexif()[0x0112] == orientation
 
 
-def test_a_turned_tiff_is_turned_upright() -> None:
+def test_the_orientation_of_a_tiff_is_applied_to_its_pixels() -> None:
     before = with_metadata("TIFF", 6)
-    assert (frames(before)[0] == frames(strip(before))[0]).all()
+    assert (frames(before)[0] == frames(rewrite_container(before))[0]).all()
 
 
-def test_what_a_camera_appended_is_cut_off() -> None:
-    assert SECRET not in strip(with_metadata("JPEG") + b"\xff\xd8" + SECRET)
+def test_data_after_the_end_of_the_image_is_removed() -> None:
+    assert SECRET not in rewrite_container(with_metadata("JPEG") + b"\xff\xd8" + SECRET)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_stripping_twice_changes_nothing(kind: str) -> None:
-    once = strip(with_metadata(kind, 6))
-    assert strip(once) == once
+    once = rewrite_container(with_metadata(kind, 6))
+    assert rewrite_container(once) == once
 
 
 @given(st.sampled_from(KINDS[:5]), st.data())
-def test_damaged_files_are_an_error_or_lose_metadata_only(kind: str, data: st.DataObject) -> None:
+def test_a_damaged_file_is_an_error_or_loses_only_metadata(kind: str, data: st.DataObject) -> None:
     whole = bytearray(with_metadata(kind))
     for _ in range(data.draw(st.integers(0, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(whole[: data.draw(st.integers(0, len(whole)))])
     with suppress(ValueError):
-        assert len(strip(cut)) <= len(cut) + 64
+        assert len(rewrite_container(cut)) <= len(cut) + 64
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_an_error_or_an_image_file(data: bytes) -> None:
-    with pytest.raises(ValueError, match="no JPEG"):
-        strip(b"x" + data)
+    with pytest.raises(ValueError, match="not a JPEG"):
+        rewrite_container(b"x" + data)
 
 
-def test_real_cameras_files_lose_their_gps_and_keep_their_pixels(shared: Path) -> None:
+def test_files_of_real_cameras_lose_their_gps_and_keep_their_pixels(shared: Path) -> None:
     found = 0
     with zipfile.ZipFile(shared / "exif" / "exif_samples.zip") as archive:
         for name in archive.namelist():
             if name.lower().endswith((".jpg", ".jpeg")):
                 before = archive.read(name)
-                after, again = cleaned(before)
+                after, again = strip_metadata(before)
                 assert again == name.endswith("corrupted.jpg")
                 if again:
                     continue
