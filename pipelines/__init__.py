@@ -1,3 +1,3 @@
-"""The journeys: the only place that knows everybody; nobody knows it."""
+"""Orchestration: stages, command line, web pages. May import every package; no package imports it."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""Features of any encoder for any stream of images or texts; what was encoded once is not encoded again."""
+"""Features of any encoder for any stream of images or texts; finished encodings are reused."""
 
 from __future__ import annotations
 
@@ -12,35 +12,37 @@ from curate.core.run_log import RunLog
 if TYPE_CHECKING:
     from stream_builder.stream import Stream
 
+EXPECTED = "Expected lines NAME: KIND:MODEL:WEIGHTS."
+
 
 def zoo_of(path: Path) -> dict[str, str]:
-    """A zoo: YAML of name → KIND:MODEL:WEIGHTS; paths are relative to the file. Raises BadConfig."""
+    """name → encoder (KIND:MODEL:WEIGHTS) of a YAML file; paths in it are relative to the file. Raises BadConfig."""
     import yaml
 
     from curate.encoders import spec_of
     from pipelines.stages.embed import built_in
 
     try:
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise BadConfig(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).", "Expected a zoo.") from None
-    if not isinstance(told, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in told.items()):
-        raise BadConfig(f"{path} is no zoo.", "Expected lines NAME: KIND:MODEL:WEIGHTS.")
-    found = {}
-    for name, text in told.items():
+        raise BadConfig(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).", EXPECTED) from None
+    if not isinstance(values, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in values.items()):
+        raise BadConfig(f"{path} does not list encoders.", EXPECTED)
+    encoders = {}
+    for name, text in values.items():
         spec = spec_of(text)
-        parts = [built_in(part) or _near(path.parent, part) for part in (spec.model, spec.weights or "") if part]
-        found[name] = ":".join([spec.kind, *parts])
-    return found
+        parts = [built_in(part) or _resolved(path.parent, part) for part in (spec.model, spec.weights or "") if part]
+        encoders[name] = ":".join([spec.kind, *parts])
+    return encoders
 
 
-def _near(folder: Path, part: str) -> str:
-    """A path of the zoo, if there is such a file; else the name that it is."""
+def _resolved(folder: Path, part: str) -> str:
+    """The path of an existing file in `folder`; else `part` itself, which is a name."""
     return str(folder / part) if (folder / part).exists() else part
 
 
 def opened(place: Path) -> tuple[Stream, str]:
-    """A stream folder, or a release's images as a stream; and a hash of what is in it."""
+    """The stream in a folder, or the images of a release as a stream; and a hash of its content."""
     from curate.core.atomic_io import sha256_file
     from curate.release import Release
     from stream_builder.builders.release import from_release
@@ -56,7 +58,7 @@ def opened(place: Path) -> tuple[Stream, str]:
 def encoded_at(
     stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog
 ) -> Stream:
-    """The stream by one encoder, in the folder `where`, as `STREAM, name`. source: hash of what is encoded."""
+    """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples."""
     from curate.core.atomic_io import fingerprint
     from curate.encoders import spec_of
     from stream_builder.builders.encoded import encoded, samples_of

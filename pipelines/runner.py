@@ -1,20 +1,19 @@
-"""The stage runner: fingerprints, skip, resume, status.
+"""Runs stages: fingerprints, skip, resume, status.
 
-A folder without `done.json` is unfinished. `begun.json` holds the fingerprint of the work begun: the same work goes
-on where it stopped, other work starts in an empty folder.
+A folder without `done.json` is unfinished. `begun.json` holds the fingerprint of the work in it: the same work
+continues where it stopped, other work starts in an empty folder.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_json
 from curate.core.errors import Busy, DriftlineError, Shortage, UnknownName, Waiting
@@ -26,11 +25,14 @@ from pipelines.stages import STAGES
 
 @dataclass(frozen=True)
 class Plan:
-    """What would happen to one stage, and why."""
+    """What would happen to one stage."""
 
     stage: str
-    action: str  # "skip", "run", "resume"
+    """name of the stage"""
+    action: Literal["skip", "run", "resume"]
+    """what `run` would do"""
     because: str
+    """the reason"""
 
 
 def folder_of(root: Path, name: str) -> Path:
@@ -40,7 +42,7 @@ def folder_of(root: Path, name: str) -> Path:
 
 
 def done_of(root: Path, name: str) -> dict[str, Any] | None:
-    """`done.json` of a finished stage, or None. Raises BadInput where a later release of driftline finished it."""
+    """`done.json` of a finished stage, or None. Raises BadInput if a newer driftline wrote it."""
     path = folder_of(root, name) / "done.json"
     if not path.is_file():
         return None
@@ -50,7 +52,7 @@ def done_of(root: Path, name: str) -> dict[str, Any] | None:
 
 
 def stage_fingerprint(stage: Stage) -> str | None:
-    """Settings, outside files and the inputs' `done.json`; None while an input is unfinished."""
+    """Hash of settings, outside files and the inputs' `done.json`; None while an input is unfinished."""
     inputs = {}
     for need in stage.needs:
         done = done_of(stage.context.root, need)
@@ -69,7 +71,7 @@ def make(context: Context) -> list[Stage]:
 def check_stage(name: str | None, flag: str) -> None:
     """Raise UnknownName for a stage that does not exist."""
     if name is not None and name not in STAGES:
-        raise UnknownName(f"{flag} names the stage {name!r}.", f"Stages, in order: {', '.join(STAGES)}.")
+        raise UnknownName(f"Unknown stage {name!r} for {flag}.", f"Stages, in order: {', '.join(STAGES)}.")
 
 
 def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Plan]:
@@ -84,11 +86,11 @@ def plan(context: Context, start: str | None = None, until: str | None = None) -
         begun = folder_of(context.root, stage.name) / "begun.json"
         mark = None if stale else stage_fingerprint(stage)
         if forced:
-            plans.append(Plan(stage.name, "run", "asked for with --from"))
+            plans.append(Plan(stage.name, "run", "requested by --from"))
         elif done and mark == done["fingerprint"]:
             plans.append(Plan(stage.name, "skip", "finished with these settings and inputs"))
         elif begun.is_file() and mark is not None and read_json(begun)["fingerprint"] == mark:
-            plans.append(Plan(stage.name, "resume", "was begun with these settings and inputs"))
+            plans.append(Plan(stage.name, "resume", "started with these settings and inputs"))
         else:
             plans.append(Plan(stage.name, "run", "settings or inputs changed" if done else "not done yet"))
         stale = stale or plans[-1].action != "skip"
@@ -99,24 +101,26 @@ def plan(context: Context, start: str | None = None, until: str | None = None) -
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """One process at a time works on a run folder. Raises Busy."""
+    """Lock a run folder: one process at a time works on it. Raises Busy."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Busy(f"Another driftline process works on {root}.", "", "Wait for it to end.") from None
+            raise Busy(f"Another driftline process is working on {root}.", "", "Wait until it ends.") from None
         yield
 
 
 def run(context: Context, start: str | None = None, until: str | None = None) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
-    A stage that waits for people ends the run without an error. Errors leave everything done in place.
+    A run that needs answers stops without an error: its entry with the state `waiting` has the key `because`, which
+    says what to do. After an error, everything that was done stays in place.
     """
     check_stage(start, "--from")
     check_stage(until, "--until")
     run_log = context.run_log
+    because = ""
     with alone(context.root):
         forced = False
         for stage in make(context):
@@ -124,14 +128,19 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
             try:
                 _run_one(stage, forced)
             except Waiting as waiting:
-                run_log.say(f"{stage.name}: waiting. {waiting}")
+                because = str(waiting)
+                run_log.write("waiting", stage=stage.name, because=because)
                 break
             except DriftlineError as error:
                 run_log.write("failed", stage=stage.name, error=str(error))
                 raise
             if stage.name == until:
                 break
-    return status(context)
+    entries = status(context)
+    for entry in entries:
+        if entry["state"] == "waiting" and (because or entry["stage"] == until):
+            entry["because"] = because or f"Its images wait for answers: driftline annotate {context.root}."
+    return entries
 
 
 def _run_one(stage: Stage, forced: bool) -> None:
@@ -149,7 +158,7 @@ def _run_one(stage: Stage, forced: bool) -> None:
         write_json(begun, {"fingerprint": mark})
     else:
         sweep(out)
-        run_log.say(f"{stage.name}: going on where it stopped")
+        run_log.say(f"{stage.name}: continuing where it stopped")
     run_log.write("started", stage=stage.name, fingerprint=mark)
     clock = time.monotonic()
     counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, out)
@@ -158,7 +167,7 @@ def _run_one(stage: Stage, forced: bool) -> None:
     if counts.kept == 0:
         reasons = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
         raise Shortage(
-            f"The stage {stage.name} kept none of {counts.read:,} records ({reasons or 'there were none'}).",
+            f"The stage {stage.name} kept none of {counts.read:,} records ({reasons or 'it read none'}).",
             "",
             stage.hint,
         )
@@ -186,7 +195,7 @@ def _run_one(stage: Stage, forced: bool) -> None:
 
 def status(context: Context) -> list[dict[str, Any]]:
     """Each stage: state (done, stale, unfinished, waiting, pending), counts, seconds."""
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     stale = False
     for stage in make(context):
         done = done_of(context.root, stage.name)
@@ -203,18 +212,18 @@ def status(context: Context) -> list[dict[str, Any]]:
             stale = True
         else:
             stale = True
-        found.append(entry)
-    states = {e["stage"]: e for e in found}
-    asked = context.config.validation.method == "crowd"
-    if asked and states["ask"]["state"] == "done" and states["tally"]["state"] != "done":
-        states["ask"]["state"] = "waiting"
-        if states["tally"]["state"] == "unfinished":
-            states["tally"]["state"] = "pending"
-    return found
+        entries.append(entry)
+    ask, tally = (next(e for e in entries if e["stage"] == name) for name in ("ask", "tally"))
+    crowd = context.config.validation.method == "crowd"
+    if crowd and ask["state"] == "done" and tally["state"] != "done":
+        ask["state"] = "waiting"
+        if tally["state"] == "unfinished":
+            tally["state"] = "pending"
+    return entries
 
 
 def table(entries: Sequence[dict[str, Any]]) -> str:
-    """Status as lines for a person."""
+    """`status` as aligned lines for people."""
     lines = [f"{'stage':<10}{'state':<12}{'read':>10}{'kept':>10}{'seconds':>10}  dropped"]
     for e in entries:
         c = e["counts"] or {"read": "", "kept": "", "dropped": {}}
@@ -223,8 +232,3 @@ def table(entries: Sequence[dict[str, Any]]) -> str:
         seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
         lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}")
     return "\n".join(lines)
-
-
-def status_json(entries: Sequence[dict[str, Any]]) -> str:
-    """The document of `status --json`."""
-    return json.dumps({"stages": list(entries)}, ensure_ascii=False)

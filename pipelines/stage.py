@@ -1,4 +1,4 @@
-"""What a stage is: reads finished folders, writes one folder, returns counts."""
+"""A stage: reads the folders of finished stages, writes one folder, returns counts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ from curate.core.run_log import RunLog
 from pipelines.config.loader import resolve
 from pipelines.config.schema import Config
 
+Records = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class Counts:
-    """read == kept + the sum of dropped: every record is accounted for."""
+    """Counts of records: read == kept + the sum of dropped, or they cannot be constructed."""
 
     read: int
+    """records that came in"""
     kept: int
+    """records that are passed on"""
     dropped: Mapping[str, int]
+    """reason → records"""
 
     def __post_init__(self) -> None:
         missing = self.read - self.kept - sum(self.dropped.values())
         if missing:
-            raise AssertionError(f"the counts of a stage do not balance: {missing} records unaccounted for in {self}")
+            raise AssertionError(f"The counts of a stage do not balance: {missing} records are missing in {self}.")
 
     def plain(self) -> dict[str, Any]:
-        """As written to `done.json`; reasons that dropped nothing are left out."""
+        """As in `done.json`, without the reasons that dropped nothing."""
         return {
             "read": self.read,
             "kept": self.kept,
@@ -43,39 +48,50 @@ def parts_of(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Context:
-    """root: the run folder. executor: where work that can be spread is done; never changes a byte of the output."""
+    """What a stage works with."""
 
     root: Path
+    """the run folder"""
     config: Config
+    """the checked settings"""
     run_log: RunLog
+    """progress and events"""
     executor: Executor = field(default_factory=Executor)
+    """runs parallel work; never changes a byte of the output"""
 
     def path(self, given: str) -> Path:
-        """A path of the configuration."""
+        """A path that the configuration gives."""
         return resolve(given, self.root)
 
 
 @dataclass(frozen=True)
 class Stage(ABC):
-    """One stage. Subclasses say what they need and do the work; the runner does the rest."""
+    """One stage. A subclass declares what it needs and does the work; the runner does the rest."""
 
     context: Context
     name: ClassVar[str]
+    """as in the registry"""
     needs: ClassVar[tuple[str, ...]] = ()
-    version: ClassVar[int] = 1  # raise it when the same settings give other bytes
-    hint: ClassVar[str] = ""  # what to do when nothing is kept
+    """stages whose folders it reads"""
+    version: ClassVar[int] = 1
+    """increase it when the same settings give other bytes"""
+    hint: ClassVar[str] = ""
+    """what the user can do if nothing is kept"""
+    records: ClassVar[Records] = (("**/*.parquet", "reason"),)
+    """tables with a column `id` that `trace` reads, in order: (pattern in the stage's folder, column with the reason
+    for which a record was dropped; without that column, the table lists kept records)"""
 
     @abstractmethod
     def settings(self) -> Any:
         """Plain data: everything that changes the output, besides the inputs."""
 
     def outside(self) -> list[Path]:
-        """Files and folders from outside the run that the output depends on."""
+        """Files and folders outside the run that the output depends on."""
         return []
 
-    def prepare(self) -> None:  # noqa: B027  most stages have nothing to bring
-        """Bring what `outside` names to this machine; called before the stage's fingerprint is taken."""
+    def prepare(self) -> None:  # noqa: B027  most stages need nothing
+        """Copy what `outside` names to this machine; runs before the fingerprint of the stage is computed."""
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """inputs: folders of the stages in `needs`. Writes into `out`, finished parts never again."""
+        """Write into `out`; never write a finished part again. inputs: stage in `needs` → its folder."""

@@ -6,7 +6,7 @@ gather.py   a bucket's images → one array        views.py   two views of each 
 moco.py     two encoders, a queue, the loss      train.py   the loop: resume, mixed precision, several processes
 probe.py    k-NN accuracy while it trains
 
-A recipe is plain data; a new one is one line in `RECIPES`.
+A recipe is plain data: a new one is one object and one line in `RECIPES`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from curate.core.errors import BadConfig
+from curate.core.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -57,19 +58,18 @@ class Recipe:
             raise BadConfig(f"precision is {self.precision!r}.", "Expected auto, float32 or bfloat16.")
 
 
-RECIPES = {
-    "moco-v2": Recipe(),  # the reference code's defaults, which CLEAR used [CLEAR, supplement 6]
-    # 2,000 images: minutes on two cores. A short queue: a key encoder that moves fast enough for a few thousand updates
-    # leaves old keys behind, and what is old, not what is other, would tell a positive.
-    "small": Recipe(
-        "resnet10t",
-        size=64,
-        room=72,
-        epochs=100,
-        batch=128,
-        queue=256,
-        key_momentum=0.996,
-        temperature=0.1,
-        groups=2,
-    ),
-}
+MOCO_V2 = Recipe()  # the reference code's defaults, which CLEAR used [CLEAR, supplement 6]
+# For 2,000 images: minutes on two cores. The queue is short: with a key encoder that changes fast enough for a few
+# thousand updates, negatives in a long queue would be recognised by their age.
+SMALL = Recipe(
+    "resnet10t",
+    size=64,
+    room=72,
+    epochs=100,
+    batch=128,
+    queue=256,
+    key_momentum=0.996,
+    temperature=0.1,
+    groups=2,
+)
+RECIPES = Registry("recipe", {"moco-v2": "curate.pretrain:MOCO_V2", "small": "curate.pretrain:SMALL"})

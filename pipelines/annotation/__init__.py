@@ -1,1 +1,1 @@
-"""Local annotation: web page, answer store, and the open batch."""
+"""Answers of people: the local page, the store of its answers, and the open batch on crowd platforms."""

@@ -1,4 +1,4 @@
-"""Answers of local annotators: a SQLite file in which an acknowledged answer is on disk, and the queues of each."""
+"""The answers of local annotators, in a SQLite file: an acknowledged answer is on disk. And each annotator's queue."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
     "Answer.labels", "Answer.sensitive",
 )  # fmt: skip
-
-
-AGREEMENT_SECONDS = 5.0
+AGREEMENT_SECONDS = 5.0  # between two computations of the agreement
 
 
 @dataclass(frozen=True)
 class Progress:
-    """done of total items by one annotator; answers of all; agreement: share of equal pairs of answers, or None."""
+    """How far one annotator is."""
 
     done: int
+    """items that the annotator has answered"""
     total: int
+    """items that the annotator is asked"""
     answers: int
+    """answers of all annotators"""
     agreement: float | None
+    """share of equal pairs of answers to one item; None without pairs"""
 
 
-class Desk:
-    """One batch and its answers.
-
-    path: the SQLite file (write-ahead log, fsync at every commit: what `answer` returned from survives a kill). batch:
-    `batch.json`. Raises BadInput for a file that belongs to another batch.
-    """
+class AnswerStore:
+    """One batch and its answers."""
 
     def __init__(self, path: Path, batch: dict[str, Any], seed: int) -> None:
+        """path: the SQLite file (write-ahead log, fsync at every commit: an answer survives a kill once `answer`
+        returns). batch: `batch.json`. Raises BadInput for a file with the answers to another batch.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         self.batch, self.seed = batch, seed
         self._lock = Lock()
@@ -65,8 +66,8 @@ class Desk:
         elif known[0] != batch["batch"]:
             raise BadInput(
                 f"{path} holds answers to the batch {known[0]!r}.",
-                f"Expected answers to {batch['batch']!r}, which is what this run asks now.",
-                "Move the file away, or go back to the settings it was made with.",
+                f"Expected answers to {batch['batch']!r}, the open batch of this run.",
+                "Move the file away, or restore the settings it was made with.",
             )
 
     def close(self) -> None:
@@ -74,7 +75,8 @@ class Desk:
         self._database.close()
 
     def queue(self, annotator: str) -> list[str]:
-        """All items in this annotator's own order (seeded): no two people tire at the same pictures."""
+        """All items in a random order of this annotator's own (seeded), so that fatigue does not hit the same images
+        for everyone."""
         if annotator not in self._queues:
             items = sorted(self.batch["items"])
             order = rng_for(self.seed, "annotate", annotator).permutation(len(items))
@@ -82,24 +84,24 @@ class Desk:
         return self._queues[annotator]
 
     def answered(self, annotator: str) -> set[str]:
-        """Items this annotator has answered."""
+        """Items that this annotator has answered."""
         rows = self._database.execute("SELECT item FROM answers WHERE annotator = ?", (annotator,))
         return {row[0] for row in rows}
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
-        """The next `n` items of this annotator's queue; none beyond what one person may answer (`per_worker`)."""
+        """The next `n` items of this annotator's queue; at most `per_worker` items in total."""
         done = self.answered(annotator)
         if (cap := self.batch.get("per_worker")) is not None:
             n = min(n, max(0, cap - len(done)))
         return [item for item in self.queue(annotator) if item not in done][:n]
 
     def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
-        """Keep an answer; a second one to the same item takes the first's place. On disk when it returns.
+        """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
 
-        Raises BadInput for an item that was not asked, an unknown label, none at all, or "none" beside others.
+        Raises BadInput for an item that is not in the batch, an unknown label, no label, or "none" with other labels.
         """
         if item not in self.batch["items"]:
-            raise BadInput(f"The item {item!r} was not asked.")
+            raise BadInput(f"The item {item!r} is not in the batch.")
         unknown = set(labels) - {*self.batch["concepts"], NONE}
         if unknown or not labels or (NONE in labels and len(set(labels)) > 1):
             raise BadInput(
@@ -114,7 +116,7 @@ class Desk:
             )
 
     def undo(self, annotator: str) -> str | None:
-        """Take back this annotator's last answer; returns its item."""
+        """Delete this annotator's last answer; returns its item, None if there is no answer."""
         with self._lock:
             row = self._database.execute(
                 "SELECT item FROM answers WHERE annotator = ? ORDER BY number DESC LIMIT 1", (annotator,)
@@ -125,38 +127,38 @@ class Desk:
             return str(row[0])
 
     def progress(self, annotator: str) -> Progress:
-        """How far this annotator is, and how far people agree (looked at every few seconds)."""
+        """How far this annotator is, and how far annotators agree (computed every few seconds)."""
         count = "SELECT COUNT(*) FROM answers"
-        (mine,) = self._database.execute(count + " WHERE annotator = ?", (annotator,)).fetchone()
+        (done,) = self._database.execute(count + " WHERE annotator = ?", (annotator,)).fetchone()
         (total,) = self._database.execute(count).fetchone()
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        mine_at_most = min(len(self.batch["items"]), self.batch.get("per_worker") or len(self.batch["items"]))
-        return Progress(mine, mine_at_most, total, self._agreed[1])
+        asked = min(len(self.batch["items"]), self.batch.get("per_worker") or len(self.batch["items"]))
+        return Progress(done, asked, total, self._agreed[1])
 
     def _agreement(self) -> float | None:
-        given: dict[str, list[str]] = defaultdict(list)
+        answers_of: dict[str, list[str]] = defaultdict(list)
         for item, labels in self._database.execute("SELECT item, labels FROM answers"):
-            given[item].append(labels)
+            answers_of[item].append(labels)
         same = pairs = 0
-        for answers in given.values():
+        for answers in answers_of.values():
             pairs += len(answers) * (len(answers) - 1) // 2
             same += sum(k * (k - 1) // 2 for k in Counter(answers).values())
         return same / pairs if pairs else None
 
     def export(self, path: Path) -> int:
-        """All answers as a results CSV that `tally` reads; returns how many. Without any, no file is written."""
+        """Write all answers as a results CSV for `tally`; returns how many. Without answers, no file is written."""
         if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
             return 0
-        told = self._database.execute(
+        answers = self._database.execute(
             "SELECT annotator, item, labels, sensitive, seconds FROM answers ORDER BY item, annotator"
         ).fetchall()
         batch = self.batch["batch"]
         rows = [
             (item, f"{item}-{annotator}", annotator, "Submitted", seconds, batch, item, "|".join(json.loads(labels)),
              "yes" if sensitive else "no")
-            for annotator, item, labels, sensitive, seconds in told
+            for annotator, item, labels, sensitive, seconds in answers
         ]  # fmt: skip
         write_text(path, table(COLUMNS, rows))
         return len(rows)

@@ -1,4 +1,4 @@
-"""A run's open batch and where people answer it: the files of venues, and the actions of `driftline mturk`."""
+"""The open batch of a run: its files for crowd platforms, and the actions of `driftline mturk`."""
 
 from __future__ import annotations
 
@@ -33,103 +33,103 @@ from pipelines.stage import Context
 from pipelines.stages.retrieve import concepts_of
 from pipelines.stages.tally import round_folder
 
-ACTIONS = ("estimate", "publish", "status", "collect", "approve")
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
-LONGEST = 7 * 24  # hours that a signed address may live
-INLINE = 65_000  # bytes of an image inside its own address
+MAX_HOURS = 7 * 24  # validity of a URL that S3 signs
+MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """The batch that is asked now. number: its round, from 1. facts: `batch.json`."""
+    """The batch that waits for answers now."""
 
     folder: Path
+    """where its files are"""
     number: int
+    """its round, from 1"""
     facts: dict[str, Any]
+    """`batch.json`"""
 
     def name(self, stem: str) -> str:
-        """A file name of this round: the first has the plain one."""
+        """A file name for this round: `stem` in the first one, `stem-02` in the second."""
         return stem if self.number == 1 else f"{stem}-{self.number:02d}"
 
     def images(self) -> dict[str, Path]:
-        """item → file, in the order in which they are asked."""
+        """item → image file, in the order in which the items are asked."""
         files = {p.stem: p for p in (self.folder / "images").iterdir()}
         with (self.folder / "batch.csv").open(newline="", encoding="utf-8") as file:
             return {row["item"]: files[row["item"]] for row in csv.DictReader(file)}
 
 
 def open_batch(context: Context) -> OpenBatch:
-    """The last round's batch. Raises MissingFile when nothing was asked."""
+    """The batch of the last round. Raises MissingFile if there is no batch."""
     folder = folder_of(context.root, "ask")
     if not (folder / "batch.json").is_file():
         raise MissingFile(
-            f"{context.root} has asked nothing yet.",
-            "Expected a batch (validation.method: crowd).",
+            f"{context.root} has no batch yet.",
+            "Expected the stage ask to be done, with validation.method: crowd.",
             f"Run: driftline run {context.root} --until ask.",
         )
-    found = OpenBatch(folder, 1, read_batch(folder))
-    while ((later := round_folder(context.root, found.number + 1)) / "batch.json").is_file():
+    batch = OpenBatch(folder, 1, read_batch(folder))
+    while ((later := round_folder(context.root, batch.number + 1)) / "batch.json").is_file():
         facts = read_batch(later)
-        if facts["after"] != found.facts["batch"]:  # of a batch that is not asked any more
+        if facts["after"] != batch.facts["batch"]:  # it follows a batch of other settings
             break
-        found = OpenBatch(later, found.number + 1, facts)
-    return found
+        batch = OpenBatch(later, batch.number + 1, facts)
+    return batch
 
 
-def hand_out(
-    context: Context, venues: list[str], out: Path, images: str | None, hours: float, rules: S3Rules
+def write_batches(
+    context: Context, platforms: list[str], out: Path, images: str | None, hours: float, rules: S3Rules
 ) -> dict[str, dict[str, int]]:
-    """Write the open batch in the form of each venue; returns counts by venue.
+    """Write the open batch as the files of each platform; returns counts by platform.
 
-    images: where workers find the images: an address that they lie below, `s3://bucket/prefix` (they are stored there
-    and the addresses are signed for so many hours), or `inline` (inside the CSV; small ones). None: as configured.
+    images: where workers find the images: a URL prefix, `s3://bucket/prefix` (they are uploaded, and the URLs are
+    signed for `hours`), or `inline` (in the CSV; for small images). None: as configured.
     """
-    writers = {name: VENUES[name] for name in venues}
+    writers = {name: VENUES.resolve(name) for name in platforms}
     batch = open_batch(context)
     addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
     concepts = concepts_of(context.config)
     return {name: write(batch.facts, addresses, concepts, out / name) for name, write in writers.items()}
 
 
-def _addresses(files: Mapping[str, Path], where: str, hours: float, rules: S3Rules) -> dict[str, str]:
+def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3Rules) -> dict[str, str]:
     kinds = {item: mimetypes.guess_type(path.name)[0] or "application/octet-stream" for item, path in files.items()}
-    if where == "inline":
-        if large := [p for p in files.values() if p.stat().st_size > INLINE]:
+    if place == "inline":
+        if large := [p for p in files.values() if p.stat().st_size > MAX_INLINE]:
             raise BadConfig(
-                f"{len(large)} images are larger than {INLINE:,} bytes, {large[0].name} the first.",
-                "Expected small images inside the addresses.",
-                "Give --images an address or s3://bucket/prefix.",
+                f"{len(large)} images are larger than {MAX_INLINE:,} bytes (first: {large[0].name}).",
+                "Expected small images for --images inline.",
+                "Set --images to a URL or s3://bucket/prefix.",
             )
         return {
             item: f"data:{kinds[item]};base64,{base64.b64encode(path.read_bytes()).decode()}"
             for item, path in files.items()
         }
-    parts = urlsplit(where)
+    parts = urlsplit(place)
     if parts.scheme == "s3" and parts.netloc:
-        if not 0 < hours <= LONGEST:
-            raise BadConfig(
-                f"--hours is {hours:g}.", f"Expected more than 0 and at most {LONGEST}: S3 signs no longer."
-            )
+        if not 0 < hours <= MAX_HOURS:
+            raise BadConfig(f"--hours is {hours:g}.", f"Expected more than 0 and at most {MAX_HOURS}, the limit of S3.")
         return _signed(files, parts.netloc, parts.path.strip("/"), hours, rules, kinds)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise BadConfig(f"--images is {where!r}.", "Expected http(s)://…, s3://bucket/prefix or inline.")
-    return {item: f"{where.rstrip('/')}/{path.name}" for item, path in files.items()}
+        raise BadConfig(f"--images is {place!r}.", "Expected http(s)://…, s3://bucket/prefix or inline.")
+    return {item: f"{place.rstrip('/')}/{path.name}" for item, path in files.items()}
 
 
 def _signed(
     files: Mapping[str, Path], bucket: str, prefix: str, hours: float, rules: S3Rules, kinds: Mapping[str, str]
 ) -> dict[str, str]:
     service = s3_client(rules, keys=True)
-    found = {}
+    addresses = {}
     for item, path in files.items():
-        place = {"Bucket": bucket, "Key": f"{prefix}/{path.name}" if prefix else path.name}
-        service.put_object(**place, Body=path.read_bytes(), ContentType=kinds[item])
-        found[item] = service.generate_presigned_url("get_object", Params=place, ExpiresIn=int(hours * 3600))
-    return found
+        target = {"Bucket": bucket, "Key": f"{prefix}/{path.name}" if prefix else path.name}
+        service.put_object(**target, Body=path.read_bytes(), ContentType=kinds[item])
+        addresses[item] = service.generate_presigned_url("get_object", Params=target, ExpiresIn=int(hours * 3600))
+    return addresses
 
 
-def act(
+def mturk_action(
     context: Context,
     action: str,
     production: bool = False,
@@ -138,28 +138,28 @@ def act(
     profile: str | None = None,
     reject: Path | None = None,
 ) -> dict[str, Any]:
-    """One action on the open batch of a run folder; returns what to tell.
+    """One action on the open batch of a run folder; returns its result as plain data.
 
-    Sandbox and production have a journal each, for every round. Raises MissingFile when nothing was asked.
+    Each round has one journal for the sandbox and one for production. Raises MissingFile if there is no batch.
     """
     batch, section = open_batch(context), context.config.validation
     plan = Plan(TITLE, DESCRIPTION, section.reward_usd, section.workers)
     images = len(batch.facts["items"])
     if action == "estimate":
-        told = {"images": images, "workers": plan.workers, "reward_usd": plan.reward, "cost_usd": plan.cost(images)}
-        return told | {"usd_an_hour": batch.facts["usd_an_hour"]}
+        cost = {"images": images, "workers": plan.workers, "reward_usd": plan.reward, "cost_usd": plan.cost(images)}
+        return cost | {"usd_an_hour": batch.facts["usd_an_hour"]}
     if reject is not None and action != "approve":
-        raise BadConfig("--reject belongs to approve.", f"The action is {action}.")
-    place = endpoint or (PRODUCTION if production else SANDBOX)
+        raise BadConfig(f"--reject was given for {action}.", "Expected it for approve only.")
+    url = endpoint or (PRODUCTION if production else SANDBOX)
     mode = "production" if production else "sandbox"
     run_log = RunLog(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
-    service = client(place, profile)
+    service = client(url, profile)
     if action == "publish":
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3Rules())
         page = (batch.folder / "page.html").read_text(encoding="utf-8")
         with context.run_log.progress("mturk", images, "images") as tick:
-            made = publish(service, place, batch.facts, page, addresses, plan, run_log, tick, production, max_spend)
-        return {"published_now": made, "published": len(run_log.hits()), "cost_usd": plan.cost(images), "at": place}
+            made = publish(service, url, batch.facts, page, addresses, plan, run_log, tick, production, max_spend)
+        return {"published_now": made, "published": len(run_log.hits()), "cost_usd": plan.cost(images), "at": url}
     if action == "status":
         return {**status(service, run_log, plan), "images": images}
     if action == "collect":

@@ -1,4 +1,4 @@
-"""Local validation: the question page that workers on a marketplace see, keyboard first, on loopback."""
+"""Local validation on loopback: the question page that MTurk workers see, with keys for everything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jinja2 import Environment, StrictUndefined
 
 from curate.core.errors import DriftlineError
 from curate.validation.batches import NONE, question_page
-from pipelines.annotation.answer_store import Desk
+from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.batches import open_batch
 from pipelines.runner import folder_of
 from pipelines.stage import Context
@@ -33,33 +33,36 @@ NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 KINDS = {"annotate.css": "text/css", "annotate.js": "text/javascript"}
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 COOKIE = "driftline"
-SHOWN = ("kept", "background", "surplus", "reserve")  # fates that are asked, in the first round or a later one
-GRID = 48  # pictures of a page in grid mode
-LARGEST = 100_000  # bytes of a form
+SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
+GRID = 48  # images of a page in grid mode
+MAX_FORM = 100_000  # bytes
 
 
-def desk_of(context: Context) -> Desk:
-    """The batch of a run folder and its local answers. Raises MissingFile when nothing was asked."""
+def answer_store_of(context: Context) -> AnswerStore:
+    """The open batch of a run folder and its local answers. Raises MissingFile if there is no batch."""
     batch = open_batch(context)
-    return Desk(context.root / "annotate" / f"{batch.name('answers')}.sqlite", batch.facts, context.config.seed)
+    return AnswerStore(context.root / "annotate" / f"{batch.name('answers')}.sqlite", batch.facts, context.config.seed)
 
 
 def results_of(context: Context) -> Path:
-    """Where local answers are written for `tally`."""
+    """The file in which `tally` finds the local answers."""
     return context.root / context.config.validation.answers / f"{open_batch(context).name('annotate')}.csv"
 
 
 def application(context: Context, port: int, token: str | None = None, host: str = LOOPBACK) -> tuple[Any, str]:
-    """(the FastAPI app, the path to open, which carries a secret). token: the secret (default: a new one). host: the
-    name or address, besides loopback, that the page may be opened under."""
-    desk = desk_of(context)
+    """(FastAPI app, path to open, which contains a secret).
+
+    token: the secret (default: a new one). host: a name or address, besides loopback, under which the page may be
+    opened.
+    """
+    store = answer_store_of(context)
     secret = token or secrets.token_urlsafe(16)
     folder = files("pipelines.annotation")
     images = open_batch(context).images()
-    blurred = set(desk.batch["blur"])
+    blurred = set(store.batch["blur"])
     results = results_of(context)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["told"] = lambda value: "–" if value is None else f"{value:.0%}"
+    environment.filters["share"] = lambda value: "–" if value is None else f"{value:.0%}"
     template = environment.from_string(folder.joinpath("templates/annotate.html.j2").read_text(encoding="utf-8"))
     concepts = concepts_of(context.config)
     question = question_page(concepts)
@@ -68,18 +71,18 @@ def application(context: Context, port: int, token: str | None = None, host: str
     expected = {}
     for row in _items(context):
         expected[row["id"]] = row["concept"]
-    item_of = {id_: item for item, id_ in desk.batch["items"].items()}
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, on_shutdown=[lambda: desk.export(results)])
+    item_of = {id_: item for item, id_ in store.batch["items"].items()}
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, on_shutdown=[lambda: store.export(results)])
     guard(app, port, styles=(f"'sha256-{digest}'",), host=host)
 
     @app.middleware("http")
-    async def known(request: Request, call_next: Any) -> Response:
-        """Only who opened the address with the secret may see or answer."""
+    async def authorise(request: Request, call_next: Any) -> Response:
+        """Refuse requests without the secret of the address that was printed."""
         if request.url.path.startswith("/static/"):
             return await call_next(request)
         given = request.cookies.get(COOKIE) or request.query_params.get("token") or ""
         if not secrets.compare_digest(given.encode(), secret.encode()):
-            return PlainTextResponse("Open the address that driftline annotate printed: it carries a secret.", 401)
+            return PlainTextResponse("Open the address that driftline annotate printed: it contains a secret.", 401)
         if "token" in request.query_params:
             answer: Response = RedirectResponse("/", 303)
             answer.set_cookie(COOKIE, secret, httponly=True, samesite="strict")
@@ -97,23 +100,22 @@ def application(context: Context, port: int, token: str | None = None, host: str
 
     @app.get("/label", response_class=HTMLResponse)
     def label(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
-        progress = desk.progress(annotator)
-        coming = desk.following(annotator)
+        progress = store.progress(annotator)
+        coming = store.following(annotator)
         if not coming:
-            desk.export(results)
+            store.export(results)
             return template.render(mode="done", grid=[], concept="", concepts=[], annotator=annotator,
                                    progress=progress, question="")  # fmt: skip
         return _asked(question, coming, annotator, progress, coming[0] in blurred)
 
     @app.get("/grid", response_class=HTMLResponse)
     def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
-        done = desk.answered(annotator)
-        mine = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept and item_of[id_] not in done][
-            :GRID
-        ]
+        done = store.answered(annotator)
+        candidates = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept]
+        shown = [item for item in candidates if item not in done][:GRID]
         names = [c.name for c in concepts]
-        return template.render(mode="grid", blurred=blurred, grid=mine, concept=concept, concepts=names,
-                               annotator=annotator, progress=desk.progress(annotator), question="")  # fmt: skip
+        return template.render(mode="grid", blurred=blurred, grid=shown, concept=concept, concepts=names,
+                               annotator=annotator, progress=store.progress(annotator), question="")  # fmt: skip
 
     @app.get("/image/{item}")
     def image(item: str) -> Response:
@@ -136,37 +138,37 @@ def application(context: Context, port: int, token: str | None = None, host: str
         begun = form.get("begun", ["0"])[0]
         seconds = int(time.time()) - int(begun) if begun.isdigit() else 0
         sensitive = form.get("sensitive", ["no"])[0] == "yes"
-        desk.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
+        store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
         return RedirectResponse(f"/label?annotator={quote(annotator)}", 303)
 
     @app.post("/undo")
     async def undo(request: Request) -> Response:
         annotator = _annotator(await _form(request))
-        desk.undo(annotator)
+        store.undo(annotator)
         return RedirectResponse(f"/label?annotator={quote(annotator)}", 303)
 
     @app.post("/reject")
     async def reject(request: Request) -> Response:
-        """A page of the grid: what is marked does not show the concept, the rest does."""
+        """A page of the grid: the marked images do not show the concept, the others do."""
         form = await _form(request)
         annotator, concept = _annotator(form), form.get("concept", [""])[0]
         wrong = set(form.get("wrong", []))
         for item in form.get("shown", []):
-            desk.answer(annotator, item, [NONE if item in wrong else concept], False, 0)
+            store.answer(annotator, item, [NONE if item in wrong else concept], False, 0)
         return RedirectResponse(f"/grid?annotator={quote(annotator)}&concept={quote(concept)}", 303)
 
     @app.post("/finish")
     async def finish(request: Request) -> Response:
         _annotator(await _form(request))
         return PlainTextResponse(
-            f"{desk.export(results):,} answers in {results.name}; driftline run goes on with them."
+            f"{store.export(results):,} answers in {results.name}; driftline run continues with them."
         )
 
     return app, f"/?token={secret}"
 
 
 def _items(context: Context) -> list[dict[str, Any]]:
-    """What was retrieved as what: the grid shows a concept's own candidates."""
+    """id, concept and fate of the candidates: the grid shows the candidates of one concept."""
     table = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet", columns=["id", "concept", "fate"])
     rows: list[dict[str, Any]] = table.filter(pc.is_in(table["fate"], value_set=pa.array(SHOWN))).to_pylist()
     return rows
@@ -174,20 +176,20 @@ def _items(context: Context) -> list[dict[str, Any]]:
 
 async def _form(request: Request) -> dict[str, list[str]]:
     body = await request.body()
-    if len(body) > LARGEST:
-        raise DriftlineError("The form is too large.", f"Expected at most {LARGEST:,} bytes.", "")
+    if len(body) > MAX_FORM:
+        raise DriftlineError(f"The form has {len(body):,} bytes.", f"Expected at most {MAX_FORM:,}.")
     return parse_qs(body.decode("utf-8", "replace"), max_num_fields=1000)
 
 
 def _annotator(form: dict[str, list[str]]) -> str:
     name = form.get("annotator", [""])[0]
     if not re.match(NAME, name):
-        raise DriftlineError(f"The annotator is {name!r}.", "Expected letters, digits, '-', '_' or '.'.", "")
+        raise DriftlineError(f"The annotator is {name!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
     return name
 
 
 def _asked(question: str, coming: list[str], annotator: str, progress: Any, blurred: bool) -> str:
-    """The marketplace's page, with this item's image, this server's address and the next image ahead."""
+    """The MTurk page with this item's image, a form that posts to this server, and the next image preloaded."""
     item, *after = coming
     hidden = "".join(
         f'<input type="hidden" name="{name}" value="{html.escape(value, quote=True)}">'
@@ -195,7 +197,7 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
     )
     agreement = "" if progress.agreement is None else f" · agreement {progress.agreement:.0%}"
     bar = (
-        f'<header class="desk"><span>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</span>'
+        f'<header class="bar"><span>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</span>'
         f'<progress max="{progress.total}" value="{progress.done}"></progress>'
         "<span><kbd>1</kbd>… options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next "
         '<kbd>u</kbd> undo <kbd>v</kbd> view</span></header><form method="post" action="/undo" id="undo">'

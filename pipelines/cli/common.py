@@ -1,43 +1,124 @@
-"""What all commands share: registration with an example, common options, the context of a run."""
+"""What all commands share: registration with an example, common options, output, the context of a run."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
+from typer.core import TyperGroup
 
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 
+Panel = Literal["Build", "Validate", "Stream", "Evaluate", "Tools"]
+Engine = Literal["local", "ray"]
+Device = Literal["auto", "cpu", "cuda"]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),
 ]
-Run = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run folder (it holds driftline.yaml).")]
 
 
-def command(group: typer.Typer, name: str, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command: its docstring plus an example is its help."""
+@dataclass
+class Output:
+    """What the options before the command say."""
+
+    quiet: bool = False
+    """no progress messages on stderr"""
+    verbose: bool = False
+    """every event of the log on stderr, too"""
+    debug: bool = False
+    """errors with their traceback"""
+
+
+OUTPUT = Output()
+
+
+class PlainGroup(TyperGroup):
+    """Lists commands in their panels, with whole summaries: Typer itself shows panels only in rich's boxes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A section for each panel."""
+        width = max(map(len, self.commands))
+        for panel in get_args(Panel):
+            members = {name: cmd for name, cmd in self.commands.items() if getattr(cmd, "rich_help_panel", "") == panel}
+            with formatter.section(panel):
+                formatter.write_dl([(f"{name:<{width}}", cmd.short_help or cmd.help) for name, cmd in members.items()])
+
+
+def command(
+    group: typer.Typer, name: str, example: str, panel: Panel | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command. Its docstring and an example are its help; the first paragraph is its summary in lists.
+
+    panel: heading of the command in the help of driftline itself.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> None:
-            function(*args, **kwargs)
+            try:
+                function(*args, **kwargs)
+            except KeyboardInterrupt:
+                print("driftline: stopped. The same command continues where it stopped.", file=sys.stderr)
+                raise typer.Exit(130) from None
 
-        group.command(name, help=f"{(function.__doc__ or '').strip()}\n\nExample: {example}")(wrapped)
+        text = inspect.cleandoc(function.__doc__ or "")
+        group.command(
+            name,
+            help=f"{text}\n\nExample: {example}",
+            short_help=" ".join(text.partition("\n\n")[0].split()),
+            rich_help_panel=panel,
+        )(wrapped)
         return function
 
     return register
 
 
+def show(as_json: bool, document: Any, text: str) -> None:
+    """Print the result of a command: one JSON document, or text for people."""
+    print(json.dumps(document) if as_json else text)
+
+
+def say_address(as_json: bool) -> Callable[[str], None]:
+    """What a local server calls with the URL of its page."""
+
+    def say(url: str) -> None:
+        print(json.dumps({"address": url}) if as_json else f"{url} (Ctrl-C stops the server)", flush=True)
+
+    return say
+
+
+def counts_text(counts: dict[str, dict[str, int]], out: Path) -> str:
+    """A line for each format that was written: its counts and its folder."""
+    return "\n".join(
+        f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}" for name, count in counts.items()
+    )
+
+
+def comma_separated(text: str) -> list[str]:
+    """The names of an option that takes several, in order."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def log_of(path: Path | None, as_json: bool = False) -> RunLog:
+    """The log of a command's work: quiet with --json and --quiet, full with --verbose."""
+    return RunLog(path, as_json or OUTPUT.quiet, OUTPUT.verbose)
+
+
 def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
-    """Configuration, log and place of a run."""
+    """Configuration, log and folder of a run."""
     from pipelines.config.loader import load
     from pipelines.stage import Context
 
     config = load(directory / "driftline.yaml", sets or ())
-    return Context(directory, config, RunLog(directory / "log.jsonl", quiet), executor or Executor())
+    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor())

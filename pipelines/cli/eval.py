@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,52 +11,75 @@ import typer
 
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from curate.core.executor import Executor, visible_gpus
-from curate.core.run_log import RunLog
-from pipelines.cli.common import Json, Sets, command, context_of
+from pipelines.cli.common import Device, Engine, Json, Sets, comma_separated, command, context_of, log_of, show
+from pipelines.cli.listing import completion
 
 if TYPE_CHECKING:
     from eval.run import Plan
 
 eval_app = typer.Typer()
 
-FEW_RUNS = 24  # below, one process does them
+FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to start
 
 
-@command(eval_app, "eval", "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs")
+@command(
+    eval_app,
+    "eval",
+    "driftline eval stream --protocol clear-iid --learners er,nap --seeds 0-4 --out runs",
+    panel="Evaluate",
+)
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="S…", help="Stream folders.")],
-    protocol: Annotated[str, typer.Option("--protocol", help="Names with commas (driftline list protocols), or all.")],
+    protocol: Annotated[
+        str,
+        typer.Option(
+            "--protocol",
+            help="Names, separated by commas (driftline list protocols), or all.",
+            autocompletion=completion("protocols"),
+        ),
+    ],
     learners: Annotated[
         str,
         typer.Option(
-            "--learners", help="Names with commas, er(memory=500), all, clear-table-1 or -4, near-future-samplers."
+            "--learners",
+            help="Names, separated by commas (driftline list learners), also as er(memory=500); package.module:Name; "
+            "all; or a set: clear-table-1, clear-table-4, near-future-samplers.",
+            autocompletion=completion("learners"),
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs there are not repeated.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
     preset: Annotated[
-        str | None, typer.Option("--preset", help="A paper's hyper-parameters; --set goes before them.")
+        str | None,
+        typer.Option(
+            "--preset",
+            help="Hyper-parameters of a paper (driftline list presets). --set overrides the preset.",
+            autocompletion=completion("presets"),
+        ),
     ] = None,
     sets: Sets = None,
     sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,
-    device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda, for learners with a network.")] = "auto",
+    device: Annotated[Device, typer.Option("--device", help="For learners with a network.")] = "auto",
     tune: Annotated[
         list[str] | None,
-        typer.Option("--tune", metavar="KEY=V,V", help="Candidates, chosen among on the first step; may be repeated."),
+        typer.Option("--tune", metavar="KEY=V,V", help="Candidate values, selected on the first step; repeatable."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Runs at a time (default: one a core, or a GPU).")
+        int | None, typer.Option("--workers", min=1, max=256, help="Parallel runs (default: one per core or GPU).")
     ] = None,
-    executor: Annotated[str, typer.Option("--engine", help="local, or ray.")] = "local",
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="ray: on the cluster of RAY_ADDRESS, or on this machine.")
+    ] = "local",
     encoders: Annotated[
         str | None,
-        typer.Option("--encoders", help="Of texts or images: vectors by each, as ngrams:2048,sentence:DIR."),
+        typer.Option("--encoders", help="Encode texts or images with each, as in ngrams:2048,sentence:DIR."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Evaluate learners on a stream; with several protocols --json prints a list of documents."""
-    from curate.core.atomic_io import fingerprint
-    from curate.core.parsing import value_of
+    """Evaluate learners on one or more streams.
+
+    With several protocols or streams, --json prints a list of documents.
+    """
     from eval.experiment.learner_sets import expand, split
     from eval.experiment.presets import fitting
     from eval.learners import LEARNERS
@@ -65,87 +88,96 @@ def evaluate(
     from eval.run import evaluate as run_grid
     from eval.run import plan, seeds_of
     from pipelines.config.loader import given
-    from pipelines.feature_zoo import encoded_at
     from stream_builder.stream import Stream
 
     streams = {path: Stream.load(path) for path in paths}
     chosen = expand(split(learners), list(LEARNERS))
-    protocols = list(PROTOCOLS) if protocol == "all" else [p.strip() for p in protocol.split(",")]
-    several = len(protocols) * len(paths) > 1
-    for name in protocols:
-        PROTOCOLS[name]
-    for name in chosen:
-        LEARNERS[name.partition("(")[0].strip()]
-    if executor not in ("local", "ray"):
-        raise BadConfig(f"--engine is {executor!r}.", "Expected local or ray.")
+    kinds = {name: LEARNERS.resolve(name) for name in dict.fromkeys(map(_name, chosen))}
+    protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
+    known: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
-    cores = len(os.sched_getaffinity(0))
     numbers = seeds_of(seeds)
-    few = len(chosen) * len(numbers) < FEW_RUNS  # a process takes seconds to begin
-    usual = 1 if few else cores if place == "cpu" else max(1, len(visible_gpus()))
-    spread = Executor("ray" if executor == "ray" else "local", workers or usual)
-    kinds = dict.fromkeys(name.partition("(")[0].strip() for name in chosen)
-    settings: dict[str, Any] = {f"{n}.device": place for n in kinds if hasattr(LEARNERS[n], "device")}
+    few = len(chosen) * len(numbers) < FEW_RUNS
+    default_workers = 1 if few else len(os.sched_getaffinity(0)) if place == "cpu" else max(1, len(visible_gpus()))
+    executor = Executor(engine, workers or default_workers)
+    settings: dict[str, Any] = {f"{name}.device": place for name, kind in kinds.items() if hasattr(kind, "device")}
     settings |= {"sort": True} if sort else {}
-    settings |= (
-        fitting(preset, {p: PROTOCOLS[p] for p in protocols} | {k: LEARNERS[k] for k in kinds}) if preset else {}
-    ) | dict(given(change) for change in sets or ())
-    grid = {}
-    for candidates in tune or ():
-        key, equals, values = candidates.partition("=")
-        if not equals or not all(v.strip() for v in values.split(",")):
-            raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
-        grid[key] = [value_of(v) for v in values.split(",")]
-    run_log = RunLog(out / "log.jsonl", as_json)
-    documents: list[dict[str, Any]] = []
-    parts = [(path, chosen) for path in paths]
+    settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())
+    grid = _grid(tune or ())
+    run_log = log_of(out / "log.jsonl", as_json)
+    tasks = [(path, chosen) for path in paths]
     if encoders is not None:
-        readers = [n for n in chosen if getattr(LEARNERS[n.partition("(")[0].strip()], "reads_texts", False)]
-        vectors = [n for n in chosen if n not in readers]
-        parts = [(path, readers) for path in paths if readers]
-        for stream in streams.values() if vectors else ():
-            for told in [part.strip() for part in encoders.split(",")]:
-                where = out / "encoders" / fingerprint([stream.sha256, told])[:16]
-                encoded_at(stream, stream.sha256, told, told, where, device, run_log)
-                parts.append((where, vectors))
-    for where, mine in parts:
-        stream = streams[where] if where in streams else Stream.load(where)
+        readers = [name for name in chosen if getattr(kinds[_name(name)], "reads_texts", False)]
+        others = [name for name in chosen if name not in readers]
+        encoded = _encoded(streams.values(), comma_separated(encoders), out, device, run_log) if others else []
+        tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
+    documents: list[dict[str, Any]] = []
+    for path, names in tasks:
+        stream = streams[path] if path in streams else Stream.load(path)
         for name in protocols:
             try:
-                ahead = plan(stream, name, mine, numbers, settings, out, grid)
+                planned = plan(stream, name, names, numbers, settings, out, grid)
             except IncompatibleStream as error:
-                if not several:
+                if len(protocols) * len(paths) == 1:
                     raise
                 about = {"name": stream.name, "sha256": stream.sha256}
                 skipped = [{"learner": "all", "because": str(error)}]
                 keep_skipped(out, name, about, ["all"], skipped)
                 documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
                 continue
-            run_log.say(_ahead(name, ahead, spread.workers))
-            with run_log.progress(name, len(mine) * len(numbers), "runs") as tick:
-                documents.append(run_grid(stream, name, mine, numbers, settings, out, tick, where, spread, grid))
-    if as_json:
-        print(json.dumps(documents[0] if len(documents) == 1 else documents))
-    else:
-        for document in documents:
-            print(_scores(document))
+            run_log.say(_estimate(name, planned, executor.workers))
+            with run_log.progress(name, len(names) * len(numbers), "runs") as tick:
+                documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
+    show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(map(_scores, documents)))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
 
 
-def _ahead(name: str, ahead: Plan, workers: int) -> str:
-    """What is to be done, and for how long."""
-    text = f"{name}: {ahead.runs - ahead.finished} of {ahead.runs} runs to do"
-    if ahead.core_seconds is None:
+def _name(learner: str) -> str:
+    """`er(memory=500)` → `er`."""
+    return learner.partition("(")[0].strip()
+
+
+def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
+    """`KEY=VALUE,VALUE` of --tune → candidates of each setting. Raises BadConfig."""
+    from curate.core.parsing import value_of
+
+    grid = {}
+    for candidates in tune:
+        key, equals, values = candidates.partition("=")
+        if not equals or not all(v.strip() for v in values.split(",")):
+            raise BadConfig(f"--tune is {candidates!r}.", "Expected KEY=VALUE,VALUE, as in lr=0.1,1.")
+        grid[key] = [value_of(v) for v in values.split(",")]
+    return grid
+
+
+def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log: Any) -> list[Path]:
+    """Folders with each stream as vectors of each encoder."""
+    from curate.core.atomic_io import fingerprint
+    from pipelines.feature_zoo import encoded_at
+
+    folders = []
+    for stream in streams:
+        for encoder in encoders:
+            folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
+            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log)
+            folders.append(folder)
+    return folders
+
+
+def _estimate(name: str, planned: Plan, workers: int) -> str:
+    """How many runs are to do, and how long they take."""
+    text = f"{name}: {planned.runs - planned.finished} of {planned.runs} runs to do"
+    if planned.core_seconds is None:
         return text
-    wall = ahead.core_seconds / workers
-    told = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
-    return f"{text}, about {told} of training on {workers} workers"
+    wall = planned.core_seconds / workers
+    duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
+    return f"{text}, about {duration} of training on {workers} workers"
 
 
-def _device(name: str) -> str:
-    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
-    if name == "cpu":  # torch need not be asked
+def _device(name: Device) -> str:
+    """ "auto" → "cuda" if there is one, else "cpu". Raises BadConfig for "cuda" without a GPU."""
+    if name == "cpu":  # without importing torch
         return name
     from eval.training.sgd_learner import place
 
@@ -153,17 +185,18 @@ def _device(name: str) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
+    """A table of learners and scores."""
     lines = [f"{document['protocol']} on {document['stream']['name']}"]
     if document["results"]:
         names = list(document["results"][0]["scores"])
-        wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
-        lines.append(f"  {'learner':<{wide}}" + "".join(f"{n:>18}" for n in names))
+        width = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        lines.append(f"  {'learner':<{width}}" + "".join(f"{n:>18}" for n in names))
     for r in document["results"]:
         cells = (_cell(name, score) for name, score in r["scores"].items())
-        lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
+        lines.append(f"  {r['learner']:<{width}}" + "".join(f"{c:>18}" for c in cells))
     reasons: dict[str, list[str]] = {}
-    for one in document["skipped"]:
-        reasons.setdefault(one["because"], []).append(one["learner"])
+    for skipped in document["skipped"]:
+        reasons.setdefault(skipped["because"], []).append(skipped["learner"])
     lines += [f"  {', '.join(names)}: skipped, because {because}" for because, names in reasons.items()]
     return "\n".join(lines)
 
@@ -176,31 +209,38 @@ def _cell(name: str, score: dict[str, Any]) -> str:
     return f"{100 * score['mean']:.1f} ± {100 * score['sd']:.1f}"
 
 
-@command(eval_app, "report", "driftline report runs --out report")
+@command(eval_app, "report", "driftline report runs --out report", panel="Evaluate")
 def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for index.html, scores.csv, scores.tex.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for index.html, scores.csv, scores.tex, results.json.")],
     run_folder: Annotated[
         Path | None,
-        typer.Option("--run", help="The run that built the benchmark: adds pictures, counts, settings."),
+        typer.Option("--run", help="The run that built the benchmark: adds its images, counts and settings."),
     ] = None,
     stream: Annotated[
         list[Path] | None,
-        typer.Option("--stream", help="An evaluated stream: its page shows steps, drift, pictures; may be repeated."),
+        typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Turn rows into a site: an overview, a page for each protocol, learner and stream; CSV, LaTeX and JSON beside."""
+    """Write a site with tables and figures from rows.
+
+    An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
+    """
     from eval.reporting.report import results_of, write
     from stream_builder.stream import Stream
 
     known = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
-        print(f"report: {write(results_of(paths), out, streams=known)}")
-        return
-    if len(known) != 1 or len(paths) != 1:
-        raise BadConfig("--run was given.", "Expected one --stream and one RUNS folder with it.")
-    from curate.release import Release
-    from pipelines.reporting.run_report import journey_report
+        page = write(results_of(paths), out, streams=known)
+    elif len(known) != 1 or len(paths) != 1:
+        raise BadConfig(
+            f"--run was given with {len(known)} --stream and {len(paths)} RUNS folders.", "Expected one of each."
+        )
+    else:
+        from curate.release import Release
+        from pipelines.reporting.run_report import journey_report
 
-    context = context_of(run_folder, None, True)
-    print(f"report: {journey_report(context, Release.open(run_folder), known[0], paths[0], out)}")
+        context = context_of(run_folder, None, True)
+        page = journey_report(context, Release.open(run_folder), known[0], paths[0], out)
+    show(as_json, {"report": str(page)}, f"report: {page}")

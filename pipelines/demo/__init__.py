@@ -1,1 +1,1 @@
-"""The built-in photo world: a rendered, time-stamped photo collection with the dirt of real life."""
+"""The built-in photo world: a rendered photo collection with timestamps and with the faults of real data."""

@@ -1,7 +1,7 @@
-"""Rendered photos of ten everyday things that change their look over a decade, and of everything else.
+"""Rendered photos of ten everyday things that change their look over a decade, and of other scenes.
 
-Every drawer takes `age` in [0, 1] (0: the first day of the world, 1: the last). Shapes, proportions and materials
-move with it; the year's cameras do too (noise, blur, warm cast early on; sharp and cool later).
+Every drawing function takes `age` in [0, 1] (0: the first day of the world, 1: the last). Shapes, proportions and
+materials change with it, and so do the cameras (early: noise, blur, warm colours; late: sharp, cool colours).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shade(colour: Colour, factor: float) -> Colour:
 
 
 def pick(rng: Rng, *colours: Colour) -> Colour:
-    """One of some colours, slightly varied."""
+    """A random one of the colours, slightly varied."""
     base = colours[int(rng.integers(len(colours)))]
     return shade(base, float(rng.uniform(0.8, 1.2)))
 
@@ -311,7 +311,7 @@ def pattern(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
         d.line((k, 0, k + 96, 192), fill=shade(c, float(rng.uniform(0.7, 1.3))), width=11)
 
 
-# When each thing changes, relative to the middle of the world's span: not all in one year.
+# When each thing changes, as an offset to `age`: not all in the same year.
 CHANGES = {name: 0.28 - 0.062 * i for i, name in enumerate(CONCEPTS)}
 
 SCENES: dict[str, Drawer] = {
@@ -324,7 +324,7 @@ SCENES: dict[str, Drawer] = {
 
 
 def clutter(d: ImageDraw.ImageDraw, rng: Rng, n: int) -> None:
-    """Small things that are nothing in particular."""
+    """Random small shapes."""
     for _ in range(n):
         x, y, r = float(rng.uniform(0, 192)), float(rng.uniform(0, 192)), float(rng.uniform(4, 22))
         tone = pick(rng, RED, BLUE, GREEN, YELLOW, GREY, BROWN)
@@ -332,7 +332,7 @@ def clutter(d: ImageDraw.ImageDraw, rng: Rng, n: int) -> None:
 
 
 def photo(things: list[str], age: float, rng: Rng) -> Image.Image:
-    """A photo of one or two things (keys of CONCEPTS or SCENES), as the cameras of its time would show it."""
+    """A photo of one or two things (keys of CONCEPTS or SCENES), as a camera of its time would take it."""
     wall = pick(
         rng,
         (200, 206, 210),
@@ -352,7 +352,8 @@ def photo(things: list[str], age: float, rng: Rng) -> Image.Image:
         layer = Image.new("RGBA", (CANVAS, CANVAS))
         pen = ImageDraw.Draw(layer)
         tone = pick(rng, RED, BLUE, GREEN, YELLOW, BLACK, WHITE, SILVER, (140, 60, 140), (230, 120, 40))
-        own_age = min(1.0, max(0.0, age + CHANGES.get(thing, 0.0) + float(rng.normal(0, 0.1))))  # old things live on
+        # old things stay in use
+        own_age = min(1.0, max(0.0, age + CHANGES.get(thing, 0.0) + float(rng.normal(0, 0.1))))
         (CONCEPTS.get(thing) or SCENES[thing])(pen, own_age, rng, tone)
         scale = float(rng.uniform(0.42, 1.05)) * (0.62 if len(things) > 1 else 1.0)
         layer = layer.rotate(float(rng.normal(0, 12)), Image.Resampling.BILINEAR)
@@ -364,7 +365,7 @@ def photo(things: list[str], age: float, rng: Rng) -> Image.Image:
         x = round(middle - side / 2 + float(rng.normal(0, 16)))
         y = round(CANVAS / 2 - side / 2 + float(rng.normal(0, 16)))
         canvas.paste(layer, (x, y), layer)
-    clutter(d, rng, int(rng.integers(0, 3)))  # something stands in front
+    clutter(d, rng, int(rng.integers(0, 3)))  # in front of the things
     image = canvas.reduce(CANVAS // SIZE)
     softness = mix(1.0, 0.15, age) * float(rng.uniform(0.5, 1.4))
     image = image.filter(ImageFilter.GaussianBlur(softness))

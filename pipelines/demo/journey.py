@@ -1,4 +1,4 @@
-"""`driftline demo`: the same journey as a real build, on rendered photos and simulated workers."""
+"""`driftline demo`: all steps of a real build, with rendered photos and simulated workers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pipelines.demo.draw import CONCEPTS
 from pipelines.demo.workers import answer
 from pipelines.demo.world import World, build, serve
 from pipelines.reporting.audit import audit
-from pipelines.reporting.audit import lines as audit_lines
-from pipelines.reporting.audit import page as audit_page
+from pipelines.reporting.audit_page import lines as audit_lines
+from pipelines.reporting.audit_page import page as audit_page
 from pipelines.reporting.run_report import journey_report
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
@@ -43,19 +43,23 @@ NOTICE = (
 
 @dataclass(frozen=True)
 class Scale:
-    """records: metadata lines. asked, published: images per class and bucket. seeds: runs of each learner."""
+    """Size of the demo."""
 
     records: int = 8000
+    """metadata lines"""
     asked: int = 30
+    """candidates per class and bucket"""
     published: int = 20
+    """images per class and bucket in the release"""
     seeds: int = 5
+    """runs of each learner"""
 
 
 QUICK = Scale(2800, 16, 6, 2)
 
 
 def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
-    """Run the whole journey in `out`; returns {"report", "seconds", "stages"}. Finished parts are not repeated."""
+    """Run all steps in `out`; returns {"report", "seconds", "stages"}. Finished steps are not repeated."""
     clock = time.monotonic()
     run_log.say(NOTICE)
     world = build(out / "world", scale.records, seed=0, run_log=run_log)
@@ -80,14 +84,12 @@ def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
         if len(things) == 1
     }
     truth |= {id_: "two concepts" for id_, things in world.truth().items() if len(things) > 1}
-    about = Section(
-        "about", "About this demonstration", f"<p>{NOTICE}</p><p>The whole journey took {seconds:.0f} s.</p>"
-    )
-    found = audit(out)
-    write_json(out / "audit" / "audit.json", found)
-    write_text(out / "audit" / "audit.html", audit_page(found))
-    looked = "".join(f"<li>{html.escape(line)}</li>" for line in audit_lines(found))
-    checked = Section("audit", "The release looked over", f"<ul>{looked}</ul><p>All of it: audit/audit.html.</p>")
+    about = Section("about", "About this demonstration", f"<p>{NOTICE}</p><p>All steps took {seconds:.0f} s.</p>")
+    findings = audit(out)
+    write_json(out / "audit" / "audit.json", findings)
+    write_text(out / "audit" / "audit.html", audit_page(findings))
+    sentences = "".join(f"<li>{html.escape(line)}</li>" for line in audit_lines(findings))
+    audited = Section("audit", "Audit of the release", f"<ul>{sentences}</ul><p>In full: audit/audit.html.</p>")
     page = journey_report(
         context,
         release,
@@ -95,7 +97,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
         runs,
         out / "report",
         truth,
-        [checked, about],
+        [audited, about],
         "driftline demo: how ten everyday things aged",
     )
     write_json(out / "demo.json", {"seconds": round(seconds, 1), "stages": entries})
@@ -103,7 +105,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
 
 
 def configuration(world: World, scale: Scale) -> str:
-    """The preset `mini`, pointed at the world."""
+    """The preset `mini` with the metadata of the world."""
     values = presets.values("mini")
     values["collection"]["path"] = str(world.metadata.relative_to(world.folder.parent))
     values["release"] |= {
@@ -116,30 +118,31 @@ def configuration(world: World, scale: Scale) -> str:
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
     values["release"] |= {"per_class": scale.published}
     write_text(world.folder / "judgement.md", JUDGEMENT)
-    return presets.full_text(values, "The built-in photo world: preset mini, pointed at rendered photos")
+    return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")
 
 
 JUDGEMENT = """\
 **Intended uses.** Trying driftline, teaching, and testing code that reads temporal benchmarks.
 
-**Uses to avoid.** No conclusion about real photographs can be drawn from it: every picture is a drawing, and the
-drift of each class is the one that a programmer chose.
+**Uses to avoid.** It allows no conclusion about real photographs: every image is a drawing, and a programmer chose the
+drift of each class.
 
-**Known biases.** One drawer a class, one style for all; the cameras of a year share noise, blur and colour cast.
+**Known biases.** One drawing function per class, one style for all; the cameras of a year share noise, blur and colour
+cast.
 
-**Motivation.** A world small enough to build in a minute, whose every label is known: to see what the tools do, and to
-test them. Made for driftline, paid for by nobody.
+**Motivation.** A world that is built in a minute and whose labels are all known, to show and test the tools. Made for
+driftline, without funding.
 
 **Social impact.** None is expected: no person, place or brand is shown.
 
-**People.** The pictures show no people and no personal data; uploaders and workers are invented.
+**People.** The images show no people and no personal data; uploaders and workers are invented.
 
-**Maintenance.** The world is made anew by `driftline demo`; the same version and seed give the same photos.
+**Maintenance.** `driftline demo` renders the world again; the same version and seed give the same photos.
 """
 
 
 def simulate_answers(out: Path, world: World) -> None:
-    """Simulated workers answer the batch, if they have not."""
+    """Write the answers of simulated workers to the batch, unless they exist."""
     results = out / "answers" / "results.csv"
     if results.is_file():
         return

@@ -1,7 +1,7 @@
-"""Train the demo's small CLIP: `python -m pipelines.demo.train [OUT]` (about three minutes on two cores).
+"""Train the small CLIP model of the demo: `python -m pipelines.demo.train [OUT]` (about three minutes on two cores).
 
-It sees captions of the same photo world under another seed than the demo's, so that no photo of the demo was seen,
-and mostly of its early years: like every model, it was trained before the present it is used in.
+The training photos and captions come from a photo world with another seed, so that they contain no photo of the demo.
+Most are of the early years: like every model, it is used on photos that are newer than its training data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TEMPLATES = [
 
 
 def caption(things: list[str], age: float, rng: np.random.Generator) -> str:
-    """A caption as an uploader might write it; one in three says whether the thing is old or new."""
+    """A caption as an uploader would write it; one in three says whether the thing is old or modern."""
     words = []
     for thing in things:
         names = SYNONYMS.get(thing, [thing])
@@ -68,7 +68,7 @@ def main(out: Path) -> None:
             rng = rng_for(SEED, "photo", i)
             n = 2 if rng.random() < 0.08 else 1
             things = [names[k] for k in rng.choice(len(names) if n == 1 else len(CONCEPTS), n, replace=False)]
-            age = float(rng.random() if rng.random() < 0.3 else rng.beta(1, 4))  # one photo in five from the later half
+            age = float(rng.random() if rng.random() < 0.3 else rng.beta(1, 4))  # 1 in 5 is from the later half
             image = Image.open(io.BytesIO(jpeg(photo(things, age, rng))))
             pixels[i] = np.asarray(image.resize((64, 64), Image.Resampling.BICUBIC))
             shown.append(things)

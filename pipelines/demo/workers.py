@@ -1,4 +1,4 @@
-"""Simulated workers: answers in MTurk's results format, with a stated error rate."""
+"""Simulated workers: answers in the results format of MTurk, with a given error rate."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def answer(
     workers: int = 3,
     pool: int = 25,
 ) -> str:
-    """rows: lines of batch.csv. truth: item → concepts that it shows. error: chance that a worker's answer is wrong
-    (misses the thing, adds one, or takes it for another). Returns a results CSV."""
+    """A results CSV.
+
+    rows: lines of batch.csv. truth: item → concepts that it shows. error: probability that an answer is wrong (misses
+    the concept, adds one, or confuses it with another).
+    """
     buffer = io.StringIO(newline="")
     writer = csv.DictWriter(buffer, HEADER, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
     writer.writeheader()

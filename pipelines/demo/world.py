@@ -1,4 +1,4 @@
-"""The photo world on disk and on loopback: photos, YFCC-format metadata, and a server with the dirt of real life."""
+"""The photo world on disk and on loopback: photos, metadata in YFCC format, and a server with the usual faults."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ TITLES = [
 
 @dataclass(frozen=True)
 class World:
-    """folder: photos, metadata and truth. port: where the server answers (part of the metadata's URLs)."""
+    """A rendered world."""
 
     folder: Path
+    """photos, metadata and truth"""
     port: int
+    """port of the server (part of the URLs in the metadata)"""
 
     @property
     def metadata(self) -> Path:
@@ -54,13 +56,13 @@ class World:
         return self.folder / "photo_world_dataset.bz2"
 
     def truth(self) -> dict[str, list[str]]:
-        """id → what the photo shows (names of concepts and scenes)."""
+        """id → names of the concepts and scenes that the photo shows."""
         shown: dict[str, list[str]] = read_json(self.folder / "truth.json")
         return shown
 
 
 def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
-    """Render a world of about `records` metadata lines; a finished one is used again."""
+    """Render a world with about `records` metadata lines; a finished one is reused."""
     mark = folder / "world.json"
     if mark.is_file():
         facts = read_json(mark)
@@ -123,9 +125,9 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
             line = _line(i, fields)
             lines.append(line)
             if float(rng.random()) < 0.01:
-                lines.append(line)  # the same record twice
+                lines.append(line)  # a duplicate record
             if float(rng.random()) < 0.004:
-                lines.append(line.rsplit("\t", 3)[0])  # a line cut off
+                lines.append(line.rsplit("\t", 3)[0])  # a truncated line
             tick(1)
     order = rng_for(seed, "line order").permutation(len(lines))
     body = "".join(lines[i] + "\n" for i in order.tolist()).encode()
@@ -158,7 +160,7 @@ def _fields(id_: str, shown: list[str], uploaded: datetime, port: int, rng: Any)
 
 
 def _line(number: int, f: dict[str, str]) -> str:
-    """25 columns: line number, id, hash, then the 22 others. Title is the only free text: no description."""
+    """25 columns: line number, id, hash, then 22 others. The title is the only free text; the description is empty."""
     key = "".join(f"{b:x}" for b in hashlib.md5(f["url"].encode(), usedforsecurity=False).digest())
     page = f"http://www.flickr.com/photos/{f['user']}/{f['id']}/"
     columns = [
@@ -180,13 +182,13 @@ def _free_port() -> int:
 
 @contextmanager
 def serve(world: World) -> Iterator[None]:
-    """Answer for the world's URLs on loopback: photos, and misbehaviour where the world has it.
+    """Serve the world's URLs on loopback: photos, and the faults of `behaviour.json`.
 
-    "gone": 404. "busy": 503 the first time. "html": a page with status 200. "cut": the connection ends in the middle
-    of the file.
+    "gone": 404. "busy": 503 at the first request. "html": a page with status 200. "cut": the connection ends in the
+    middle of the file.
     """
     behaviour: dict[str, str] = read_json(world.folder / "behaviour.json")
-    asked: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
     lock = threading.Lock()
     photos = world.folder / "photos"
 
@@ -198,18 +200,18 @@ def serve(world: World) -> Iterator[None]:
             id_ = name.removesuffix(".jpg")
             path = photos / f"{id_}.jpg"
             with lock:
-                asked[id_] += 1
-                first = asked[id_] == 1
-            how = behaviour.get(id_)
-            if not id_.isdigit() or how == "gone" or not path.is_file():
+                requests[id_] += 1
+                first = requests[id_] == 1
+            fault = behaviour.get(id_)
+            if not id_.isdigit() or fault == "gone" or not path.is_file():
                 self._answer(404, "text/plain", b"not found")
-            elif how == "busy" and first:
+            elif fault == "busy" and first:
                 self._answer(503, "text/plain", b"try again")
-            elif how == "html":
+            elif fault == "html":
                 self._answer(200, "text/html", b"<html><body>This photo is no longer available.</body></html>")
             else:
                 data = path.read_bytes()
-                self._answer(200, "image/jpeg", data[: len(data) // 2] if how == "cut" else data, len(data))
+                self._answer(200, "image/jpeg", data[: len(data) // 2] if fault == "cut" else data, len(data))
 
         def _answer(self, code: int, kind: str, body: bytes, length: int | None = None) -> None:
             self.send_response(code)
@@ -218,16 +220,16 @@ def serve(world: World) -> Iterator[None]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it so)
-            """Quiet."""
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (name of the base class)
+            """Log nothing."""
 
     try:
         server = ThreadingHTTPServer(("127.0.0.1", world.port), Handler)
     except OSError as error:
         raise Busy(
-            f"Port {world.port}, which the photo world's URLs name, is in use ({error}).",
+            f"Port {world.port} of the photo world's URLs is in use ({error}).",
             "",
-            "Use another --out folder, or end the other process.",
+            "Use another --out folder, or stop the other process.",
         ) from None
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -241,6 +243,6 @@ def serve(world: World) -> Iterator[None]:
 
 
 def describe(world: World) -> dict[str, Any]:
-    """Facts for the report."""
+    """Size and seed of the world."""
     facts: dict[str, Any] = json.loads((world.folder / "world.json").read_text(encoding="utf-8"))
     return facts

@@ -1,1 +1,1 @@
-"""Prompt exploration: web page and contact sheets."""
+"""Prompt exploration: a local web page, and contact sheets as files."""

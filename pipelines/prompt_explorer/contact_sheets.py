@@ -1,4 +1,4 @@
-"""Contact sheets and a table, for those without a browser: what prompts bring, per bucket."""
+"""Contact sheets and a table of what prompts retrieve per bucket, without a browser."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_bytes, write_text
-from pipelines.prompt_explorer.explorer import THUMBNAIL, Asked, Explorer, View
+from pipelines.prompt_explorer.explorer import THUMBNAIL, Explorer, Query, View
 
 LABEL = 90  # pixels to the left of a row
 EDGE, FOOT = 6, 16
 
 
 def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path) -> list[dict[str, Any]]:
-    """Write `NN.png` (a row a bucket, best left) for each prompt and `candidates.csv` for all; returns what was
-    written: prompt, picture, overlap."""
+    """Write `NN.png` for each prompt (a row per bucket, best image on the left) and one `candidates.csv`.
+
+    Returns prompt, picture (the path) and overlap of each.
+    """
     rows, made = [], []
     for number, text in enumerate(texts):
-        view = explorer.look(Asked.of(text), concept, k)
+        view = explorer.view(Query.parse(text), concept, k)
         write_bytes(out / f"{number:02d}.png", picture(explorer, view, k))
-        told = " | ".join(text.split("\n"))
+        prompt = " | ".join(text.split("\n"))
         for bucket in view.buckets:
             for rank, shot in enumerate(bucket.shots):
-                row = [told, bucket.name, rank, shot.id, f"{shot.score:.6f}", " ".join(shot.also)]
-                rows.append([guarded(cell) for cell in row])
-        made.append({"prompt": told, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
+                row = [prompt, bucket.name, rank, shot.id, f"{shot.score:.6f}", " ".join(shot.also)]
+                rows.append([escape_formula(cell) for cell in row])
+        made.append({"prompt": prompt, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
     write_text(out / "candidates.csv", csv_text(("prompt", "bucket", "rank", "id", "score", "also"), rows))
     return made
 
 
-def guarded(cell: Any) -> Any:
-    """A cell that a spreadsheet would run as a formula starts with an apostrophe."""
+def escape_formula(cell: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula."""
     return "'" + cell if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def picture(explorer: Explorer, view: View, k: int) -> bytes:
-    """One prompt's sheet as a PNG."""
+    """The sheet of one prompt as a PNG."""
     from PIL import Image, ImageDraw
 
     side = THUMBNAIL // 2
@@ -44,7 +46,7 @@ def picture(explorer: Explorer, view: View, k: int) -> bytes:
     height = len(view.buckets) * (side + FOOT + EDGE) + EDGE + 24
     sheet = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(sheet)
-    head = " + ".join(view.asked.prompts) + "".join(f"  - {n}" for n in view.asked.negatives)
+    head = " + ".join(view.query.prompts) + "".join(f"  - {n}" for n in view.query.negatives)
     draw.text((EDGE, EDGE), head[:200], fill="black")
     for row, bucket in enumerate(view.buckets):
         top = 24 + EDGE + row * (side + FOOT + EDGE)

@@ -1,4 +1,4 @@
-"""What the explore page knows: prompts → pictures per bucket, scores, overlap, marks, precision, the bill."""
+"""The data of the explore page: prompts → images per bucket, scores, overlap, marks, precision, cost."""
 
 from __future__ import annotations
 
@@ -35,21 +35,23 @@ THUMBNAIL = 160  # pixels of the longer edge
 
 
 @dataclass(frozen=True)
-class Asked:
-    """prompts: one query together. negatives: what it is moved away from."""
+class Query:
+    """What is searched for."""
 
     prompts: tuple[str, ...]
+    """texts that form one query together"""
     negatives: tuple[str, ...] = ()
+    """texts that the query is moved away from"""
 
     @staticmethod
-    def of(text: str) -> Asked:
-        """One prompt a line; a line that begins with "-" is a negative.
+    def parse(text: str) -> Query:
+        """One prompt per line; a line that begins with "-" is a negative.
 
-        >>> Asked.of("a bus\\n- a toy bus")
-        Asked(prompts=('a bus',), negatives=('a toy bus',))
+        >>> Query.parse("a bus\\n- a toy bus")
+        Query(prompts=('a bus',), negatives=('a toy bus',))
         """
         lines = [line.strip() for line in text.splitlines()]
-        return Asked(
+        return Query(
             tuple(line for line in lines if line and not line.startswith("-")),
             tuple(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()),
         )
@@ -57,24 +59,30 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shot:
-    """One picture of the grid. mark: True right, False wrong, None not looked at. also: concepts that list it, too."""
+    """One image of the grid."""
 
     id: str
+    """of the photo"""
     score: float
+    """cosine to the query"""
     mark: bool | None
+    """True: right, False: wrong, None: not marked"""
     also: tuple[str, ...]
+    """other concepts that retrieve it"""
 
 
 @dataclass(frozen=True)
 class Share:
-    """right of marked, and the 95 % Wilson interval of the share."""
+    """The share of right images among the marked ones."""
 
     right: int
+    """images marked as right"""
     marked: int
+    """images marked as right or wrong"""
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lower and upper end; (0, 1) when nothing is marked [Wilson 1927]."""
+        """95 % confidence interval; (0, 1) if nothing is marked [Wilson 1927]."""
         n = self.marked
         if n == 0:
             return 0.0, 1.0
@@ -87,51 +95,59 @@ class Share:
 
 @dataclass(frozen=True)
 class BucketView:
-    """One bucket: pictures, best first; cut: the score of the last image that would be asked (per_class); histogram:
-    counts over BINS; share: how many of the shown are right."""
+    """The results in one bucket."""
 
     name: str
+    """of the bucket"""
     shots: list[Shot]
+    """images, best first"""
     cut: float
+    """score of the last candidate (retrieve.per_class)"""
     histogram: list[int]
+    """counts of all images over BINS cosines from -1 to 1"""
     share: Share
+    """of right images among the shown ones"""
 
 
 @dataclass(frozen=True)
 class View:
-    """One prompt over all buckets. overlap: concept → share of the candidates that it lists, too. unread: the ends of
-    prompts that the model does not read."""
+    """The results of one query in all buckets."""
 
-    asked: Asked
+    query: Query
+    """what was searched for"""
     buckets: list[BucketView]
+    """in order of time"""
     share: Share
+    """of right images among the shown ones"""
     overlap: dict[str, float]
+    """other concept → share of the candidates that it retrieves, too"""
     unread: list[str]
+    """ends of prompts that do not fit into the model's context"""
 
 
 class Marks:
-    """What a person said of pictures: (concept, id) → right or wrong; one line each, on disk before it counts."""
+    """Marks of images: (concept, id) → right or wrong, in a JSONL file; a mark is on disk before it counts."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, Lock()
-        self.said: dict[tuple[str, str], bool] = {}
+        self.values: dict[tuple[str, str], bool] = {}
         if path.is_file():
             data = path.read_bytes()
-            whole = data.rfind(b"\n") + 1  # a killed server may leave half a line
-            if whole < len(data):
-                os.truncate(path, whole)
-            for line in data[:whole].decode("utf-8", "replace").splitlines():
+            complete = data.rfind(b"\n") + 1  # a killed server may leave half a line
+            if complete < len(data):
+                os.truncate(path, complete)
+            for line in data[:complete].decode("utf-8", "replace").splitlines():
                 self._apply(json.loads(line))
 
     def _apply(self, entry: Mapping[str, Any]) -> None:
         key = (entry["concept"], entry["id"])
         if entry["right"] is None:
-            self.said.pop(key, None)
+            self.values.pop(key, None)
         else:
-            self.said[key] = bool(entry["right"])
+            self.values[key] = bool(entry["right"])
 
     def add(self, concept: str, id_: str, right: bool | None) -> None:
-        """Remember; None takes it back."""
+        """Store a mark; right=None deletes it."""
         entry = {"concept": concept, "id": id_, "right": right}
         with self._lock:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +159,7 @@ class Marks:
 
 
 class Explorer:
-    """A run folder whose embed stage is done, opened for looking."""
+    """A run folder whose embed stage is done."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -151,7 +167,7 @@ class Explorer:
             if not (folder_of(context.root, stage) / "done.json").is_file():
                 raise MissingFile(
                     f"The stage {stage} of {context.root} is not done.",
-                    "Expected embedded pictures.",
+                    "Expected embedded images.",
                     f"Run: driftline run {context.root} --until embed.",
                 )
         vectors = folder_of(context.root, "embed")
@@ -166,29 +182,29 @@ class Explorer:
         self._shard = dict(zip(members["id"], members["shard"], strict=True))
         self._lock = Lock()
         self._readers: dict[int, Reader] = {}
-        self._views: dict[tuple[Asked, int], tuple[Found, list[str]]] = {}
+        self._searches: dict[tuple[Query, int], tuple[Found, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
         self.thumbnail = lru_cache(4096)(self._thumbnail)
 
     @property
     def concepts(self) -> list[Concept]:
-        """The concepts as the file has them now."""
+        """The concepts of the configuration file, with saved changes."""
         return concepts_of(self.context.config)
 
-    def concept(self, asked: Asked, name: str = "") -> Concept:
-        """What is asked, as a concept under the configured templates."""
+    def concept(self, query: Query, name: str = "") -> Concept:
+        """The query as a concept with the configured templates."""
         section = self.context.config.retrieve
         known = next((c for c in self.concepts if c.name == name), None)
         templates = known.templates if known else tuple(section.templates)
-        return Concept(name, asked.prompts, name, name, templates, (), asked.negatives, section.negative_weight)
+        return Concept(name, query.prompts, name, name, templates, (), query.negatives, section.negative_weight)
 
-    def look(self, asked: Asked, concept: str, k: int) -> View:
-        """The best `k` pictures of every labelled bucket. Raises BadConfig when there is no prompt."""
-        if not asked.prompts:
+    def view(self, query: Query, concept: str, k: int) -> View:
+        """The best `k` images of every labelled bucket. Raises BadConfig if there is no prompt."""
+        if not query.prompts:
             raise BadConfig("There is no prompt.", "Expected at least one line that does not begin with '-'.")
-        found, unread = self._search(asked, concept)
-        listed = self._others()
-        views, own = [], Share(0, 0)
+        found, unread = self._search(query, concept)
+        listed = self._candidates()
+        views, share = [], Share(0, 0)
         total, shared = 0, dict.fromkeys(listed, 0)
         for bucket, name in self.buckets.items():
             ranked = found.ranked["top"][bucket][0]
@@ -197,40 +213,40 @@ class Explorer:
             for other, lists in listed.items():
                 shared[other] += len(rows & lists[bucket])
             view = self._bucket(name, ranked, found.histogram[bucket][0].tolist(), concept, bucket, k)
-            own = Share(own.right + view.share.right, own.marked + view.share.marked)
+            share = Share(share.right + view.share.right, share.marked + view.share.marked)
             views.append(view)
         overlap = {c: n / max(1, total) for c, n in shared.items() if c != concept and n}
-        return View(asked, views, own, dict(sorted(overlap.items(), key=lambda x: -x[1])), unread)
+        return View(query, views, share, dict(sorted(overlap.items(), key=lambda x: -x[1])), unread)
 
     def _bucket(self, name: str, ranked: Ranked, histogram: list[int], concept: str, bucket: int, k: int) -> BucketView:
-        listed = self._others()
+        listed = self._candidates()
         shots = []
         shown = ranked.rows[:k]
         for id_, row, score in zip(self.store.names(shown), shown.tolist(), ranked.scores[:k].tolist(), strict=True):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
-            shots.append(Shot(id_, score, self.marks.said.get((concept, id_)), also))
-        judged = [s.mark for s in shots if s.mark is not None]
+            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also))
+        marks = [s.mark for s in shots if s.mark is not None]
         cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
-        return BucketView(name, shots, cut, histogram, Share(sum(judged), len(judged)))
+        return BucketView(name, shots, cut, histogram, Share(sum(marks), len(marks)))
 
-    def _search(self, asked: Asked, concept: str) -> tuple[Found, list[str]]:
-        made = self.concept(asked, concept)
-        key = (Asked((*made.templates, "|", *asked.prompts), asked.negatives), self.context.config.retrieve.per_class)
+    def _search(self, query: Query, concept: str) -> tuple[Found, list[str]]:
+        made = self.concept(query, concept)
+        key = (Query((*made.templates, "|", *query.prompts), query.negatives), self.context.config.retrieve.per_class)
         with self._lock:
-            if key not in self._views:
+            if key not in self._searches:
                 texts, groups = queries(self.encoder, [made])
                 per_class = self.context.config.retrieve.per_class
                 found = search(
                     self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
                 )
-                read = [t for group in made.texts() for t in group] + list(asked.negatives)
-                if len(self._views) > 200:
-                    self._views.clear()
-                self._views[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.cut(t))]
-            return self._views[key]
+                read = [t for group in made.texts() for t in group] + list(query.negatives)
+                if len(self._searches) > 200:
+                    self._searches.clear()
+                self._searches[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.cut(t))]
+            return self._searches[key]
 
-    def _others(self) -> dict[str, dict[int, set[int]]]:
-        """Concept → bucket → rows among its candidates; found once, for all saved concepts."""
+    def _candidates(self) -> dict[str, dict[int, set[int]]]:
+        """Saved concept → bucket → rows of its candidates; computed once."""
         if self._listed is None:
             concepts = self.concepts
             texts, groups = queries(self.encoder, concepts)
@@ -244,9 +260,9 @@ class Explorer:
         return self._listed
 
     def image(self, id_: str) -> bytes:
-        """The bytes of a picture. Raises BadInput for an id that is in no bucket."""
+        """The bytes of an image. Raises BadInput for an id that is in no bucket."""
         if id_ not in self._shard:
-            raise BadInput(f"No picture has the id {id_!r}.")
+            raise BadInput(f"No image has the id {id_!r}.")
         shard = self._shard[id_]
         with self._lock:
             if shard not in self._readers:
@@ -254,7 +270,7 @@ class Explorer:
         return self._readers[shard].get(id_)
 
     def _thumbnail(self, id_: str) -> bytes:
-        """A small JPEG of a picture."""
+        """A small JPEG of an image."""
         from PIL import Image
 
         data = self.image(id_)
@@ -267,30 +283,30 @@ class Explorer:
         return buffer.getvalue()
 
     def mark(self, concept: str, id_: str, right: bool | None) -> None:
-        """Remember a mark. Raises BadInput for a picture that is not there."""
+        """Store a mark. Raises BadInput for an id that is in no bucket."""
         if id_ not in self._shard:
-            raise BadInput(f"No picture has the id {id_!r}.")
+            raise BadInput(f"No image has the id {id_!r}.")
         self.marks.add(concept, id_, right)
 
-    def save(self, name: str, asked: Asked) -> None:
-        """Write the prompts into the concepts of the file they come from, and leave the rest of it as it is.
+    def save(self, name: str, query: Query) -> None:
+        """Write the prompts of a concept into the file that lists the concepts; the rest of the file stays as it is.
 
-        A name that is not there is appended. Raises BadConfig where the file would not be valid, and leaves it.
+        A new name is appended. Raises BadConfig, and changes nothing, if the file would become invalid.
         """
         path = self.context.root / "driftline.yaml"
-        file, where = concepts_place(path)
+        file, keys = concepts_place(path)
         before = text = file.read_text(encoding="utf-8")
         names = [c.name for c in self.context.config.retrieve.concepts]
         if name in names:
-            at: list[str | int] = [*where, names.index(name)]
-            text = set_value(text, [*at, "prompts"], list(asked.prompts))
-            if asked.negatives or self.context.config.retrieve.concepts[names.index(name)].negatives:
-                text = set_value(text, [*at, "negatives"], list(asked.negatives))
+            at: list[str | int] = [*keys, names.index(name)]
+            text = set_value(text, [*at, "prompts"], list(query.prompts))
+            if query.negatives or self.context.config.retrieve.concepts[names.index(name)].negatives:
+                text = set_value(text, [*at, "negatives"], list(query.negatives))
         else:
-            entry: dict[str, Any] = {"name": name, "prompts": list(asked.prompts)}
-            if asked.negatives:
-                entry["negatives"] = list(asked.negatives)
-            text = set_value(text, [*where, len(names)], entry)
+            entry: dict[str, Any] = {"name": name, "prompts": list(query.prompts)}
+            if query.negatives:
+                entry["negatives"] = list(query.negatives)
+            text = set_value(text, [*keys, len(names)], entry)
         with self._lock:
             write_text(file, text)
             try:
@@ -301,8 +317,8 @@ class Explorer:
             self.context = replace(self.context, config=config)
             self._listed = None
 
-    def bill(self) -> dict[str, Any]:
-        """What asking people about all candidates costs."""
+    def cost(self) -> dict[str, Any]:
+        """The cost of asking crowd workers about all candidates."""
         config = self.context.config
         section, validation = config.retrieve, config.validation
         background = int(section.per_class * section.negative_ratio) if section.background else 0
@@ -317,7 +333,7 @@ class Explorer:
 
 
 def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
-    """The file that holds the list of concepts, and where in it the list is."""
+    """The file that holds the list of concepts, and the keys that lead to the list in it."""
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     given = values["retrieve"]["concepts"]
     return (resolve(given, path.parent), []) if isinstance(given, str) else (path, ["retrieve", "concepts"])

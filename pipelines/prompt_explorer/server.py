@@ -1,4 +1,4 @@
-"""The explore page: type prompts, see what each brings per bucket, mark, compare, save."""
+"""The explore page: enter prompts, see what each retrieves per bucket, mark, compare, save."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Body, FastAPI, Query
+import fastapi
+from fastapi import Body, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, StrictUndefined
 
 from curate.core.errors import DriftlineError
-from pipelines.prompt_explorer.explorer import BINS, Asked, BucketView, Explorer, Share, View
+from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
 from pipelines.stage import Context
 from pipelines.web.local_server import guard
 
-MOST = 200  # pictures of a bucket on one page
-LONGEST = 8000  # characters of a prompt field
-Field = Annotated[str, Query(max_length=LONGEST)]
+MAX_IMAGES = 200  # of a bucket on one page
+MAX_PROMPT = 8000  # characters of a prompt field
+Field = Annotated[str, fastapi.Query(max_length=MAX_PROMPT)]
 KINDS = {"explore.css": "text/css", "explore.js": "text/javascript"}
 
 
 def application(context: Context, port: int) -> Any:
-    """The FastAPI app of one run folder. Raises DriftlineError before serving when the folder cannot be explored."""
+    """The FastAPI app for one run folder. Raises DriftlineError if the folder has no embedded images."""
     explorer = Explorer(context)
     folder = files("pipelines.prompt_explorer")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters: dict[str, Any] = {"address": address, "share": told, "bars": bars}
+    filters: dict[str, Any] = {"address": address, "share": share_text, "bars": bars}
     environment.filters |= filters
     template = environment.from_string(folder.joinpath("templates/explore.html.j2").read_text(encoding="utf-8"))
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -38,20 +39,20 @@ def application(context: Context, port: int) -> Any:
         return JSONResponse({"error": str(error)}, 400)
 
     def views(a: str, b: str, concept: str, k: int) -> list[View]:
-        return [explorer.look(Asked.of(text), concept, k) for text in (a, b) if Asked.of(text).prompts]
+        return [explorer.view(Query.parse(text), concept, k) for text in (a, b) if Query.parse(text).prompts]
 
     @app.get("/", response_class=HTMLResponse)
     def page(
-        a: Field = "", b: Field = "", concept: Field = "", k: Annotated[int, Query(ge=1, le=MOST)] = 12
+        a: Field = "", b: Field = "", concept: Field = "", k: Annotated[int, fastapi.Query(ge=1, le=MAX_IMAGES)] = 12
     ) -> HTMLResponse:
         known = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
         if concept in known and not a.strip():
             a = known[concept]
         return HTMLResponse(
             template.render(
-                a=a, b=b, concept=concept, k=k, most=MOST, concepts=known, views=views(a, b, concept, k),
-                bill=explorer.bill(), buckets=list(explorer.buckets.values()), name=context.root.resolve().name,
-                longest=LONGEST,
+                a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=views(a, b, concept, k),
+                cost=explorer.cost(), buckets=list(explorer.buckets.values()), name=context.root.resolve().name,
+                max_prompt=MAX_PROMPT,
             )
         )  # fmt: skip
 
@@ -75,16 +76,16 @@ def application(context: Context, port: int) -> Any:
     @app.post("/mark")
     def mark(
         concept: Annotated[str, Body(min_length=1, max_length=80)],
-        id: Annotated[str, Body(max_length=LONGEST)],  # noqa: A002
+        id: Annotated[str, Body(max_length=MAX_PROMPT)],  # noqa: A002
         right: Annotated[bool | None, Body()],
-        a: Annotated[str, Body(max_length=LONGEST)] = "",
-        b: Annotated[str, Body(max_length=LONGEST)] = "",
-        k: Annotated[int, Body(ge=1, le=MOST)] = 12,
+        a: Annotated[str, Body(max_length=MAX_PROMPT)] = "",
+        b: Annotated[str, Body(max_length=MAX_PROMPT)] = "",
+        k: Annotated[int, Body(ge=1, le=MAX_IMAGES)] = 12,
     ) -> dict[str, Any]:
         explorer.mark(concept, id, right)
         return {
             "shares": [
-                {"all": told(view.share), "buckets": [told(bucket.share) for bucket in view.buckets]}
+                {"all": share_text(view.share), "buckets": [share_text(bucket.share) for bucket in view.buckets]}
                 for view in views(a, b, concept, k)
             ]
         }
@@ -92,20 +93,20 @@ def application(context: Context, port: int) -> Any:
     @app.post("/save")
     def save(
         concept: Annotated[str, Body(min_length=1, max_length=80)],
-        prompt: Annotated[str, Body(max_length=LONGEST)],
+        prompt: Annotated[str, Body(max_length=MAX_PROMPT)],
     ) -> dict[str, str]:
-        explorer.save(concept, Asked.of(prompt))
+        explorer.save(concept, Query.parse(prompt))
         return {"saved": concept}
 
     return app
 
 
 def address(id_: str) -> str:
-    """Where the small picture of an id is."""
+    """The path of a photo's thumbnail."""
     return "/thumb?id=" + quote(id_, safe="")
 
 
-def told(share: Share) -> str:
+def share_text(share: Share) -> str:
     """ "8 of 10 right: 0.80 (0.49 to 0.94)"."""
     if share.marked == 0:
         return "none marked"
@@ -114,9 +115,9 @@ def told(share: Share) -> str:
 
 
 def bars(bucket: BucketView) -> dict[str, Any]:
-    """The histogram as bars in a box of 200 × 40: (x, height, is above the cut) from the first score to the last.
+    """The histogram as bars (x, width, height, above the cut) in a box of 200 × 40, from the first score to the last.
 
-    Heights are of the logarithm: the few above the cut are what one looks for.
+    Heights are logarithmic, so that the few images above the cut are visible.
     """
     filled = [i for i, n in enumerate(bucket.histogram) if n]
     if not filled:

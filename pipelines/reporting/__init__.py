@@ -1,1 +1,1 @@
-"""Reports on a run or a release: audit, trace, pages, cards."""
+"""Reports on a run or a release: audit, trace, site, cards, dependency licences."""

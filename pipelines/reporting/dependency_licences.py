@@ -1,6 +1,6 @@
-"""What driftline depends on, with versions and licences: `python -m pipelines.reporting.dependency_licences`.
+"""Dependencies with versions and licences: `python -m pipelines.reporting.dependency_licences`.
 
-A table in Markdown, or with --json a bill of materials in CycloneDX's form (1.5), of what is installed here.
+Prints a Markdown table of the installed packages, or with --json a CycloneDX 1.5 bill of materials.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ NAME = re.compile(r"^[A-Za-z0-9._-]+")
 
 
 def dependencies(root: str = "driftline") -> list[dict[str, str]]:
-    """name, version, licence of everything that `root` needs to run, whoever asks for it; extras are left out."""
-    found: dict[str, dict[str, str]] = {}
-    waiting = list(_needed(root))
-    while waiting:
-        name = waiting.pop()
+    """name, version, licence of all direct and indirect dependencies of `root`, without extras."""
+    rows: dict[str, dict[str, str]] = {}
+    open_names = list(_requirements(root))
+    while open_names:
+        name = open_names.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in found:
+        if key in rows:
             continue
         try:
-            told = distribution(name)
+            package = distribution(name)
         except PackageNotFoundError:  # for another platform or Python
             continue
-        found[key] = {"name": name, "version": told.version, "licence": licence(told.metadata)}
-        waiting += _needed(name)
-    return [found[key] for key in sorted(found)]
+        rows[key] = {"name": name, "version": package.version, "licence": licence(package.metadata)}
+        open_names += _requirements(name)
+    return [rows[key] for key in sorted(rows)]
 
 
-def _needed(name: str) -> Iterator[str]:
+def _requirements(name: str) -> Iterator[str]:
     for line in distribution(name).requires or []:
-        wanted = NAME.match(line)
-        if wanted and "extra ==" not in line:
-            yield wanted[0]
+        match = NAME.match(line)
+        if match and "extra ==" not in line:
+            yield match[0]
 
 
 def licence(metadata: Any) -> str:
-    """SPDX expression, else what the classifiers say, else the first line of the field."""
-    if told := metadata.get("License-Expression"):
-        return str(told)
+    """The SPDX expression, else the licences of the classifiers, else the first line of the licence field."""
+    if expression := metadata.get("License-Expression"):
+        return str(expression)
     classifiers = [c.rpartition(" :: ")[2] for c in metadata.get_all("Classifier") or () if c.startswith("License :: ")]
     named = [c for c in classifiers if c != "OSI Approved"]
     return "; ".join(named) or str(metadata.get("License") or "unknown").strip().partition("\n")[0][:80]
 
 
 def table(rows: Iterable[Mapping[str, str]]) -> str:
-    """Markdown."""
-    lines = ["# What driftline depends on", "", "| package | version | licence |", "|---|---|---|"]
+    """A Markdown table."""
+    lines = ["# Dependencies of driftline", "", "| package | version | licence |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| {r['name']} | {r['version']} | {r['licence']} |" for r in rows)])
 
 

@@ -1,4 +1,4 @@
-"""The card of a recipe: what a preset asks for, before anything was run."""
+"""The card of a preset: what a run with it would collect and ask, before anything is run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.config.schema import Config
 
 
 def recipe_card(preset: str, judgement: str) -> str:
-    """Markdown. judgement: as of a judgement file. Raises UnknownName for a preset that is not there."""
+    """Markdown. judgement: text of a judgement file. Raises UnknownName for an unknown preset."""
     from jinja2 import Environment, StrictUndefined
 
     template = files("pipelines.reporting").joinpath("templates/recipe.md.j2").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def _facts(config: Config) -> dict[str, Any]:
         "source": config.collection.source,
         "stop_after": config.fetch.stop_after,
         "filters": _filters(config),
-        "buckets": f"{config.buckets.count} of equally many photos, by time of upload",
+        "buckets": f"{config.buckets.count} with equal numbers of photos, by upload time",
         "model": config.embed.model,
         "weights": config.embed.weights,
         "per_list": retrieve.per_class,
@@ -67,13 +67,13 @@ def _facts(config: Config) -> dict[str, Any]:
 
 
 def _filters(config: Config) -> list[str]:
-    told = ["photos only, with a valid address and time of upload"]
+    rules = ["photos only, with a valid URL and upload time"]
     if config.filter.upload_after_capture:
-        told.append("uploaded after capture")
+        rules.append("uploaded after capture")
     if config.fetch.min_edge > 1:
-        told.append(f"shorter edge at least {config.fetch.min_edge} pixels")
+        rules.append(f"shorter edge at least {config.fetch.min_edge} pixels")
     if config.fetch.max_aspect is not None:
-        told.append(f"edges at most {config.fetch.max_aspect:g} : 1")
+        rules.append(f"aspect ratio at most {config.fetch.max_aspect:g} : 1")
     if config.filter.licences:
-        told.append("licences " + ", ".join(config.filter.licences))
-    return told
+        rules.append("licences " + ", ".join(config.filter.licences))
+    return rules

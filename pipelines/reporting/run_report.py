@@ -1,4 +1,4 @@
-"""The report of a whole journey: pictures, counts, prompts and settings around the scores."""
+"""The report of a whole run: images, counts, retrieval precision and settings around the scores."""
 
 from __future__ import annotations
 
@@ -34,27 +34,29 @@ def journey_report(
     extra: Sequence[Section] = (),
     title: str = "",
 ) -> Path:
-    """truth: id → known class, for retrieval precision (default: labels in the table, where it has them).
-    Returns the page's path."""
+    """Write the site of `eval.reporting` with the run's sections; returns the path of its first page.
+
+    truth: id → known class, for retrieval precision (default: labels of the source, if it has some).
+    """
     notice = context.config.release.notice
     before = [
-        Section("pictures", "What the classes looked like", pictures(release)),
+        Section("pictures", "The classes over time", pictures(release)),
         Section("time", "The collection over time", timeline(folder_of(context.root, "bucket"))),
     ]
-    after = [Section("stages", "Every photo accounted for", stages(status(context)))]
+    after = [Section("stages", "Photos in each stage", stages(status(context)))]
     known = truth if truth is not None else known_labels(context)
     if known:
-        found = precision(folder_of(context.root, "retrieve"), known, context)
-        after.append(Section("precision", "Retrieval precision", precision_table(found)))
+        shares = precision(folder_of(context.root, "retrieve"), known, context)
+        after.append(Section("precision", "Retrieval precision", precision_table(shares)))
     after += list(extra)
     text = html.escape((context.root / "driftline.yaml").read_text(encoding="utf-8"))
     after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>"))
-    ours = [d for d in results_of([runs]) if d["stream"]["sha256"] == stream.sha256]  # runs of an older build stay out
-    return write(ours, out, title or f"driftline: {release.name}", notice, before, after, [stream])
+    current = [d for d in results_of([runs]) if d["stream"]["sha256"] == stream.sha256]  # not of an older build
+    return write(current, out, title or f"driftline: {release.name}", notice, before, after, [stream])
 
 
 def pictures(release: Release, each: int = 1) -> str:
-    """A table of thumbnails: one row a class, one column a bucket; the first images of each in release order."""
+    """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order."""
     from PIL import Image, ImageOps
 
     ids: dict[tuple[int, str], str] = {}
@@ -81,37 +83,37 @@ def pictures(release: Release, each: int = 1) -> str:
             )
         rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
     return (
-        "<p class='soft'>One image of each class from each time bucket, oldest left.</p><div class='scroll'>"
+        "<p class='soft'>One image per class and time bucket, the oldest bucket on the left.</p><div class='scroll'>"
         f"<table class='pictures'><thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def timeline(folder: Path, bins: int = 66) -> str:
-    """Images over time as an SVG, one shade a bucket, cut points marked."""
+    """Images over time as an SVG histogram; the shade alternates between buckets."""
     members = pq.read_table(folder / "members.parquet", columns=["uploaded", "bucket"])
     buckets = read_json(folder / "buckets.json")
-    when = members["uploaded"].to_numpy().astype(np.int64)
-    of = members["bucket"].to_numpy()
-    low, high = int(when.min()), int(when.max()) + 1
+    times = members["uploaded"].to_numpy().astype(np.int64)
+    bucket_of = members["bucket"].to_numpy()
+    low, high = int(times.min()), int(times.max()) + 1
     edges = np.linspace(low, high, bins + 1)
     width, height, foot = 1000, 150, 34
-    top = max(1, int(np.histogram(when, edges)[0].max()))
+    top = max(1, int(np.histogram(times, edges)[0].max()))
 
     def label(x: float, y: int, size: int, text: str) -> str:
-        where = f"x='{x:.0f}' y='{y}' font-size='{size}' text-anchor='middle' fill='currentColor'"
-        return f"<text {where}>{html.escape(text)}</text>"
+        style = f"x='{x:.0f}' y='{y}' font-size='{size}' text-anchor='middle' fill='currentColor'"
+        return f"<text {style}>{html.escape(text)}</text>"
 
     marks = []
     for b in buckets:
-        inside = of == b["index"]
-        below = np.histogram(when[of < b["index"]], edges)[0]
+        inside = bucket_of == b["index"]
+        below = np.histogram(times[bucket_of < b["index"]], edges)[0]
         fill = "#0b4f6c" if b["index"] % 2 == 0 else "#4aa3c3"
-        for i, n in enumerate(np.histogram(when[inside], edges)[0].tolist()):
+        for i, n in enumerate(np.histogram(times[inside], edges)[0].tolist()):
             x, y = i * width / bins, height - (n + int(below[i])) / top * height
             size = f"width='{width / bins - 1:.1f}' height='{n / top * height:.1f}'"
             marks.append(f"<rect x='{x:.1f}' y='{y:.1f}' {size} fill='{fill}'/>" if n else "")
         if inside.any():
-            marks.append(label((when[inside].mean() - low) / (high - low) * width, height + 14, 13, str(b["name"])))
+            marks.append(label((times[inside].mean() - low) / (high - low) * width, height + 14, 13, str(b["name"])))
     first, last = (np.datetime64(t, "s").astype("datetime64[Y]") + 1 for t in (low, high))
     years = np.arange(first, last)
     for year in years[:: max(1, len(years) // 12)]:
@@ -119,15 +121,15 @@ def timeline(folder: Path, bins: int = 66) -> str:
         marks.append(label(x, height + foot - 4, 11, str(year)))
     sizes = html.escape(", ".join(f"{b['name']}: {b['count']}" for b in buckets), quote=True)
     return (
-        "<p class='soft'>Images by upload time; the shade changes where a bucket begins. "
-        "Bucket names below, years under them.</p>"
+        "<p class='soft'>Images by upload time. The shade changes at the start of a bucket; "
+        "below: bucket names, then years.</p>"
         f"<svg viewBox='0 0 {width} {height + foot}' role='img' style='width:100%;max-width:62rem;height:auto' "
         f"aria-label='Images over time. Bucket sizes {sizes}'>{''.join(marks)}</svg>"
     )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> str:
-    """An HTML table; cells must be escaped already. left: the column that holds words."""
+    """An HTML table; the cells are HTML. left: the column that is aligned to the left."""
 
     def row(cells: Sequence[str], tag: str) -> str:
         kinds = (" class='left'" if i == left else "" for i in range(len(cells)))
@@ -140,7 +142,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None 
 
 
 def stages(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Read, kept, dropped by reason and seconds of every stage."""
+    """A table of every stage: read, kept, dropped by reason, seconds."""
     rows = []
     for e in entries:
         c = e["counts"] or {"read": 0, "kept": 0, "dropped": {}}
@@ -151,7 +153,7 @@ def stages(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def known_labels(context: Context) -> dict[str, str]:
-    """id → the source's own label, named as the concepts are; empty where the source has none."""
+    """id → concept name of the source's own label; empty if the source has no labels."""
     files = parts_of(folder_of(context.root, "filter"))
     table = pq.read_table(files, columns=["id", "label"])
     table = table.filter(pc.is_valid(table["label"]))
@@ -163,27 +165,27 @@ def known_labels(context: Context) -> dict[str, str]:
 
 
 def precision(folder: Path, known: Mapping[str, str], context: Context) -> dict[str, dict[str, tuple[int, int]]]:
-    """concept → bucket name → (right, candidates)."""
+    """concept → bucket name → (number of right candidates, number of candidates)."""
     table = pq.read_table(folder / "candidates.parquet", columns=["id", "bucket", "concept", "fate"])
     names = {b["index"]: str(b["name"]) for b in read_json(folder_of(context.root, "bucket") / "buckets.json")}
-    found: dict[str, dict[str, tuple[int, int]]] = {}
+    shares: dict[str, dict[str, tuple[int, int]]] = {}
     for id_, bucket, concept, fate in zip(*(c.to_pylist() for c in table.columns), strict=True):
         if fate in ("kept", "background") and id_ in known:
-            cell = found.setdefault(concept, {})
+            cell = shares.setdefault(concept, {})
             right, n = cell.get(names[bucket], (0, 0))
             cell[names[bucket]] = (right + (known[id_] == concept), n + 1)
-    return found
+    return shares
 
 
-def precision_table(found: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
-    """Share of candidates that are right, per concept and bucket, before people looked."""
-    buckets = list(dict.fromkeys(b for cell in found.values() for b in cell))
+def precision_table(shares: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
+    """Share of right candidates per concept and bucket, before validation."""
+    buckets = list(dict.fromkeys(b for cell in shares.values() for b in cell))
     rows = []
-    for concept, cell in found.items():
+    for concept, cell in shares.items():
         values = [f"{cell[b][0] / cell[b][1]:.2f}" if b in cell else "–" for b in buckets]
         right, n = (sum(v[k] for v in cell.values()) for k in (0, 1))
         rows.append([html.escape(concept), *values, f"<strong>{right / n:.2f}</strong>"])
     return (
-        "<p class='soft'>Share of retrieved candidates that show what was asked, by the known labels, before any "
-        "person checked them.</p>" + _table(["concept", *map(html.escape, buckets), "all"], rows)
+        "<p class='soft'>Share of retrieved candidates that show the concept, according to known labels, before "
+        "people checked them.</p>" + _table(["concept", *map(html.escape, buckets), "all"], rows)
     )

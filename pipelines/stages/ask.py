@@ -19,7 +19,7 @@ from curate.images.shards import read_images
 from curate.retrieval.candidates import BACKGROUND
 from curate.validation.batches import NONE, BatchPlan, draw_gold, read_gold, write_batch
 from pipelines.config.schema import Config
-from pipelines.stage import Context, Counts, Stage
+from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.retrieve import concepts_of, text_encoder
 
 ITEMS = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
@@ -34,6 +34,7 @@ class Ask(Stage):
     """Write the batch (MTurk requester-UI CSV, question page, images under opaque names)."""
 
     name: ClassVar[str] = "ask"
+    records: ClassVar[Records] = (("items.parquet", ""),)
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "embed", "retrieve")
 
     def settings(self) -> Any:

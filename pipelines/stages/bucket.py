@@ -17,7 +17,7 @@ from curate.bucketing.timeline_plot import timeline
 from curate.core.atomic_io import write_bytes, write_json, write_parquet, writing
 from curate.images.shards import good
 from curate.metadata.schema import REJECTS, whole
-from pipelines.stage import Counts, Stage
+from pipelines.stage import Counts, Records, Stage
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Bucket(Stage):
     """Cut the collection in time."""
 
     name: ClassVar[str] = "bucket"
+    records: ClassVar[Records] = (("members.parquet", ""), ("rejects.parquet", "reason"))
     needs: ClassVar[tuple[str, ...]] = ("fetch",)
     hint: ClassVar[str] = "The given spans hold no photo: compare buckets.spans with the upload times."
 

@@ -14,7 +14,7 @@ from curate.core.atomic_io import read_json, write_json
 from curate.embedding.embed import embed
 from curate.embedding.import_vectors import adopt
 from curate.encoders import EncoderSpec, describe
-from pipelines.stage import Context, Counts, Stage
+from pipelines.stage import Context, Counts, Records, Stage
 
 BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
 
@@ -54,6 +54,7 @@ class Embed(Stage):
     """Embed every image that is in a bucket; finished shards are not embedded again."""
 
     name: ClassVar[str] = "embed"
+    records: ClassVar[Records] = (("metadata/*.parquet", "fault"),)
     version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket")
     hint: ClassVar[str] = "The folder embed.from knows none of the images: compare its ids with stages/04_bucket."

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from curate.fetch import FetchRules, fetch
 from curate.fetch.address_guard import is_own
 from curate.images.checks import ImageRules
-from pipelines.stage import Counts, Stage
+from pipelines.stage import Counts, Records, Stage
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Fetch(Stage):
     """Download or copy every image; finished shards are not fetched again."""
 
     name: ClassVar[str] = "fetch"
+    records: ClassVar[Records] = (("index.parquet", "fault"),)
     needs: ClassVar[tuple[str, ...]] = ("filter",)
     hint: ClassVar[str] = "The reasons and details of every miss stand in stages/03_fetch/index.parquet."
 

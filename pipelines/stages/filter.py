@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from curate.metadata.filtering import sift
 from curate.metadata.filters import FilterRules
-from pipelines.stage import Counts, Stage
+from pipelines.stage import Counts, Records, Stage
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class FilterTable(Stage):
     """Drop the rows with a fault; count each drop under the fault's name."""
 
     name: ClassVar[str] = "filter"
+    records: ClassVar[Records] = (("rejects/*.parquet", "reason"), ("table/*.parquet", ""))
     needs: ClassVar[tuple[str, ...]] = ("ingest",)
     hint: ClassVar[str] = (
         "For photos of your own, set filter.upload_after_capture: false; no_upload_date means that no photo carries a "

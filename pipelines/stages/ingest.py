@@ -16,7 +16,7 @@ from curate.core.atomic_io import write_parquet
 from curate.core.s3 import S3Rules, fetch
 from curate.metadata.schema import REJECTS, REPEATED, TABLE
 from curate.sources import SOURCES, Source
-from pipelines.stage import Counts, Stage
+from pipelines.stage import Counts, Records, Stage
 
 ROWS = 65_536  # records a part
 
@@ -26,6 +26,7 @@ class Ingest(Stage):
     """Read the source in parts; finished parts are not read again."""
 
     name: ClassVar[str] = "ingest"
+    records: ClassVar[Records] = (("table/*.parquet", ""), ("rejects/*.parquet", "reason"))
     hint: ClassVar[str] = "Look at the raw rows in stages/01_ingest/rejects and check collection.source."
 
     def settings(self) -> Any:

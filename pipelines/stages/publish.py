@@ -34,7 +34,7 @@ from curate.retrieval.candidates import BACKGROUND
 from pipelines import VERSION
 from pipelines.config.schema import FeatureEntry
 from pipelines.reporting.audit import drift
-from pipelines.stage import Counts, Stage, parts_of
+from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
@@ -47,6 +47,7 @@ class Publish(Stage):
     """Choose n images per class and bucket, split, and write the release."""
 
     name: ClassVar[str] = "publish"
+    records: ClassVar[Records] = (("release/metadata.parquet", ""),)
     version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = (
         "ingest",

@@ -21,7 +21,7 @@ from curate.retrieval.candidates import BACKGROUND, Chosen, Concept, Look, Retri
 from curate.retrieval.exact_search import Ranked, cosines, search
 from curate.retrieval.vector_store import Ints, Store
 from pipelines.config.schema import Config
-from pipelines.stage import Context, Counts, Stage, parts_of
+from pipelines.stage import Context, Counts, Records, Stage, parts_of
 from pipelines.stages.embed import spec_of
 
 CANDIDATES = pa.schema(
@@ -107,6 +107,7 @@ class Retrieve(Stage):
     """Exact search per bucket, CLEAR's overlap and background rules, and the rules of our own that are switched on."""
 
     name: ClassVar[str] = "retrieve"
+    records: ClassVar[Records] = (("candidates.parquet", "fate"),)
     needs: ClassVar[tuple[str, ...]] = ("filter", "bucket", "embed")
 
     def settings(self) -> Any:

@@ -19,7 +19,7 @@ from curate.validation.answers import ANSWERS, Line, read_answers, read_lines, r
 from curate.validation.batches import read_batch
 from curate.validation.rounds import following, lacking, shortage
 from curate.validation.verdicts import TallyRules, agreement, from_catalogue, suggested_rejections, tally
-from pipelines.stage import Counts, Stage, parts_of
+from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.ask import ITEMS, batch_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
 
@@ -36,6 +36,7 @@ class Tally(Stage):
     """Import the answers and judge every image; waits while answers are missing."""
 
     name: ClassVar[str] = "tally"
+    records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = "Every image was judged against: look at stages/08_tally/verdicts.parquet."
 

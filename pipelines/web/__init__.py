@@ -1,1 +1,1 @@
-"""Local web pages: explore (prompts), annotate (labels). Server-rendered, no build step, nothing from another host."""
+"""The server of the local pages (explore, annotate): no build step, nothing from another host."""

@@ -1,4 +1,4 @@
-"""What keeps a local server local: loopback, only its own host name and origin, strict headers."""
+"""A server that stays local: loopback, only its own host name and origin, strict headers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from curate.core.errors import BadConfig
 
-# Only this server's own style, script and pictures; no frames, no forms to elsewhere.
+# Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (
     "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -19,14 +19,14 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-
 LOOPBACK = "127.0.0.1"
 
 
 def guard(app: Any, port: int, styles: tuple[str, ...] = (), host: str = LOOPBACK) -> None:
-    """Refuse requests under another host name (a page elsewhere whose name was made to mean this machine) and writes
-    that another origin sent; add the headers to every answer. styles: hashes of inline styles that may apply. host: a
-    further name that this server answers under."""
+    """Refuse requests to another host name (DNS rebinding) and writes from another origin; add headers to all answers.
+
+    styles: hashes of allowed inline styles. host: a further name or address of this server.
+    """
     from fastapi import Request
     from fastapi.responses import PlainTextResponse, Response
 
@@ -38,9 +38,9 @@ def guard(app: Any, port: int, styles: tuple[str, ...] = (), host: str = LOOPBAC
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         answer: Response
         if request.headers.get("host") not in hosts:
-            answer = PlainTextResponse("This server answers under its own name only.", 421)
+            answer = PlainTextResponse("This server accepts requests to its own name only.", 421)
         elif request.method != "GET" and request.headers.get("origin") not in origins:
-            answer = PlainTextResponse("Only this server's own page may change anything.", 403)
+            answer = PlainTextResponse("Only pages of this server may change data.", 403)
         else:
             answer = await call_next(request)
         for name, value in HEADERS.items():
@@ -50,8 +50,8 @@ def guard(app: Any, port: int, styles: tuple[str, ...] = (), host: str = LOOPBAC
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
-    """A listening socket; port 0: any free one. Raises BadConfig for one in use, or an address that is not ours."""
-    # Named as TCP, or asyncio does not switch off Nagle's delay: 40 ms a picture
+    """A listening socket; port 0: any free one. Raises BadConfig for a port in use or an address of another machine."""
+    # IPPROTO_TCP is explicit, or asyncio does not disable Nagle's algorithm, which costs 40 ms per image.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -59,8 +59,8 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     except OSError as error:
         sock.close()
         raise BadConfig(
-            f"{host}, port {port} cannot be used ({error.strerror}).",
-            "Expected a free port of this machine.",
+            f"Cannot listen on {host}, port {port} ({error.strerror}).",
+            "Expected a free port on an address of this machine.",
             "Try --port 0.",
         ) from None
     sock.listen(128)
@@ -68,13 +68,12 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 
 
 def serve(make: Callable[[int], tuple[Any, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK) -> None:
-    """Serve the app that `make(port)` returns until Ctrl-C, on loopback unless told otherwise; say its address with the
-    path to open."""
+    """Serve the app that `make(port)` returns, until Ctrl-C. say: called with the URL to open."""
     import uvicorn
 
     sock = listen(port, host)
-    taken = sock.getsockname()[1]
-    app, path = make(taken)
-    say(f"http://{host}:{taken}{path} (Ctrl-C ends it)")
+    actual_port = sock.getsockname()[1]
+    app, path = make(actual_port)
+    say(f"http://{host}:{actual_port}{path}")
     config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
     uvicorn.Server(config).run([sock])

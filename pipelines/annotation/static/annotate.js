@@ -1,6 +1,6 @@
 "use strict";
-// Keys: 1–9, 0 and then letters tick options, n none (alone), s sensitive, Enter next, u undo, v view what is blurred.
-// In the grid: arrows and x.
+// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, v: view a blurred
+// image. In the grid: arrows and x.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
 const letters = "1234567890abcdefghijklmopqrtwxyz"; // without n, s, u, v
@@ -16,12 +16,12 @@ if (question) {
     }
   });
   question.querySelector("input[name=sensitive][value=no]").checked = true;
-  const tidy = (box) => {
+  const exclusive = (box) => { // "none" deselects the others, and the others deselect "none"
     if (box === none && none.checked) boxes.forEach((b) => { if (b !== none) b.checked = false; });
     else if (box.checked) none.checked = false;
   };
-  boxes.forEach((box) => box.addEventListener("change", () => tidy(box)));
-  const flip = (box) => { box.checked = !box.checked; tidy(box); };
+  boxes.forEach((box) => box.addEventListener("change", () => exclusive(box)));
+  const flip = (box) => { box.checked = !box.checked; exclusive(box); };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (keys.has(event.key)) flip(keys.get(event.key));
@@ -43,9 +43,9 @@ if (grid) {
   const boxes = [...grid.querySelectorAll("input[type=checkbox]")];
   if (boxes[0]) boxes[0].focus();
   document.addEventListener("keydown", (event) => {
-    const here = boxes.indexOf(document.activeElement);
+    const current = boxes.indexOf(document.activeElement);
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step && boxes[here + step]) { boxes[here + step].focus(); event.preventDefault(); }
-    if (event.key === "x" && here >= 0) { boxes[here].checked = !boxes[here].checked; event.preventDefault(); }
+    if (step && boxes[current + step]) { boxes[current + step].focus(); event.preventDefault(); }
+    if (event.key === "x" && current >= 0) { boxes[current].checked = !boxes[current].checked; event.preventDefault(); }
   });
 }

@@ -1,5 +1,5 @@
 "use strict";
-// Keys on pictures: arrows move, y right, n wrong, u takes back. Every mark is on the server's disk before it shows.
+// Keys on images: arrows move, y: right, n: wrong, u: undo. A mark is on the server's disk before it is shown.
 const page = document.body.dataset;
 const verdicts = { y: true, n: false, u: null };
 
@@ -9,16 +9,16 @@ async function send(address, content) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(content),
   });
-  const told = await answer.json();
-  if (!answer.ok) throw new Error(told.error || "The server refused.");
-  return told;
+  const result = await answer.json();
+  if (!answer.ok) throw new Error(result.error || "The server refused the request.");
+  return result;
 }
 
 function neighbour(shot, key) {
   const shots = [...shot.closest(".view").querySelectorAll(".shot")];
-  const here = shots.indexOf(shot);
-  if (key === "ArrowRight") return shots[here + 1];
-  if (key === "ArrowLeft") return shots[here - 1];
+  const current = shots.indexOf(shot);
+  if (key === "ArrowRight") return shots[current + 1];
+  if (key === "ArrowLeft") return shots[current - 1];
   const box = shot.getBoundingClientRect();
   const down = key === "ArrowDown";
   const others = shots.filter((s) => {
@@ -33,7 +33,7 @@ function neighbour(shot, key) {
 }
 
 async function mark(shot, right) {
-  const told = await send("/mark", {
+  const result = await send("/mark", {
     concept: page.concept, id: shot.dataset.id, right, a: page.a, b: page.b, k: Number(page.k),
   });
   for (const same of document.querySelectorAll(".shot")) {
@@ -43,8 +43,8 @@ async function mark(shot, right) {
     }
   }
   document.querySelectorAll(".view").forEach((view, i) => {
-    view.querySelector("p .share").textContent = told.shares[i].all;
-    view.querySelectorAll("h3 .share").forEach((span, j) => { span.textContent = told.shares[i].buckets[j]; });
+    view.querySelector("p .share").textContent = result.shares[i].all;
+    view.querySelectorAll("h3 .share").forEach((span, j) => { span.textContent = result.shares[i].buckets[j]; });
   });
 }
 
@@ -56,7 +56,7 @@ document.addEventListener("keydown", (event) => {
     if (next) next.focus();
     event.preventDefault();
   } else if (event.key in verdicts) {
-    if (!page.concept) return alert("Give the concept a name first: marks belong to it.");
+    if (!page.concept) return alert("Enter a concept name first: marks belong to a concept.");
     mark(shot, verdicts[event.key]).then(() => {
       const next = neighbour(shot, "ArrowRight");
       if (next && event.key !== "u") next.focus();

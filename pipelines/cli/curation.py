@@ -1,0 +1,224 @@
+"""`driftline explore`, `annotate`, `batch`, `mturk`, `release`, `audit`: prompts, answers of people, the release."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from curate.core.errors import BadConfig
+from curate.core.executor import Executor
+from pipelines.cli.common import (
+    Json,
+    RunFolder,
+    Sets,
+    comma_separated,
+    command,
+    context_of,
+    counts_text,
+    say_address,
+    show,
+)
+from pipelines.cli.listing import completion
+
+curation_app = typer.Typer()
+
+Out = Annotated[Path, typer.Option("--out", help="Folder; each format gets a subfolder.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")]
+
+
+@command(curation_app, "explore", "driftline explore photos2024 --port 8765", panel="Build")
+def explore(
+    directory: RunFolder,
+    port: Port = 8765,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", help="Write a contact sheet of this prompt, without a browser; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for contact sheets and candidates.csv.")] = None,
+    concept: Annotated[str, typer.Option("--concept", help="The concept that the prompts describe.")] = "",
+    k: Annotated[int, typer.Option("--pictures", min=1, max=200, help="Images per bucket on a sheet.")] = 12,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Try prompts in a browser: the retrieved images per bucket.
+
+    The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
+    contact sheets (PNG) and a CSV file instead.
+    """
+    executor = Executor("local", len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, executor)
+    if (prompts is None) != (out is None):
+        raise BadConfig(
+            "Only one of --prompt and --out was given.", "Expected both for sheets, or neither for the page."
+        )
+    if prompts is not None and out is not None:
+        from pipelines.prompt_explorer.contact_sheets import sheets
+        from pipelines.prompt_explorer.explorer import Explorer
+
+        made = sheets(Explorer(context), [p.replace("\\n", "\n") for p in prompts], concept, k, out)
+        show(as_json, {"sheets": made}, "\n".join(f"{m['picture']}  {m['prompt']}" for m in made))
+        return
+    from pipelines.prompt_explorer.server import application
+    from pipelines.web.local_server import serve
+
+    serve(lambda taken: (application(context, taken), "/"), port, say_address(as_json))
+
+
+@command(curation_app, "annotate", "driftline annotate photos2024 --port 8766", panel="Validate")
+def annotate(
+    directory: RunFolder,
+    port: Port = 8766,
+    export: Annotated[
+        bool, typer.Option("--export", help="Write the answers so far into DIR/answers and exit.")
+    ] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="Also accept requests to this name or address: other machines can connect.")
+    ] = "127.0.0.1",
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Label images in a browser, with the question page of MTurk.
+
+    Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
+    answers.
+    """
+    from pipelines.annotation.server import answer_store_of, application, results_of
+    from pipelines.web.local_server import serve
+
+    context = context_of(directory, sets, True)
+    if export:
+        path = results_of(context)
+        n = answer_store_of(context).export(path)
+        show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}")
+        return
+    serve(lambda taken: application(context, taken, host=host), port, say_address(as_json), host)
+
+
+@command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")
+def batch(
+    directory: RunFolder,
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Platforms, separated by commas (driftline list platforms).",
+            autocompletion=completion("platforms"),
+        ),
+    ],
+    out: Out,
+    images: Annotated[
+        str | None,
+        typer.Option("--images", help="Where the images are: a URL, s3://bucket/prefix (signed URLs) or inline."),
+    ] = None,
+    hours: Annotated[float, typer.Option("--hours", help="s3: how long the signed URLs are valid.")] = 72.0,
+    profile: Annotated[str | None, typer.Option("--profile", help="s3: AWS profile.")] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="s3: URL of a compatible server.")] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Write the open batch as files for a crowd platform."""
+    from curate.core.s3 import S3Rules
+    from pipelines.annotation.batches import write_batches
+
+    rules = S3Rules(profile, endpoint=endpoint)
+    context = context_of(directory, sets, True)
+    counts = write_batches(context, comma_separated(formats), out, images, hours, rules)
+    show(as_json, {"batches": counts}, counts_text(counts, out))
+
+
+@command(curation_app, "mturk", "driftline mturk estimate photos2024", panel="Validate")
+def mturk(
+    action: Annotated[
+        Literal["estimate", "publish", "status", "collect", "approve"],
+        typer.Argument(help="What to do with the open batch.", show_default=False),
+    ],
+    directory: RunFolder,
+    production: Annotated[bool, typer.Option("--production", help="Ask paid workers, instead of the sandbox.")] = False,
+    max_spend: Annotated[
+        float | None,
+        typer.Option("--max-spend", metavar="USD", help="Refuse to publish if the estimate exceeds this amount (USD)."),
+    ] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of a compatible service.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="AWS profile.")] = None,
+    reject: Annotated[
+        Path | None, typer.Option("--reject", help="approve: CSV file with AssignmentId and Reject (the reason).")
+    ] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Ask workers of Amazon Mechanical Turk (sandbox by default).
+
+    publish never pays twice, even after a crash. collect writes the answers into DIR/answers; driftline run continues
+    with them.
+    """
+    from pipelines.annotation.batches import mturk_action
+
+    context = context_of(directory, sets, as_json)
+    result = mturk_action(context, action, production, max_spend, endpoint, profile, reject)
+    show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
+
+
+@command(curation_app, "release", "driftline release photos2024 --format webdataset,clear --out exports", panel="Build")
+def release(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder or a release folder.")],
+    formats: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Formats, separated by commas (driftline list exports).",
+            autocompletion=completion("exports"),
+        ),
+    ],
+    out: Out,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if the data card lacks a section that people must write.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Export a release in common formats, after a checksum test."""
+    from curate.export import EXPORTS
+    from curate.release import Release
+    from curate.release.card_sections import unwritten
+
+    exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
+    opened = Release.open(directory)
+    opened.verify()
+    if strict and (missing := unwritten(opened.facts["provenance"]["judgement"])):
+        raise BadConfig(
+            f"The data card of {opened.name} lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its name in bold.",
+            "Write them into the file that release.judgement names, and publish again.",
+        )
+    counts = {name: export(opened, out / name) for name, export in exporters.items()}
+    show(as_json, {"release": opened.name, "exports": counts}, counts_text(counts, out))
+
+
+@command(curation_app, "audit", "driftline audit photos2024 --out audit", panel="Validate")
+def audit(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, a run that published one, or a stream.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for audit.html and audit.json.")] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Another release: count the images in both.")
+    ] = None,
+    bits: Annotated[
+        int, typer.Option("--bits", min=0, max=16, help="Near-duplicates: hash bits (of 64) that may differ.")
+    ] = 4,
+    as_json: Json = False,
+) -> None:
+    """Audit a release or a stream.
+
+    Class balance, near-duplicates across splits and buckets, uploaders in both splits, label noise, drift, label
+    correlation and the shift S that it suggests.
+    """
+    from curate.core.atomic_io import write_json, write_text
+    from pipelines.reporting.audit import audit as findings_of
+    from pipelines.reporting.audit_page import lines, page
+
+    findings = findings_of(path, against, bits)
+    if out is not None:
+        write_json(out / "audit.json", findings)
+        write_text(out / "audit.html", page(findings))
+    show(as_json, findings, "\n".join(lines(findings)))

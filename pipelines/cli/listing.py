@@ -1,0 +1,117 @@
+"""`driftline list`: what is registered, with where it comes from; and shell completion of registered names."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from curate.core.errors import BadPlugin
+from curate.core.registry import HOME, Registry
+from pipelines.cli.common import Json, command, show
+
+list_app = typer.Typer()
+
+KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are used)
+    "sources": ("curate.sources:SOURCES", "collection.source in driftline.yaml"),
+    "encoders": ("curate.encoders:ENCODERS", "embed.encoder, release.features in driftline.yaml; eval --encoders"),
+    "stages": ("pipelines.stages:STAGES", "run --until, run --from"),
+    "platforms": ("curate.validation.platforms:VENUES", "batch --format"),
+    "exports": ("curate.export:EXPORTS", "release --format"),
+    "recipes": ("curate.pretrain:RECIPES", "pretrain --recipe"),
+    "datasets": ("stream_builder.datasets:NAMES", "stream compose --base, stream from-texts"),
+    "shifts": ("stream_builder.shifts:SHIFTS", "stream compose --sequence"),
+    "stream-exports": ("stream_builder.export:EXPORTS", "stream export --format"),
+    "protocols": ("eval.protocol:PROTOCOLS", "eval --protocol"),
+    "learners": ("eval.learners:LEARNERS", "eval --learners"),
+    "networks": ("eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
+    "samplers": ("eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
+    "presets": ("eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
+}
+RENAMED = {"venues": "platforms"}
+REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
+
+
+def completion(kind: str) -> Callable[[str], list[str]]:
+    """Shell completion of the names of one kind; after a comma, of the next name."""
+
+    def names(incomplete: str) -> list[str]:
+        before, comma, _ = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in REGISTRIES[kind]]
+
+    return names
+
+
+@command(list_app, "list", "driftline list learners", panel="Tools")
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[KIND]", help="Without it: the kinds.", autocompletion=lambda: list(KINDS)),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List what is registered, and which package it is from.
+
+    A broken entry of an installed package is listed with the reason; the others work.
+    """
+    if kind is None:
+        document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
+        show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
+        return
+    found = entries(RENAMED.get(kind, kind))
+    show(as_json, found, columns([(e["name"], e["summary"], e["origin"]) for e in found]))
+
+
+def entries(kind: str) -> list[dict[str, str]]:
+    """name, summary, origin, target of everything of one kind; why an entry cannot be used is its summary.
+
+    Raises UnknownName for a kind that does not exist.
+    """
+    registry: Registry = REGISTRIES[kind]
+    found = _build_presets() if kind == "presets" else []
+    for name in registry:
+        summary = registry.problem(name) or _summary(registry[name])
+        try:
+            entry = registry.entry(name)
+            origin, target = entry.origin, entry.target
+        except BadPlugin:  # two packages register it: the summary names both
+            origin = target = ""
+        found.append({"name": name, "summary": summary, "origin": origin, "target": target})
+    return found
+
+
+def _build_presets() -> list[dict[str, str]]:
+    from pipelines.config import presets
+
+    return [
+        {"name": n, "summary": presets.summary(n), "origin": HOME, "target": f"pipelines/config/presets/{n}.yaml"}
+        for n in presets.names()
+    ]
+
+
+def _summary(thing: Any) -> str:
+    """First line of the docstring of code; the values of plain data."""
+    if callable(thing):
+        return (thing.__doc__ or "").strip().partition("\n")[0]
+    values = thing if isinstance(thing, Mapping) else vars(thing)
+    return ", ".join(f"{key}={value}" for key, value in values.items())
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; on a terminal, the second one is wrapped so that a row is no wider than the terminal."""
+    if not rows:
+        return "nothing is registered"
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    beside = first + 2 + sum(width + 2 for width in others[1:])
+    room = shutil.get_terminal_size().columns - beside if sys.stdout.isatty() else others[0]
+    room = max(20, min(room, others[0]))
+    lines = []
+    for name, text, *rest in rows:
+        for i, part in enumerate(textwrap.wrap(text, room) or [""]):
+            cells = [f"{name if i == 0 else '':<{first}}", f"{part:<{room}}", *(rest if i == 0 else ())]
+            lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

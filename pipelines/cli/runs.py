@@ -1,0 +1,146 @@
+"""`driftline demo`, `init`, `run`, `status`, `trace`: a run folder, from its settings to its release."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from curate.core.errors import BadConfig, Waiting
+from curate.core.executor import Executor
+from pipelines.cli.common import Engine, Json, RunFolder, Sets, command, context_of, log_of, show
+from pipelines.cli.listing import completion
+
+runs_app = typer.Typer()
+
+
+@command(runs_app, "demo", "driftline demo --out demo", panel="Tools")
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for all results.")] = Path("demo"),
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller world: about a minute.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run all steps on a built-in photo world, offline.
+
+    Photos, build, stream, evaluation, report.
+    """
+    from pipelines.demo.journey import QUICK, Scale
+    from pipelines.demo.journey import demo as journey
+
+    result = journey(out, QUICK if quick else Scale(), log_of(out / "log.jsonl", as_json))
+    show(as_json, result, f"report: {result['report']}")
+
+
+@command(runs_app, "init", "driftline init photos2024 --preset folder", panel="Build")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
+    preset: Annotated[
+        str, typer.Option("--preset", help="mini, folder, clear10 or clear100.", autocompletion=lambda: _presets())
+    ],
+    sets: Sets = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
+) -> None:
+    """Write DIR/driftline.yaml: every setting, with a comment."""
+    from curate.core.atomic_io import write_text
+    from pipelines.config import presets
+    from pipelines.config.loader import apply, load
+
+    path = directory / "driftline.yaml"
+    if path.exists() and not force:
+        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force.")
+    values = presets.values(preset)
+    for change in sets or ():
+        apply(values, change)
+    write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
+    load(path)
+    print(f"wrote {path}. Set collection.path, then: driftline run {directory}")
+
+
+def _presets() -> list[str]:
+    from pipelines.config import presets
+
+    return presets.names()
+
+
+@command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
+def run(
+    directory: RunFolder,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="STAGE",
+            help="Stop after this stage (driftline list stages).",
+            autocompletion=completion("stages"),
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="STAGE",
+            help="Repeat this stage and all later ones.",
+            autocompletion=completion("stages"),
+        ),
+    ] = None,
+    sets: Sets = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="ray: on the cluster of RAY_ADDRESS, or on this machine.")
+    ] = "local",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done and why; change nothing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run all stages that are not done yet.
+
+    The same command continues a run that was stopped or killed. It exits with code 3 where answers are missing: add
+    them (driftline annotate, driftline mturk, or a results file in DIR/answers) and run it again.
+    """
+    from dataclasses import asdict
+
+    from pipelines import runner
+
+    executor = Executor(engine, workers or len(os.sched_getaffinity(0)))
+    context = context_of(directory, sets, as_json, executor)
+    if dry_run:
+        plans = [asdict(p) for p in runner.plan(context, start, until)]
+        text = "\n".join(f"{p['stage']:<10}{p['action']:<8}{p['because']}" for p in plans)
+        show(as_json, {"plan": plans}, text)
+        return
+    entries = runner.run(context, start, until)
+    show(as_json, {"stages": entries}, runner.table(entries))
+    for entry in entries:
+        if "because" in entry:
+            raise Waiting("The run waits for answers.", "", entry["because"])
+
+
+@command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
+def status(directory: RunFolder, sets: Sets = None, as_json: Json = False) -> None:
+    """Show each stage: state, counts, dropped by reason, seconds."""
+    from pipelines import runner
+
+    entries = runner.status(context_of(directory, sets, True))
+    show(as_json, {"stages": entries}, runner.table(entries))
+
+
+@command(runs_app, "trace", "driftline trace photos2024 6985418911", panel="Build")
+def trace(
+    directory: RunFolder,
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The id of a photo.")],
+    as_json: Json = False,
+) -> None:
+    """Show one photo's history through every stage.
+
+    Where it entered, where it was dropped and why, its bucket, scores and votes.
+    """
+    from pipelines.reporting.trace import text
+    from pipelines.reporting.trace import trace as history_of
+
+    history = history_of(directory, id_)
+    show(as_json, history, text(history))
