@@ -139,7 +139,7 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):
-            entry["because"] = because or f"Its images wait for answers: driftline annotate {context.root}."
+            entry["because"] = because or f"Answer with driftline annotate {context.root}, or on a crowd platform."
     return entries
 
 
@@ -230,5 +230,5 @@ def table(entries: Sequence[dict[str, Any]]) -> str:
         dropped = ", ".join(f"{k} {v:,}" for k, v in c["dropped"].items())
         read, kept = (f"{c[k]:,}" if c[k] != "" else "" for k in ("read", "kept"))
         seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
-        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}")
+        lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}".rstrip())
     return "\n".join(lines)

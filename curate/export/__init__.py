@@ -6,10 +6,12 @@ A new format is one file here and one line in `EXPORTS`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from curate.core.registry import Registry
-from curate.release.format import Release
+
+if TYPE_CHECKING:
+    from curate.release.format import Release
 
 
 class Exporter(Protocol):

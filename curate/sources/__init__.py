@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from curate.core.registry import Registry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Source(Protocol):

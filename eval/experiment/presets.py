@@ -68,11 +68,6 @@ PRESETS = Registry(
 )
 
 
-def settings_of(name: str) -> str:
-    """For lists: `lr=0.005, batch=64`."""
-    return ", ".join(f"{key}={value}" for key, value in PRESETS[name].items())
-
-
 def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """The preset's settings that some of the protocols and learners (name → class) have: a blind classifier has no
     learning rate."""

@@ -75,6 +75,7 @@ def entries(kind: str) -> list[dict[str, str]]:
     found = _build_presets() if kind == "presets" else []
     for name in registry:
         summary = registry.problem(name) or _summary(registry[name])
+        summary = f"eval --preset: {summary}" if kind == "presets" else summary
         try:
             entry = registry.entry(name)
             origin, target = entry.origin, entry.target
@@ -88,7 +89,12 @@ def _build_presets() -> list[dict[str, str]]:
     from pipelines.config import presets
 
     return [
-        {"name": n, "summary": presets.summary(n), "origin": HOME, "target": f"pipelines/config/presets/{n}.yaml"}
+        {
+            "name": n,
+            "summary": f"init --preset: {presets.summary(n)}",
+            "origin": HOME,
+            "target": f"pipelines/config/presets/{n}.yaml",
+        }
         for n in presets.names()
     ]
 

@@ -37,7 +37,10 @@ def demo(
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
     preset: Annotated[
-        str, typer.Option("--preset", help="mini, folder, clear10 or clear100.", autocompletion=lambda: _presets())
+        str,
+        typer.Option(
+            "--preset", help="Settings to start from (driftline list presets).", autocompletion=lambda: _presets()
+        ),
     ],
     sets: Sets = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,

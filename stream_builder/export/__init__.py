@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from curate.core.registry import Registry
-from stream_builder.stream import Stream
+
+if TYPE_CHECKING:
+    from stream_builder.stream import Stream
 
 
 class Exporter(Protocol):

@@ -21,8 +21,8 @@ import uvicorn
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
-from pipelines.annotation.answer_store import Desk
-from pipelines.annotation.server import application, desk_of
+from pipelines.annotation.answer_store import AnswerStore
+from pipelines.annotation.server import answer_store_of, application
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
@@ -66,46 +66,46 @@ def client(folder: Path) -> Iterator[httpx.Client]:
 
 class TestDesk:
     @pytest.fixture
-    def desk(self, tmp_path: Path) -> Desk:
-        return Desk(tmp_path / "a.sqlite", BATCH, 0)
+    def store(self, tmp_path: Path) -> AnswerStore:
+        return AnswerStore(tmp_path / "a.sqlite", BATCH, 0)
 
-    def test_each_annotator_has_an_own_order_of_everything(self, desk: Desk) -> None:
-        ann, bob = desk.queue("ann"), desk.queue("bob")
+    def test_each_annotator_has_an_own_order_of_everything(self, store: AnswerStore) -> None:
+        ann, bob = store.queue("ann"), store.queue("bob")
         assert sorted(ann) == sorted(bob) == sorted(BATCH["items"])
         assert ann != bob
-        assert ann == desk.queue("ann")
+        assert ann == store.queue("ann")
 
-    def test_an_answer_moves_the_queue_and_undo_moves_it_back(self, desk: Desk) -> None:
-        first, second = desk.following("ann")
-        desk.answer("ann", first, ["bus"], False, 3)
-        assert desk.following("ann", 1) == [second]
-        assert desk.undo("ann") == first
-        assert desk.following("ann", 1) == [first]
-        assert desk.undo("ann") is None
+    def test_an_answer_moves_the_queue_and_undo_moves_it_back(self, store: AnswerStore) -> None:
+        first, second = store.following("ann")
+        store.answer("ann", first, ["bus"], False, 3)
+        assert store.following("ann", 1) == [second]
+        assert store.undo("ann") == first
+        assert store.following("ann", 1) == [first]
+        assert store.undo("ann") is None
 
     @pytest.mark.parametrize("labels", [[], ["tram"], ["none", "bus"]], ids=["nothing", "unknown", "contradiction"])
-    def test_what_is_no_answer_is_refused(self, desk: Desk, labels: list[str]) -> None:
+    def test_what_is_no_answer_is_refused(self, store: AnswerStore, labels: list[str]) -> None:
         with pytest.raises(BadInput, match="Expected one or more of the options"):
-            desk.answer("ann", "i1", labels, False, 0)
-        with pytest.raises(BadInput, match="was not asked"):
-            desk.answer("ann", "../i1", ["bus"], False, 0)
+            store.answer("ann", "i1", labels, False, 0)
+        with pytest.raises(BadInput, match="is not in the batch"):
+            store.answer("ann", "../i1", ["bus"], False, 0)
 
-    def test_two_annotators_on_one_image_are_two_answers_and_their_agreement(self, desk: Desk) -> None:
+    def test_two_annotators_on_one_image_are_two_answers_and_their_agreement(self, store: AnswerStore) -> None:
         for who, label in (("ann", "bus"), ("bob", "bus"), ("eve", "car")):
-            desk.answer(who, "i1", [label], False, 1)
-        desk.answer("eve", "i1", ["bus"], False, 1)  # a second thought takes the first's place
-        desk.answer("eve", "i2", ["none"], True, 1)
-        progress = desk.progress("eve")
+            store.answer(who, "i1", [label], False, 1)
+        store.answer("eve", "i1", ["bus"], False, 1)  # a second thought takes the first's place
+        store.answer("eve", "i2", ["none"], True, 1)
+        progress = store.progress("eve")
         assert (progress.done, progress.answers, progress.agreement) == (2, 4, 1.0)
 
-    def test_nothing_is_written_before_anyone_answered(self, desk: Desk, tmp_path: Path) -> None:
-        assert desk.export(tmp_path / "answers" / "annotate.csv") == 0
+    def test_nothing_is_written_before_anyone_answered(self, store: AnswerStore, tmp_path: Path) -> None:
+        assert store.export(tmp_path / "answers" / "annotate.csv") == 0
         assert not (tmp_path / "answers").exists()
 
     def test_a_file_of_another_batch_is_refused(self, tmp_path: Path) -> None:
-        Desk(tmp_path / "a.sqlite", BATCH, 0).close()
+        AnswerStore(tmp_path / "a.sqlite", BATCH, 0).close()
         with pytest.raises(BadInput, match="answers to the batch 'b1'"):
-            Desk(tmp_path / "a.sqlite", BATCH | {"batch": "b2"}, 0)
+            AnswerStore(tmp_path / "a.sqlite", BATCH | {"batch": "b2"}, 0)
 
 
 def answer_all(client: httpx.Client, annotator: str, folder: Path) -> int:
@@ -163,7 +163,7 @@ class TestPage:
 
     def test_a_mistake_is_told_and_loses_nothing(self, client: httpx.Client) -> None:
         answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
-        assert (answer.status_code, "was not asked" in answer.text) == (400, True)
+        assert (answer.status_code, "is not in the batch" in answer.text) == (400, True)
         assert client.post("/answer", data={"annotator": "<b>", "item": "x"}).status_code == 400
 
     def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
@@ -180,8 +180,8 @@ class TestPage:
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:
     shutil.copy(journey / "driftline.yaml", tmp_path)
-    with pytest.raises(MissingFile, match="has asked nothing yet.*--until ask"):
-        desk_of(context_of(tmp_path))
+    with pytest.raises(MissingFile, match="has no batch yet.*--until ask"):
+        answer_store_of(context_of(tmp_path))
 
 
 def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
@@ -230,9 +230,9 @@ def test_500_answers_of_three_people_and_two_kills_lose_none(folder: Path) -> No
 
 
 def _answers(folder: Path) -> list[tuple[str, str]]:
-    desk = desk_of(context_of(folder))
-    found = [(who, item) for who in ("ann", "bob", "eve") for item in desk.answered(who)]
-    desk.close()
+    store = answer_store_of(context_of(folder))
+    found = [(who, item) for who in ("ann", "bob", "eve") for item in store.answered(who)]
+    store.close()
     return found
 
 
@@ -261,23 +261,23 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page.keyboard.press("n")
         expect(page.locator("input[name=labels]").first).not_to_be_checked()
         page.keyboard.press("Enter")
-        expect(page.locator("header.desk")).to_contain_text("ann: 1 of")
+        expect(page.locator("header.bar")).to_contain_text("ann: 1 of")
         assert page.locator("input[name=item]").input_value() != first
         page.wait_for_load_state()  # the text of a page is there before its keys are
         page.keyboard.press("u")
-        expect(page.locator("header.desk")).to_contain_text("ann: 0 of")
+        expect(page.locator("header.bar")).to_contain_text("ann: 0 of")
         assert page.locator("input[name=item]").input_value() == first
         browser.close()
     assert not [p for p in problems if "favicon" not in p and "404" not in p]
 
 
 def test_one_person_is_asked_no_more_than_the_cap(tmp_path: Path) -> None:
-    desk = Desk(tmp_path / "a.sqlite", BATCH | {"per_worker": 2}, 0)
+    store = AnswerStore(tmp_path / "a.sqlite", BATCH | {"per_worker": 2}, 0)
     for _ in range(2):
-        desk.answer("ann", desk.following("ann")[0], ["bus"], False, 1)
-    assert desk.following("ann") == []
-    assert (desk.progress("ann").done, desk.progress("ann").total) == (2, 2)
-    assert desk.following("bob")
+        store.answer("ann", store.following("ann")[0], ["bus"], False, 1)
+    assert store.following("ann") == []
+    assert (store.progress("ann").done, store.progress("ann").total) == (2, 2)
+    assert store.following("bob")
 
 
 def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, MissingFile
 from curate.core.run_log import RunLog as Log
 from curate.validation.mturk import RunLog
-from pipelines.annotation.batches import act
+from pipelines.annotation.batches import mturk_action
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
 from pipelines.stage import Context
@@ -40,14 +40,17 @@ def test_a_batch_goes_through_the_api_into_a_release(context: Context) -> None:
     expected = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
     batch = read_json(ask / "batch.json")
     with serve(Turk()) as turk:
-        assert act(context, "publish", endpoint=turk.endpoint)["published"] == len(batch["items"])
+        assert mturk_action(context, "publish", endpoint=turk.endpoint)["published"] == len(batch["items"])
         for item, hit in RunLog(context.root / "mturk" / "sandbox.jsonl").hits().items():
             concept = expected[batch["items"][item]]
             for worker in ("ann", "bob", "eve"):
                 turk.work(hit, worker, "none" if concept == "background" else concept)
-        assert act(context, "status", endpoint=turk.endpoint)["submitted"] == 3 * len(batch["items"])
-        assert act(context, "collect", endpoint=turk.endpoint)["answers"] == 3 * len(batch["items"])
-        assert act(context, "approve", endpoint=turk.endpoint) == {"approved": 3 * len(batch["items"]), "rejected": 0}
+        assert mturk_action(context, "status", endpoint=turk.endpoint)["submitted"] == 3 * len(batch["items"])
+        assert mturk_action(context, "collect", endpoint=turk.endpoint)["answers"] == 3 * len(batch["items"])
+        assert mturk_action(context, "approve", endpoint=turk.endpoint) == {
+            "approved": 3 * len(batch["items"]),
+            "rejected": 0,
+        }
     run(context)
     verdicts = pq.read_table(folder_of(context.root, "tally") / "verdicts.parquet")["verdict"].to_pylist()
     assert verdicts.count("kept") > 0.9 * len(verdicts)
@@ -56,19 +59,19 @@ def test_a_batch_goes_through_the_api_into_a_release(context: Context) -> None:
 
 def test_the_estimate_needs_no_account(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    told = act(context, "estimate")
+    told = mturk_action(context, "estimate")
     assert told["cost_usd"] == round(told["images"] * 3 * 0.03, 2)
 
 
 def test_production_without_a_limit_publishes_nothing(context: Context) -> None:
     with serve(Turk()) as turk:
         with pytest.raises(BadConfig, match="--max-spend is None"):
-            act(context, "publish", production=True, endpoint=turk.endpoint)
+            mturk_action(context, "publish", production=True, endpoint=turk.endpoint)
         assert not turk.hits
 
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:
     shutil.copy(journey / "driftline.yaml", tmp_path)
     empty = Context(tmp_path, load(tmp_path / "driftline.yaml"), Log(quiet=True))
-    with pytest.raises(MissingFile, match="has asked nothing yet"):
-        act(empty, "estimate")
+    with pytest.raises(MissingFile, match="has no batch yet"):
+        mturk_action(empty, "estimate")

@@ -17,7 +17,8 @@ from curate.core.seeding import rng_for
 from curate.release import Release
 from curate.release.selection import PublishRules
 from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, drift, label_noise, lines, page, uploaders
+from pipelines.reporting.audit import audit, audit_release, drift, label_noise, uploaders
+from pipelines.reporting.audit_page import lines, page
 from stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
@@ -124,7 +125,7 @@ def test_the_page_shows_outside_text_as_text(release: Release) -> None:
     found = audit_release(release)
     found["name"] = "<script>x</script>"
     assert "<script>" not in page(found)
-    assert any("near copies" in line for line in lines(found))
+    assert any("near-duplicates" in line for line in lines(found))
     json.dumps(found)
 
 
@@ -134,9 +135,9 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_hashes_are_those_of_the_pictures(release: Release) -> None:
-    from pipelines.reporting.audit import picture_hashes
+    from pipelines.reporting.audit import image_hashes
 
-    of = picture_hashes(release)
+    of = image_hashes(release)
     assert len(of) == 16
     with Image.open(io.BytesIO(next(iter(release.images()))[1])) as first:
         assert first.size == (release.table["width"][0].as_py() or first.width, first.height)

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import bz2
 import json
+import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
+import typer.main
 from PIL import Image
+from support.console import answer
 from support.helpers import yfcc_line
 
 from curate.core.atomic_io import content_digest
 from curate.core.seeding import rng_for
+from pipelines.cli.app import app
+from pipelines.cli.listing import KINDS, REGISTRIES
 from pipelines.demo.draw import photo
 
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("curate", "stream_builder", "eval", "pipelines")
+FIXTURES = ROOT / "tests" / "fixtures" / "v0.1.0"
 Write = Callable[..., Path]
 CONFIG = """\
 collection: {{source: {source}, path: {path}}}
@@ -37,6 +49,13 @@ retrieve:
 def driftline(*args: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pipelines.cli", *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Words and command object of every command."""
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        members = getattr(command, "commands", None)
+        yield from [((name,), command)] if members is None else (((name, k), v) for k, v in members.items())
 
 
 def run_folder(
@@ -114,7 +133,7 @@ class TestBadInput:
 
     def test_results_of_another_batch(self, tmp_path: Path) -> None:
         folder = run_folder(tmp_path / "run", dated_photos(tmp_path / "photos", 12), "folder", "false")
-        assert driftline("run", folder).returncode == 0
+        assert driftline("run", folder).returncode == 3
         (folder / "answers").mkdir()
         (folder / "answers" / "theirs.csv").write_text(
             '"WorkerId","Input.batch","Input.item","Answer.labels"\n"W","zzz","i","car"\n'
@@ -166,7 +185,7 @@ class TestBadInput:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
         assert "unknown key" in message(driftline("run", folder, "--set", "fetch.thread=3"), 2)
         assert "Stages, in order: ingest, filter" in message(driftline("run", folder, "--until", "download"), 2)
-        assert "Known: " in message(driftline("list", "learner"), 2)
+        assert "Did you mean 'learners'?" in message(driftline("list", "learner"), 2)
 
 
 def dated_photos(folder: Path, n: int) -> Path:
@@ -178,27 +197,123 @@ def dated_photos(folder: Path, n: int) -> Path:
     return folder
 
 
+class TestWaiting:
+    """Answers of people are missing: exit code 3, the state `waiting`, and what to do."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        place = tmp_path_factory.mktemp("waiting")
+        with tarfile.open(FIXTURES / "waiting.tar.gz") as archive:
+            archive.extractall(place, filter="data")
+        return place / "waiting"
+
+    @pytest.mark.parametrize("more", [(), ("--until", "ask"), ("--until", "publish")])
+    def test_a_run_that_needs_answers(self, folder: Path, more: tuple[str, ...]) -> None:
+        done = driftline("run", folder, *more, "--json")
+        assert f"driftline annotate {folder}" in message(done, 3)
+        (ask,) = [s for s in json.loads(done.stdout)["stages"] if s["stage"] == "ask"]
+        assert ask["state"] == "waiting"
+
+    def test_a_run_that_ends_before_the_answers_are_needed(self, folder: Path) -> None:
+        assert driftline("run", folder, "--until", "retrieve").returncode == 0
+
+
+class TestHelp:
+    def test_every_command_has_an_example(self) -> None:
+        for words, command in commands():
+            assert f"Example: driftline {' '.join(words)}" in command.help
+
+    def test_no_summary_is_cut_and_each_fits_into_a_line(self) -> None:
+        for group in ((), ("stream",), ("figure",), ("ledger",)):
+            text = driftline(*group, "--help").stdout
+            assert "…" not in text
+            assert "..." not in text.partition("\n\n")[2]
+            names = [words[-1] for words, _ in commands() if words[:-1] == group]
+            for name in names:
+                (line,) = [line for line in text.splitlines() if line.split()[:1] == [name]]
+                assert line.endswith((".", ")")), line
+
+    def test_commands_stand_in_groups(self) -> None:
+        headings = [line for line in driftline("--help").stdout.splitlines() if line[:1].isalpha()]
+        assert headings[1:] == ["Options:", "Build:", "Validate:", "Stream:", "Evaluate:", "Tools:"]
+
+    def test_choices_are_listed_and_others_refused(self) -> None:
+        assert "<local|ray>" in driftline("run", "--help").stdout
+        assert "'mpi' is not one of" in message(driftline("run", "x", "--engine", "mpi"), 2)
+
+    def test_names_are_completed_from_the_registries(self) -> None:
+        def completed(words: str) -> list[str]:
+            asked = {"_DRIFTLINE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+            code = "import sys; from pipelines.cli.app import app; app(prog_name='driftline')"
+            environment = os.environ | asked
+            return subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).split()
+
+        assert "learners" in completed("driftline list le")
+        assert completed("driftline run x --until ta") == ["tally"]
+        assert completed("driftline release x --format clear,web") == ["clear,webdataset"]
+
+
+class TestOutput:
+    def test_quiet_prints_the_result_only(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
+        done = driftline("-q", "run", folder, "--until", "ingest")
+        assert done.stderr == ""
+        assert done.stdout.startswith("stage ")
+
+    def test_verbose_prints_every_event_of_the_log(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
+        done = driftline("-v", "run", folder, "--until", "ingest")
+        events = [line for line in done.stderr.splitlines() if line.startswith("{")]
+        assert events == (folder / "log.jsonl").read_text().splitlines()
+
+    def test_quiet_and_verbose_exclude_each_other(self) -> None:
+        assert "--quiet and --verbose" in message(driftline("-q", "-v", "list"), 2)
+
+    def test_debug_shows_the_traceback_with_the_same_exit_code(self, tmp_path: Path) -> None:
+        done = driftline("--debug", "status", tmp_path)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+        assert "MissingFile" in done.stderr
+
+
+class TestList:
+    @pytest.mark.parametrize("kind", [*KINDS, "venues"])
+    def test_every_kind_has_entries_with_summary_and_origin(self, kind: str) -> None:
+        rows = answer("list", kind, "--json")
+        assert rows
+        assert all(row["summary"] and row["target"] and row["origin"] == "driftline" for row in rows)
+
+    def test_without_a_kind_it_lists_the_kinds(self) -> None:
+        assert [row["name"] for row in answer("list", "--json")] == list(KINDS)
+
+    def test_every_registry_that_other_packages_can_extend_is_listed(self) -> None:
+        code = "\n".join(p.read_text(encoding="utf-8") for room in ROOMS for p in (ROOT / room).rglob("*.py"))
+        groups = set(re.findall(r'^    group="(\w+)"', code, re.M))
+        assert groups
+        assert groups <= {REGISTRIES[kind].group for kind in KINDS}
+
+    def test_columns_are_aligned(self) -> None:
+        lines = driftline("list", "exports").stdout.splitlines()
+        assert len({line.index("driftline") for line in lines}) == 1
+
+    def test_a_broken_plugin_is_named_and_the_others_are_listed(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        info = tmp_path / "broken-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text("[driftline.learners]\nlost = no_such_module:Learner\ner = os:sep\n")
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+        rows = {row["name"]: row for row in json.loads(driftline("list", "learners", "--json").stdout)}
+        assert "no_such_module" in rows["lost"]["summary"]
+        assert rows["lost"]["origin"] == "broken 1.0"
+        assert "registered by driftline" in rows["er"]["summary"]
+        assert rows["nap"]["origin"] == "driftline"
+
+
 class TestCommands:
-    def test_help_has_an_example_for_every_command(self) -> None:
-        import typer.main
-
-        from pipelines.cli.app import app
-
-        def walk(group: object, path: list[str]) -> None:
-            for name, command in group.commands.items():  # type: ignore[attr-defined]
-                if hasattr(command, "commands"):
-                    walk(command, [*path, name])
-                else:
-                    assert f"Example: driftline {' '.join([*path, name])}" in command.help
-
-        walk(typer.main.get_command(app), [])
-
-    def test_version_and_lists(self) -> None:
+    def test_version(self) -> None:
         assert driftline("--version").stdout.startswith("driftline ")
-        for kind in ("sources", "shifts", "protocols", "learners", "exports", "presets"):
-            entries = json.loads(driftline("list", kind, "--json").stdout)
-            assert entries
-            assert all(e["summary"] for e in entries)
 
     def test_dry_run_changes_nothing(self, tmp_path: Path, write_lines: Write) -> None:
         folder = run_folder(tmp_path / "run", write_lines(yfcc_line()))
@@ -209,7 +324,7 @@ class TestCommands:
 
     def test_init_does_not_overwrite(self, tmp_path: Path) -> None:
         assert driftline("init", tmp_path / "a", "--preset", "clear10").returncode == 0
-        assert "is there already" in message(driftline("init", tmp_path / "a", "--preset", "mini"), 2)
+        assert "already exists" in message(driftline("init", tmp_path / "a", "--preset", "mini"), 2)
 
     def test_stream_and_eval_from_arrays(self, tmp_path: Path) -> None:
         rng = np.random.default_rng(0)

@@ -24,7 +24,7 @@ from curate.core.run_log import RunLog
 from pipelines.config.loader import load
 from pipelines.config.yaml_edit import set_value
 from pipelines.prompt_explorer.contact_sheets import sheets
-from pipelines.prompt_explorer.explorer import Asked, Explorer, Marks, Share
+from pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
 from pipelines.prompt_explorer.server import application
 from pipelines.runner import folder_of
 from pipelines.stage import Context
@@ -72,7 +72,7 @@ class TestWhatAPromptBrings:
         import pyarrow.parquet as pq
 
         bus = next(c for c in explorer.concepts if c.name == "bus")
-        view = explorer.look(Asked(bus.prompts), "bus", 5)
+        view = explorer.view(Query(bus.prompts), "bus", 5)
         table = pq.read_table(
             folder_of(folder, "retrieve") / "candidates.parquet", filters=[("concept", "=", "bus"), ("rank", "<", 5)]
         )
@@ -83,23 +83,23 @@ class TestWhatAPromptBrings:
     def test_the_histogram_holds_every_picture_and_the_cut_is_the_last_candidates_score(
         self, explorer: Explorer
     ) -> None:
-        view = explorer.look(Asked(("a photo of a bus",)), "bus", 5)
+        view = explorer.view(Query(("a photo of a bus",)), "bus", 5)
         sizes = [int((explorer.store.buckets == b).sum()) for b in explorer.buckets]
         assert [sum(b.histogram) for b in view.buckets] == sizes
         assert all(b.shots[-1].score >= b.cut for b in view.buckets)
 
     def test_a_prompt_shared_with_another_concept_shows_the_overlap(self, explorer: Explorer) -> None:
         car = next(c for c in explorer.concepts if c.name == "car")
-        view = explorer.look(Asked(car.prompts), "bus", 3)
+        view = explorer.view(Query(car.prompts), "bus", 3)
         assert view.overlap["car"] == 1.0
         assert all("car" in shot.also for b in view.buckets for shot in b.shots)
 
     def test_a_prompt_that_is_too_long_tells_what_is_not_read(self, explorer: Explorer) -> None:
-        assert explorer.look(Asked(("a bus " + "and a car " * 30,)), "", 1).unread[0].endswith("and a car")
+        assert explorer.view(Query(("a bus " + "and a car " * 30,)), "", 1).unread[0].endswith("and a car")
 
     def test_no_prompt_is_an_error(self, explorer: Explorer) -> None:
         with pytest.raises(BadConfig, match="There is no prompt"):
-            explorer.look(Asked.of("- only negatives"), "bus", 5)
+            explorer.view(Query.parse("- only negatives"), "bus", 5)
 
 
 @given(st.integers(0, 50), st.integers(0, 50))
@@ -116,13 +116,13 @@ def test_wilsons_interval_equals_the_published_one() -> None:
 
 class TestMarks:
     def test_marks_outlive_the_server_and_belong_to_their_concept(self, folder: Path, explorer: Explorer) -> None:
-        shots = explorer.look(Asked(("a bus",)), "bus", 3).buckets[0].shots
+        shots = explorer.view(Query(("a bus",)), "bus", 3).buckets[0].shots
         for shot, right in zip(shots, (True, False, True), strict=True):
             explorer.mark("bus", shot.id, right)
         explorer.mark("bus", shots[2].id, None)
         again = Explorer(context_of(folder))
-        assert again.look(Asked(("a bus",)), "bus", 3).share == Share(1, 2)
-        assert again.look(Asked(("a bus",)), "car", 3).share == Share(0, 0)
+        assert again.view(Query(("a bus",)), "bus", 3).share == Share(1, 2)
+        assert again.view(Query(("a bus",)), "car", 3).share == Share(0, 0)
 
     def test_half_a_line_of_a_killed_server_is_forgotten_and_nothing_else(self, tmp_path: Path) -> None:
         Marks(tmp_path / "marks.jsonl").add("bus", "1", True)
@@ -130,7 +130,7 @@ class TestMarks:
             file.write('{"concept": "bus", "id": "2", "ri')
         marks = Marks(tmp_path / "marks.jsonl")
         marks.add("bus", "3", False)
-        assert Marks(tmp_path / "marks.jsonl").said == {("bus", "1"): True, ("bus", "3"): False}
+        assert Marks(tmp_path / "marks.jsonl").values == {("bus", "1"): True, ("bus", "3"): False}
 
     def test_a_picture_that_is_not_there_cannot_be_marked(self, explorer: Explorer) -> None:
         with pytest.raises(BadInput, match="No picture has the id"):
@@ -140,7 +140,7 @@ class TestMarks:
 class TestSaving:
     def test_prompts_go_into_the_file_and_the_rest_of_it_stays(self, explorer: Explorer, folder: Path) -> None:
         before = (folder / "driftline.yaml").read_text().splitlines()
-        explorer.save("bus", Asked(("a big bus", 'a "bus": {x}'), ("a car",)))
+        explorer.save("bus", Query(("a big bus", 'a "bus": {x}'), ("a car",)))
         after = (folder / "driftline.yaml").read_text().splitlines()
         changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
         assert len(changed) == 1
@@ -149,16 +149,16 @@ class TestSaving:
         assert bus.option == "bus"
 
     def test_a_new_name_is_appended(self, explorer: Explorer, folder: Path) -> None:
-        explorer.save("tram", Asked(("a tram",)))
+        explorer.save("tram", Query(("a tram",)))
         assert load(folder / "driftline.yaml").retrieve.concepts[-1].name == "tram"
-        assert explorer.look(Asked(("a tram",)), "bus", 3).overlap["tram"] == 1.0
+        assert explorer.view(Query(("a tram",)), "bus", 3).overlap["tram"] == 1.0
 
     def test_what_would_make_the_file_invalid_is_refused_and_the_file_stays(
         self, explorer: Explorer, folder: Path
     ) -> None:
         before = (folder / "driftline.yaml").read_text()
         with pytest.raises(BadConfig, match="background"):
-            explorer.save("background", Asked(("x",)))
+            explorer.save("background", Query(("x",)))
         assert (folder / "driftline.yaml").read_text() == before
 
     def test_concepts_in_a_file_of_their_own_are_saved_there(self, folder: Path) -> None:
@@ -170,8 +170,8 @@ class TestSaving:
         end = text.index("  templates:", start)
         (folder / "driftline.yaml").write_text(text[:start] + "  concepts: concepts.yaml\n" + text[end:])
         explorer = Explorer(context_of(folder))
-        explorer.save("bus", Asked(("one",)))
-        explorer.save("car", Asked(("two",)))
+        explorer.save("bus", Query(("one",)))
+        explorer.save("car", Query(("two",)))
         saved = (folder / "concepts.yaml").read_text()
         assert saved.startswith("# mine\n")
         assert yaml.safe_load(saved) == [
@@ -229,7 +229,7 @@ class TestServer:
         assert headers["x-content-type-options"] == "nosniff"
 
     def test_pictures_of_a_page_are_served_small(self, server: str, explorer: Explorer) -> None:
-        id_ = explorer.look(Asked(("a bus",)), "", 1).buckets[0].shots[0].id
+        id_ = explorer.view(Query(("a bus",)), "", 1).buckets[0].shots[0].id
         answer = httpx.get(f"{server}/thumb", params={"id": id_})
         assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
         assert answer.content.startswith(b"\xff\xd8")

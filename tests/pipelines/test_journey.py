@@ -131,7 +131,7 @@ class TestTrace:
     def test_of_a_photo_behind_a_dead_link(self, journey: Path) -> None:
         index = pq.read_table(folder_of(journey, "fetch") / "index.parquet", filters=[("fault", "=", "http_404")])
         found = trace(journey, index["id"][0].as_py())
-        assert found["ended"] == "It left at fetch: http_404."
+        assert found["ended"] == "It was dropped at fetch: http_404."
 
     def test_of_a_line_that_could_not_be_read(self, journey: Path) -> None:
         rejects = pq.read_table(sorted((folder_of(journey, "ingest") / "rejects").glob("*.parquet")))
@@ -139,7 +139,7 @@ class TestTrace:
         assert "dropped: wrong_column_count" in {e["outcome"] for e in trace(journey, id_)["events"]}
 
     def test_of_an_unknown_id_is_an_error(self, journey: Path) -> None:
-        with pytest.raises(UnknownName, match="has met the id '0'"):
+        with pytest.raises(UnknownName, match="has read a photo with the id '0'"):
             trace(journey, "0")
 
 
@@ -147,7 +147,7 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
     page = (journey / "report" / "index.html").read_text()
     assert "the photos are rendered by a program and the workers are simulated" in page
     assert page.count("data:image/jpeg;base64,") >= 100
-    headings = ("What the classes looked like", "The collection over time", "Every photo accounted for")
+    headings = ("The classes over time", "The collection over time", "Photos in each stage")
     tables = ("clear-iid on photo-world", "clear-streaming on photo-world", "Retrieval precision")
     for heading in (*headings, *tables, "Settings of this run"):
         assert heading in page

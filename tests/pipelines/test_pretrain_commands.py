@@ -111,7 +111,7 @@ def test_a_zoo_is_one_file(folder: Path, tmp_path: Path) -> None:
     [
         (("--recipe", "byol"), "Unknown recipe 'byol'"),
         (("--recipe", "small", "--bucket", "7"), "There is no image of bucket 7"),
-        (("--recipe", "small", "--set", "epoch=1"), "A recipe has no 'epoch'"),
+        (("--recipe", "small", "--set", "epoch=1"), "Unknown setting 'epoch'"),
         (("--recipe", "small", "--set", "epochs=many"), "epochs is 'many'"),
         (("--recipe", "small"), "There are 20 images, the batch is 128"),
     ],

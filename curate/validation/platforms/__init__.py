@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from curate.core.registry import Registry
-from curate.retrieval.candidates import Concept
+
+if TYPE_CHECKING:
+    from curate.retrieval.candidates import Concept
 
 
 class Venue(Protocol):
