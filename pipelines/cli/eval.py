@@ -15,6 +15,7 @@ from curate.core.run_log import RunLog
 from pipelines.cli.common import Json, Sets, command, context_of
 
 if TYPE_CHECKING:
+    from eval.protocol import Score
     from eval.run import Plan
 
 eval_app = typer.Typer()
@@ -73,7 +74,7 @@ def evaluate(
     protocols = list(PROTOCOLS) if protocol == "all" else [p.strip() for p in protocol.split(",")]
     several = len(protocols) * len(paths) > 1
     for name in protocols:
-        PROTOCOLS[name]
+        PROTOCOLS.resolve(name)
     for name in chosen:
         LEARNERS[name.partition("(")[0].strip()]
     if executor not in ("local", "ray"):
@@ -153,14 +154,15 @@ def _device(name: str) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
-    lines = [f"{document['protocol']} on {document['stream']['name']}"]
+    from eval.protocol import scores_of
+
+    lines, scores = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document)
     if document["results"]:
-        names = list(document["results"][0]["scores"])
         wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
-        lines.append(f"  {'learner':<{wide}}" + "".join(f"{n:>18}" for n in names))
-    for r in document["results"]:
-        cells = (_cell(name, score) for name, score in r["scores"].items())
-        lines.append(f"  {r['learner']:<{wide}}" + "".join(f"{c:>18}" for c in cells))
+        lines.append(f"  {'learner':<{wide}}" + "".join(f"{score.name:>18}" for score in scores))
+    lines += [
+        f"  {r['learner']:<{wide}}" + "".join(f"{_cell(score, r):>18}" for score in scores) for r in document["results"]
+    ]
     reasons: dict[str, list[str]] = {}
     for one in document["skipped"]:
         reasons.setdefault(one["because"], []).append(one["learner"])
@@ -168,12 +170,8 @@ def _scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(name: str, score: dict[str, Any]) -> str:
-    if score["mean"] is None:
-        return "never"
-    if name.startswith("corrections"):
-        return f"{score['mean']:.0f} ± {score['sd']:.0f}"
-    return f"{100 * score['mean']:.1f} ± {100 * score['sd']:.1f}"
+def _cell(score: Score, result: dict[str, Any]) -> str:
+    return "never" if score.mean(result) is None else score.spread(result)
 
 
 @command(eval_app, "report", "driftline report runs --out report")
@@ -188,11 +186,18 @@ def report(
         list[Path] | None,
         typer.Option("--stream", help="An evaluated stream: its page shows steps, drift, pictures; may be repeated."),
     ] = None,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option("--plugin", metavar="MODULE:NAME", help="A protocol of your own that rows name; may be repeated."),
+    ] = None,
 ) -> None:
     """Turn rows into a site: an overview, a page for each protocol, learner and stream; CSV, LaTeX and JSON beside."""
+    from eval.protocol import protocol_named
     from eval.reporting.report import results_of, write
     from stream_builder.stream import Stream
 
+    for plugin in plugins or ():
+        protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
     known = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
         print(f"report: {write(results_of(paths), out, streams=known)}")
