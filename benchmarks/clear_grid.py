@@ -99,7 +99,7 @@ def grid(data: Stream, where: Path, given: argparse.Namespace, precision: str, o
         range(given.seeds),
         settings,
         out,
-        where=where,
+        stream_folder=where,
         executor=Executor(workers=given.workers),
     )
     spent, wall = cpu() - before, time.monotonic() - clock

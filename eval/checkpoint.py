@@ -1,4 +1,4 @@
-"""A run's state on disk, so that a stream that takes hours goes on where it stopped, with the same rows."""
+"""A run's state on disk, so that an interrupted run goes on where it stopped, with the same rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ EVERY = 60.0  # seconds between two states
 
 @dataclass
 class Checkpoint:
-    """path: the file. It lies in the run's own folder, whose name is a digest of all settings: a run with others finds
-    no state here. The state is a pickle: like code, it is only for those who trust the folder."""
+    """The state is a pickle: like code, load it only from a folder that you trust."""
 
     path: Path
+    """of the file, in the run's own folder, whose name is a digest of all settings: a run with other settings has
+    another file"""
     last: float = field(default_factory=time.monotonic)
+    """when the state was last written, seconds"""
 
     def load(self) -> Any | None:
-        """What was kept, or None. Raises BadInput for a file that holds no state."""
+        """The stored state, or None. Raises BadInput for a file that is no state."""
         if not self.path.is_file():
             return None
         try:
             return pickle.loads(self.path.read_bytes())
         except (pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
-            raise BadInput(f"{self.path} holds no state ({error}).", "", "Delete it; the run begins anew.") from None
+            raise BadInput(
+                f"{self.path} is no stored state ({error}).", "", "Delete it; the run starts again."
+            ) from None
 
     def keep(self, *state: Any, final: bool = False) -> None:
         """Write the state, if it is time; a finished run needs none."""

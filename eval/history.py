@@ -1,4 +1,4 @@
-"""What a learner on a time-ordered stream may learn from: everything so far, read where it lies and never copied."""
+"""What a learner on a time-ordered stream may learn from: everything so far, read in place, without a copy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ Labels = Any
 
 @dataclass(frozen=True)
 class Past:
-    """parts: samples of the steps, one after the other (arrays, memory-mapped or encoded). labels: (N,) int64 of all.
-    start, seen: the newest batch is [start, seen), and nothing from `seen` on can be reached."""
+    """Samples of a stream up to a position; later ones cannot be read."""
 
     parts: Sequence[Any]
+    """samples of the steps, in order: arrays, memory-mapped or encoded"""
     labels: Labels
+    """(N,) int64, of all samples"""
     start: int = 0
+    """position of the newest batch"""
     seen: int = 0
+    """end of the newest batch; samples from here on cannot be read"""
 
     @classmethod
     def of(cls, splits: Sequence[Split]) -> Past:
@@ -46,18 +49,18 @@ class Past:
                 "Expected an earlier one.",
             )
         ends = np.cumsum([len(part) for part in self.parts])
-        of = np.searchsorted(ends, positions, side="right")
+        numbers = np.searchsorted(ends, positions, side="right")
         out: Any = None
-        for number in np.unique(of).tolist():
-            here = np.flatnonzero(of == number)
-            rows = positions[here] - (ends[number - 1] if number else 0)
+        for number in np.unique(numbers).tolist():
+            inside = np.flatnonzero(numbers == number)
+            rows = positions[inside] - (ends[number - 1] if number else 0)
             run = bool(len(rows)) and rows[-1] - rows[0] + 1 == len(rows) and bool((np.diff(rows) == 1).all())
             taken = np.asarray(self.parts[number][rows[0] : rows[-1] + 1] if run else self.parts[number][rows])
-            if len(here) == len(positions):
+            if len(inside) == len(positions):
                 return taken
             if out is None:
                 out = np.empty((len(positions), *taken.shape[1:]), taken.dtype)
-            out[here] = taken
+            out[inside] = taken
         return np.asarray(self.parts[0][:0]) if out is None else out
 
     def take(self, positions: Any) -> tuple[Array, Labels]:

@@ -1,63 +1,45 @@
-"""Protocols: ways to walk a stream. A walk yields counts, a score is a function of stored rows.
+"""Protocols: the order in which a learner sees a stream and is tested on it, and the scores of stored counts.
 
-A new protocol is one folder in `eval/protocols/` (walk, score, presets) and one line in `PROTOCOLS`.
+A new protocol is a class derived from `Protocol`. `evaluate` takes the class, an instance, or `package.module:Name`; a
+line in `PROTOCOLS` or an entry point (`driftline.protocols`) gives it a name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
-from typing import Protocol as TypingProtocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from curate.core.errors import BadArray
+from curate.core.errors import (
+    BadArray,
+    BadConfig,
+    Diverged,
+    DriftlineError,
+    IncompatibleStream,
+    UnknownName,
+    crashed,
+)
 from curate.core.registry import Registry
+from eval.checkpoint import Checkpoint
+from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
 from eval.rows import Row
 from stream_builder.stream import Split, Step, Stream
 
-
-class Walk(TypingProtocol):
-    """A frozen dataclass of settings with these verbs. One that also has `together` walks a stream once with many
-    learners; see `eval.protocols.near_future`. One with `divides` lets several processes share the work of one run."""
-
-    def fit(self, stream: Stream) -> None:
-        """Raise IncompatibleStream, before any work, where the stream lacks what the protocol needs."""
-        ...
-
-    def task(self, stream: Stream) -> Task:
-        """What learners are told."""
-        ...
-
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
-        """The first step as `walk` shows it for training, from a generator in the same state."""
-        ...
-
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Let the learner see and predict in the protocol's order; yield counts. seed: of the run, which `rng` also
-        comes from."""
-        ...
-
-    def settled(self, stream: Stream) -> Walk:
-        """The same with numbers in place of settings that the stream decides; called after `fit`."""
-        return self
-
-    def told(self, stream: Stream) -> dict[str, Any]:
-        """What every run's record says of the stream under this protocol."""
-        return {}
-
-    def spent(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """What every run's record says of its budget. samples: of training, in the stream."""
-        return {}
-
-    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
-        """Rows of one run → {"scores": {name: float | None}, "matrix": …, "curve": …}."""
-        ...
-
+if TYPE_CHECKING:
+    from eval.plotting.charts import Figure, Section
 
 CHUNK = 8192  # samples predicted at once
+DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
+Document = Mapping[str, Any]  # of `driftline eval --json`
 
 PROTOCOLS = Registry(
     "protocol",
@@ -69,13 +51,238 @@ PROTOCOLS = Registry(
         "near-future": "eval.protocols.near_future.protocol:NearFuture",
     },
     group="protocols",
+    base="eval.protocol:Protocol",
 )
 
 
-def tested(learner: Learner, split: Split, where: str, begun: float, **at: int) -> Row:
+@dataclass(frozen=True)
+class Score:
+    """A score or measure that a protocol reports."""
+
+    name: str
+    """key in JSON and CSV"""
+    label: str
+    """column heading in reports"""
+    higher_is_better: bool = True
+    """False for costs and errors"""
+    unit: str = "share"
+    """"share" (0 … 1, printed in per cent), "corrections" or "microseconds"; others are printed as they are"""
+
+    def gain(self, value: float | None) -> float:
+        """The larger, the better: the value or, if lower is better, its negative; None is worse than any number."""
+        return -np.inf if value is None else value if self.higher_is_better else -value
+
+    def best(self, values: Iterable[float | None]) -> float | None:
+        """The best of some values; None if there is none."""
+        return max((value for value in values if value is not None), key=self.gain, default=None)
+
+    def text(self, value: float | None) -> str:
+        """A value as reports print it.
+
+        >>> Score("accuracy", "accuracy").text(0.5), Score("cost", "cost", False, "corrections").text(None)
+        ('50.0', '–')
+        """
+        if value is None:
+            return "–"
+        return f"{100 * value if self.unit == 'share' else value:.{DECIMALS.get(self.unit, 3)}f}"
+
+    def mean(self, result: Mapping[str, Any]) -> float | None:
+        """Over the seeds of one of a document's results; None if no seed got there."""
+        mean: float | None = result["scores"].get(self.name, {}).get("mean")
+        return mean
+
+    def spread(self, result: Mapping[str, Any]) -> str:
+        """Mean ± standard deviation over the seeds, as reports print it."""
+        mean = self.mean(result)
+        return "–" if mean is None else f"{self.text(mean)} ± {self.text(result['scores'][self.name]['sd'])}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run scored. Shares are in 0 … 1; None: the run never got there."""
+
+    scores: Mapping[str, float | None]
+    """by name, in the order of the table's columns"""
+    measures: Mapping[str, float | None] = field(default_factory=dict)
+    """further numbers, in a table of their own"""
+    by_class: Sequence[float | None] | None = None
+    """accuracy of each class; None for a class without samples"""
+    matrix: npt.NDArray[np.float64] | None = None
+    """(T, T) accuracies; row: trained up to this step, column: tested on this step; NaN: not tested"""
+    curve: Mapping[str, Sequence[float]] | None = None
+    """lists of equal length: "at" (x) and "value" (y), and further y by name"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A learner after `begin`, and what its run needs."""
+
+    learner: Learner
+    rng: np.random.Generator
+    """of this run"""
+    seed: int = 0
+    """from which `rng` comes"""
+    save: Checkpoint | None = None
+    """where a long run may keep its state"""
+
+
+@dataclass(frozen=True)
+class Protocol(ABC):
+    """Settings are the dataclass fields of a subclass. `check`, `task`, `run` and `score` must be written; the rest has
+    defaults. The docstring is the text of the protocol's page in reports."""
+
+    scores: ClassVar[Sequence[Score]] = ()
+    """labels, directions and units; a score that is not declared is a share, and higher is better"""
+    measures: ClassVar[Sequence[Score]] = ()
+    """the same for `Result.measures`"""
+    primary: ClassVar[str] = ""
+    """the score that ranks learners; "" for the first"""
+    shardable: ClassVar[bool] = False
+    """True: several processes may share the work of one run"""
+    measures_title: ClassVar[str] = "Further measures, and how sure the differences are"
+    measures_note: ClassVar[str] = ""
+    matrix_title: ClassVar[str] = "Accuracy matrices"
+    matrix_note: ClassVar[str] = "Row: trained up to this step. Column: tested on this step."
+
+    def __post_init__(self) -> None:
+        """Raises BadConfig for a setting of the wrong type, out of range or not among the choices."""
+        check_instance(self)
+
+    @abstractmethod
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream, before any work, if the stream lacks what the protocol needs."""
+
+    @abstractmethod
+    def task(self, stream: Stream) -> Task:
+        """What learners know in advance."""
+
+    @abstractmethod
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
+        """Let the learner learn and predict in the protocol's order; yield counts. seed: of the run, from which `rng`
+        comes."""
+
+    @abstractmethod
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        """Rows of one run on a stream of that many steps → its scores."""
+
+    def resolve(self, stream: Stream) -> Protocol:
+        """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
+        return self
+
+    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+        """The first step as `run` shows it for training, given a generator in the same state; for tuning."""
+        return stream.steps[0].visible()
+
+    @property
+    def learners_per_pass(self) -> int:
+        """How many runs `run_many` takes at once."""
+        return 1
+
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, list[Row] | Exception]]:
+        """Position and rows of each run, or why it was skipped. Default: one after the other."""
+        for i, start in enumerate(starts):
+            try:
+                rows: list[Row] | Exception = list(self.run(stream, start.learner, start.rng, start.seed))
+            except Exception as error:
+                rows = skip_reason(error)
+            yield i, rows
+
+    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+        """What every run's record says about the stream."""
+        return {}
+
+    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
+        """What every run's record says about its budget. samples: training samples in the stream."""
+        return {}
+
+    def training_sizes(self, stream: Stream) -> list[int] | None:
+        """Samples of each step that learners train on, for estimates of the time; None: there is no estimate."""
+        return None
+
+    @staticmethod
+    def figures(document: Document) -> Sequence[Figure]:
+        """Charts of one document."""
+        return ()
+
+    @staticmethod
+    def note(document: Document) -> str:
+        """A paragraph above the table of one document."""
+        return ""
+
+    @staticmethod
+    def across(documents: Sequence[Document]) -> Section | None:
+        """A table over several streams."""
+        return None
+
+    @classmethod
+    def score_of(cls, name: str) -> Score:
+        """The declaration of a score or measure."""
+        declared = {score.name: score for score in (*cls.scores, *cls.measures)}
+        return declared.get(name, Score(name, name))
+
+
+def protocol_named(given: str | Protocol | type[Protocol]) -> tuple[str, type[Protocol], Callable[..., Protocol]]:
+    """Name in rows, class, and what makes one from settings.
+
+    given: a registered name, `package.module:Name`, a class, or an instance, whose settings become the defaults. Raises
+    UnknownName, BadPlugin, and BadConfig for what is no protocol.
+    """
+    kind = PROTOCOLS.resolve(given) if isinstance(given, str) else given if isinstance(given, type) else type(given)
+    if not issubclass(kind, Protocol):
+        raise BadConfig(
+            f"The protocol is {given!r}.", "Expected a name, or a class derived from eval.protocol.Protocol."
+        )
+    if inspect.isabstract(kind):
+        raise BadConfig(f"The protocol {kind.__name__} lacks {', '.join(sorted(kind.__abstractmethods__))}.")
+    name = given if isinstance(given, str) else PROTOCOLS.admit(kind)
+    return name, kind, partial(dataclasses.replace, given) if isinstance(given, Protocol) else kind
+
+
+def stored_protocol(name: str) -> type[Protocol]:
+    """The class of stored rows. Raises UnknownName if it is not known here: a name in a file imports no module."""
+    if name not in PROTOCOLS:
+        raise UnknownName(
+            f"The rows are of the protocol {name!r}, which is not registered.",
+            f"Available: {', '.join(PROTOCOLS)}.",
+            "Install its package, or name it: driftline report --plugin package.module:Name.",
+        )
+    kind: type[Protocol] = PROTOCOLS[name]
+    return kind
+
+
+def kind_of(document: Document) -> type[Protocol]:
+    """The class of a document's protocol; the base class, with its default texts, if that is not known here."""
+    if document["protocol"] not in PROTOCOLS:
+        return Protocol
+    return stored_protocol(document["protocol"])
+
+
+def scores_of(document: Document) -> list[Score]:
+    """The scores of a document's results."""
+    names = dict.fromkeys(name for result in document["results"] for name in result["scores"])
+    return [kind_of(document).score_of(name) for name in names]
+
+
+def primary_of(document: Document) -> Score:
+    """The score that ranks a document's learners; the document must have results."""
+    scores, name = scores_of(document), kind_of(document).primary
+    return next((score for score in scores if score.name == name), scores[0])
+
+
+def skip_reason(error: Exception) -> Exception:
+    """Why one learner is skipped. Raises an error that concerns all learners: a setting or a file."""
+    if isinstance(error, IncompatibleStream | Diverged):
+        return error
+    if isinstance(error, DriftlineError):
+        raise error
+    return crashed(error)  # code of the user's own: the others go on
+
+
+def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
     """Predict a split in chunks and count; the learner never sees the labels.
 
-    Raises BadArray when the learner's answer has another shape than the labels.
+    begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
+    BadArray if the learner's answer has another shape than the labels.
     """
     right = 0
     n_classes = int(split.y.max()) + 1 if len(split) else 0
@@ -92,4 +299,6 @@ def tested(learner: Learner, split: Split, where: str, begun: float, **at: int) 
         counts += np.bincount(part.y, minlength=n_classes)
         hits += np.bincount(part.y[answer == part.y], minlength=n_classes)
     seconds = time.process_time() - begun
-    return Row(where, len(split), right, seconds=seconds, class_n=counts.tolist(), class_correct=hits.tolist(), **at)
+    return Row(
+        tested_on, len(split), right, seconds=seconds, class_n=counts.tolist(), class_correct=hits.tolist(), **at
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from curate.core.formats import check_format
 FORMAT = 1
 SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
-OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that no second run repeats
+OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 ROWS = pa.schema(
     [
         ("tested_on", pa.string()),
@@ -41,45 +42,65 @@ ROWS = pa.schema(
 
 @dataclass(frozen=True)
 class Row:
-    """One test: n samples, n_correct of them right. tested_on: which samples. learned_to: index of the last
-    step learned (-1: none). seen: training samples seen. corrections: corrections given. seconds: since the run
-    began, of this process. stored: bytes that the learner kept then, where that was asked. recall: of the learner's
-    search. asking, correcting: seconds that single predictions and corrections took, where that was measured.
-    class_n, class_correct: the same counts for each label from 0, where they were kept."""
+    """One test."""
 
     tested_on: str
+    """which samples"""
     n: int
+    """samples"""
     n_correct: int
+    """right answers"""
     learned_to: int = -1
+    """index of the last step learned; -1: none"""
     seen: int = 0
+    """training samples seen"""
     corrections: int = 0
+    """corrections given"""
     seconds: float = 0.0
+    """process time since the run began"""
     stored: int = 0
+    """bytes that the learner kept, if measured"""
     recall: float = 1.0
+    """of the learner's search"""
     asking: float = 0.0
+    """seconds of single predictions, if measured"""
     correcting: float = 0.0
+    """seconds of corrections, if measured"""
     class_n: Sequence[int] = ()
+    """samples of each label from 0, if counted"""
     class_correct: Sequence[int] = ()
+    """right answers of each label from 0, if counted"""
 
 
 @dataclass(frozen=True)
 class Run:
-    """about: `run.json` (protocol, learner, settings, seed, stream, cost). rows: in the order of the walk."""
+    """One learner under one protocol, for one seed."""
 
     about: dict[str, Any]
+    """`run.json`: protocol, learner, settings, seed, stream, cost"""
     rows: list[Row]
+    """in the order of the tests"""
+
+
+def folder_name(name: str) -> str:
+    """A protocol or learner as part of a path.
+
+    >>> folder_name("near-future"), folder_name("er(memory=500)"), folder_name("mypackage.mine:Protocol")
+    ('near-future', 'er-memory-500-', 'mypackage-mine-Protocol')
+    """
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
 def counted(row: Row) -> dict[str, Any]:
-    """What a second run repeats: all but the clocks."""
+    """What a second run repeats: everything but the clocks."""
     return {key: list(v) if key in PER_CLASS else v for key, v in vars(row).items() if key not in OF_CLOCKS}
 
 
 def digest(run: Run) -> str:
-    """Twelve hexadecimal digits of what a run was and what it counted, clocks left out: equal runs have equal ones."""
+    """Twelve hexadecimal digits of a run's identity and counts, without clocks: equal runs have equal digests."""
     about = {key: run.about[key] for key in ("protocol", "learner", "settings", "protocol_settings", "seed", "stream")}
-    told = f"{json.dumps(about, sort_keys=True, default=str)}{[counted(row) for row in run.rows]!r}"
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
+    content = f"{json.dumps(about, sort_keys=True, default=str)}{[counted(row) for row in run.rows]!r}"
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -99,17 +120,13 @@ def load(folder: Path) -> Run:
 def keep_skipped(
     out: Path, protocol: str, stream: Mapping[str, str], asked: Sequence[str], skipped: Sequence[Mapping[str, str]]
 ) -> None:
-    """Beside the rows, why learners have none. asked: those just tried; what was said of others before stays."""
-    path = (
-        out
-        / protocol
-        / SKIPPED
-        / f"{hashlib.sha256(json.dumps(stream, sort_keys=True).encode()).hexdigest()[:12]}.json"
-    )
+    """Store beside the rows why learners have none. asked: learners just tried; reasons of the others stay."""
+    of_stream = hashlib.sha256(json.dumps(stream, sort_keys=True).encode()).hexdigest()[:12]
+    path = out / folder_name(protocol) / SKIPPED / f"{of_stream}.json"
     before = read_json(path)["skipped"] if path.is_file() else []
-    told = [one for one in before if one["learner"] not in asked] + [dict(one) for one in skipped]
-    if told or path.is_file():
-        write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": told})
+    entries = [entry for entry in before if entry["learner"] not in asked] + [dict(entry) for entry in skipped]
+    if entries or path.is_file():
+        write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": entries})
 
 
 def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
@@ -119,7 +136,7 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def find(paths: Sequence[Path]) -> list[Run]:
-    """All runs below some folders, in path order. Raises MissingFile when there is none."""
+    """All runs below some folders, in path order. Raises MissingFile if there is none."""
     folders = sorted({p.parent for path in paths for p in path.rglob("run.json")})
     if not folders:
         raise MissingFile(

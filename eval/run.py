@@ -1,159 +1,199 @@
-"""protocol × learner × seed → rows → the numbers of `driftline eval --json`."""
+"""protocol × learner × seed → rows → the scores of `driftline eval --json`."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
+import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, Diverged, DriftlineError, IncompatibleStream, crashed
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
 from eval.experiment.learner_spec import fields_of, named
+from eval.experiment.settings import check_settings, setting_names, unknown_setting
 from eval.experiment.tune import Grid, choose
 from eval.learner import Learner
-from eval.protocol import PROTOCOLS, Walk
-from eval.rows import Row, Run, keep_skipped
+from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
+from eval.results import Results
+from eval.rows import Row, Run, folder_name, keep_skipped
 from eval.scoring.aggregate import summary
 from stream_builder.stream import Stream
 
 Settings = Mapping[str, Any]
+AnyProtocol = str | Protocol | type[Protocol]
+AnyLearner = str | Learner | type[Learner]
 
 
 def evaluate(
     stream: Stream,
-    protocol: str,
-    learners: Sequence[str | Learner | type[Learner]],
+    protocol: AnyProtocol,
+    learners: Sequence[AnyLearner],
     seeds: Sequence[int] = (0,),
     settings: Settings | None = None,
     out: Path | None = None,
-    tell: Callable[[int], None] = lambda n: None,
-    where: Path | None = None,
+    progress: Callable[[int], None] = lambda n: None,
+    stream_folder: Path | None = None,
     executor: Executor | None = None,
     tune: Grid | None = None,
-    keep: Callable[[Run], None] = lambda run: None,
-) -> dict[str, Any]:
+    keep_run: Callable[[Run], None] = lambda run: None,
+) -> Results:
     """Run every learner with every seed; returns the document of `driftline eval --json`.
 
-    learners: catalogue names, also with settings as in `reservoir(alpha=5)`, instances, or classes of your own.
-    settings: `{"epochs": 10}` goes to the protocol or to every learner that has such a setting, `{"er.memory": 500}`
-    to one learner, `{"ocrr.every": 20}` to one protocol. out: folder for rows; finished runs found there are not
-    repeated. tell: called with 1 after each run. where, executor: the stream's folder, and processes or Ray that share
-    the runs of catalogue learners; rows are the same as those of one process.
+    protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an instance. learners:
+    likewise; names also with settings, as in `reservoir(alpha=5)`. settings: `{"epochs": 10}` goes to the protocol or
+    to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol.
+    out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
+    executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
+    process. tune: setting → candidates; each learner that has such settings chooses among them on a part of the first
+    step's training data, for every seed, and its rows record the choice. keep_run: called with each finished run.
 
-    tune: setting → candidates; each learner that has such settings chooses among them on a part of the first step's
-    training data, for every seed, and its rows tell what it chose. keep: called with each run that finished.
-
-    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (unknown setting) before any
-    work. A learner that fails is listed under "skipped" with the reason; the others go on.
+    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
+    learner that fails is listed under "skipped" with the reason; the others go on.
     """
-    walk, jobs = _jobs(stream, protocol, learners, seeds, settings or {}, tune or {})
+    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
-    if (
-        executor is not None
-        and where is not None
-        and out is not None
-        and (executor.workers > 1 or executor.kind == "ray")
-    ):
-        given = [job for job in jobs if job.name in [one for one in learners if isinstance(one, str)]]
-        shared = {job.name for job in given}
-        parts = _parts(walk, sorted(given, key=lambda job: job.seed), executor.workers)
-        tasks = [_Task(where, protocol, walk, [job.plain() for job in part], out) for part in parts]
-        gpus = int(any(job.changed.get("device") == "cuda" for job in given))
-        if tasks and getattr(walk, "divides", False):  # more processes than runs: several at one
+    if executor is not None and stream_folder is not None and out is not None and grid.portable(executor):
+        by_name = [job for job in jobs if job.name in [learner for learner in learners if isinstance(learner, str)]]
+        shared = {job.name for job in by_name}
+        parts = _parts(grid.protocol, sorted(by_name, key=lambda job: job.seed), executor.workers)
+        tasks = [_Task(stream_folder, grid, [dataclasses.replace(job, make=None) for job in part]) for part in parts]
+        gpus = int(any(job.changed.get("device") == "cuda" for job in by_name))
+        if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
         for number, because in executor.run_tasks(_shared_runs, tasks, gpus=gpus):
             failed |= {name: why for name, why in because.items() if name not in failed}
-            tell(len(parts[number]) if number < len(parts) else 0)
+            progress(len(parts[number]) if number < len(parts) else 0)
     runs: list[Run] = []
-    left = [job for job in jobs if job.name not in failed]
-    for part in _parts(walk, left, 1):
-        for job, run in _runs(stream, protocol, walk, part, out):
-            tell(0 if job.name in shared else 1)
+    for part in _parts(grid.protocol, [job for job in jobs if job.name not in failed], 1):
+        for job, run in _runs(stream, grid, part):
+            progress(0 if job.name in shared else 1)
             if isinstance(run, Run):
                 runs.append(run)
-                keep(run)
+                keep_run(run)
             else:
                 failed.setdefault(job.name, str(run))
     runs = [run for run in runs if run.about["learner"] not in failed]
-    skipped = [
-        {"learner": name, "because": failed[name]} for name in dict.fromkeys(job.name for job in jobs) if name in failed
-    ]
+    skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
-        about = {"name": stream.name, "sha256": stream.sha256}
-        keep_skipped(out, protocol, about, [*dict.fromkeys(job.name for job in jobs), "all"], skipped)
-    return {**summary(runs, stream.name, stream.sha256, protocol), "skipped": skipped}
+        keep_skipped(out, grid.name, {"name": stream.name, "sha256": stream.sha256}, [*names, "all"], skipped)
+    return Results({**summary(runs, stream.name, stream.sha256, grid.name), "skipped": skipped})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """What all runs of one call have in common."""
+
+    name: str
+    """of the protocol, in rows"""
+    protocol: Protocol
+    """with numbers in place of settings that depend on the stream"""
+    out: Path | None
+    """folder for rows"""
+
+    def portable(self, executor: Executor) -> bool:
+        """Whether there are other processes, and they can load the protocol; a class of a notebook they cannot."""
+        if executor.kind == "ray":
+            return True
+        try:
+            return executor.workers > 1 and bool(pickle.dumps(self.protocol))
+        except (pickle.PicklingError, AttributeError):
+            return False
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """One run to come. changed: the learner's settings. tune: candidates to choose among first."""
+    """A planned run."""
 
     name: str
+    """of the learner, in rows"""
     make: Callable[..., Learner] | None
+    """what makes the learner; None: the name does"""
     changed: dict[str, Any]
+    """settings of the learner"""
     seed: int
     tune: dict[str, list[Any]]
-
-    def plain(self) -> _Job:
-        """For another process, where the name makes the learner."""
-        return dataclasses.replace(self, make=None)
+    """candidates to choose from before the run"""
 
     def learner(self, **more: Any) -> Learner:
-        """A new one."""
+        """A new learner."""
         make = self.make or named(self.name)[1]
         return make(**{**self.changed, **more})
 
 
-def _jobs(
+@dataclasses.dataclass(frozen=True)
+class _Task:
+    """Runs for another process."""
+
+    stream_folder: Path
+    grid: _Grid
+    jobs: list[_Job]
+
+
+def _grid(
     stream: Stream,
-    protocol: str,
-    learners: Sequence[str | Learner | type[Learner]],
+    protocol: AnyProtocol,
+    learners: Sequence[AnyLearner],
     seeds: Sequence[int],
     settings: Settings,
     tune: Grid,
-) -> tuple[Walk, list[_Job]]:
-    """The protocol as it is for this stream, and its runs, learner after learner. Raises IncompatibleStream and
-    BadConfig."""
-    chosen = [named(one) for one in learners]
-    walk, per_learner = _settle(protocol, chosen, settings)
-    walk.fit(stream)
-    walk = walk.settled(stream)
-    tuned = {name: {k: list(v) for k, v in tune.items() if k in fields_of(make)} for name, make in chosen}
-    if lost := sorted(set(tune) - {k for of in tuned.values() for k in of}):
-        raise BadConfig(f"--tune names {lost[0]!r}.", "Expected a setting that a learner of this run has.")
-    return walk, [_Job(name, make, per_learner[name], s, tuned[name]) for name, make in chosen for s in seeds]
+    out: Path | None,
+) -> tuple[_Grid, list[_Job]]:
+    """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
+    chosen = [named(learner) for learner in learners]
+    name, kind, make = protocol_named(protocol)
+    own, per_learner = _split_settings(name, kind, chosen, settings)
+    made = make(**check_settings(kind, own, name))
+    made.check(stream)
+    tuned = {n: {k: list(v) for k, v in tune.items() if k in fields_of(make)} for n, make in chosen}
+    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
+        raise unknown_setting(unused[0], {key for _, make in chosen for key in fields_of(make)}, "--tune: ")
+    jobs = [_Job(n, make, per_learner[n], seed, tuned[n]) for n, make in chosen for seed in seeds]
+    return _Grid(name, made.resolve(stream), out), jobs
 
 
-@dataclasses.dataclass(frozen=True)
-class _Task:
-    where: Path
-    protocol: str
-    walk: Any
-    jobs: list[_Job]
-    out: Path
+def _split_settings(
+    protocol: str, kind: type[Protocol], chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Settings of the protocol, and of each learner. Raises BadConfig for one that nothing has."""
+    own, learner_fields = setting_names(kind), {name: fields_of(make) for name, make in chosen}
+    for_protocol: dict[str, Any] = {}
+    per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
+    for key, value in settings.items():
+        owner, dot, field = key.rpartition(".")
+        targets = [
+            n for n in per_learner if (not dot or owner in (n, n.partition("(")[0])) and field in learner_fields[n]
+        ]
+        if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
+            continue  # for another protocol of the same command
+        if (not dot or owner == protocol) and field in own:
+            for_protocol[field] = value
+        elif targets:
+            for name in targets:
+                per_learner[name][field] = value
+        else:
+            owners = {protocol: own, **learner_fields}
+            known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
+            raise unknown_setting(key, known)
+    return for_protocol, per_learner
 
 
-def _parts(walk: Walk, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
-    """Jobs that are done by one call: one, or as many as share a pass over the stream, spread evenly. An instance that
-    was handed in learns for one seed after the other, so that it never shares a pass with itself."""
-    share = max(1, min(getattr(walk, "abreast", 1), -(-len(jobs) // workers)))
+def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
+    """Jobs of one call of `run_many`: as many as it takes at once, spread evenly. A learner that was given as an
+    instance runs one seed after the other, so that it never shares a pass with itself."""
+    share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
     parts: list[list[_Job]] = []
     for job in jobs:
-        if (
-            not parts
-            or len(parts[-1]) == share
-            or hasattr(job.make, "instance")
-            or hasattr(parts[-1][0].make, "instance")
-        ):
+        alone = any(hasattr(other.make, "instance") for other in (job, *(parts[-1][:1] if parts else ())))
+        if alone or not parts or len(parts[-1]) == share:
             parts.append([])
         parts[-1].append(job)
     return parts
@@ -161,179 +201,147 @@ def _parts(walk: Walk, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
 
 def _shared_runs(task: _Task) -> dict[str, str]:
     """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
-    stream = Stream.load(task.where)
+    stream = Stream.load(task.stream_folder)
     failed: dict[str, str] = {}
-    for job, run in _runs(stream, task.protocol, task.walk, task.jobs, task.out):
+    for job, run in _runs(stream, task.grid, task.jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
     return failed
 
 
-def _runs(
-    stream: Stream, protocol: str, walk: Walk, jobs: Sequence[_Job], out: Path | None
-) -> Iterator[tuple[_Job, Run | Exception]]:
-    """Each job's run, or why there is none. Finished ones are read; the others walk the stream, together where the
-    protocol can."""
+def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, Run | Exception]]:
+    """Each job's run, or why there is none. Finished runs are read; the protocol does the others."""
     begun: list[tuple[_Job, _Begun]] = []
     for job in jobs:
         try:
-            one = _begin(stream, protocol, walk, job, out)
-            if isinstance(one, Run):
-                yield job, one
-            elif hasattr(walk, "together"):
-                if one.learner.needs_whole_steps:
-                    raise IncompatibleStream(f"It cannot learn batch by batch: {one.learner.needs_whole_steps}.")
-                begun.append((job, one))
-            else:
-                rows = list(walk.walk(stream, one.learner, rng_for(job.seed, protocol, "walk"), job.seed))
-                yield job, _finish(stream, walk, one, rows)
-        except (IncompatibleStream, Diverged) as error:
-            yield job, error
-        except DriftlineError:  # a setting or a file that the user can put right, for all
-            raise
-        except Exception as error:  # the learner is somebody's own: the others go on
-            yield job, crashed(error)
-    if begun:
-        saves = [None if one.folder is None else Checkpoint(one.folder / "state.pickle") for _, one in begun]
-        for i, rows in walk.together(stream, [one.learner for _, one in begun], saves):  # type: ignore[attr-defined]
-            job, one = begun[i]
-            yield job, rows if isinstance(rows, Exception) else _finish(stream, walk, one, rows)
-
-
-def _settle(
-    protocol: str, chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
-) -> tuple[Walk, dict[str, dict[str, Any]]]:
-    """Hand each setting to whom it belongs. Raises BadConfig naming what nobody has."""
-    kind = PROTOCOLS[protocol]
-    of_walk = {f.name: f for f in dataclasses.fields(kind)}
-    of_learner = {name: fields_of(make) for name, make in chosen}
-    for_walk: dict[str, Any] = {}
-    per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
-    for key, value in settings.items():
-        owner, dot, field = key.rpartition(".")
-        targets = [n for n in per_learner if (not dot or owner in (n, n.partition("(")[0])) and field in of_learner[n]]
-        if owner in PROTOCOLS and owner != protocol and field in {f.name for f in dataclasses.fields(PROTOCOLS[owner])}:
-            continue  # said to another of several
-        if (not dot or owner == protocol) and field in of_walk:
-            for_walk[field] = value
-        elif targets:
-            for name in targets:
-                per_learner[name][field] = value
+            run = _begin(stream, grid, job)
+        except Exception as error:
+            yield job, skip_reason(error)
+            continue
+        if isinstance(run, Run):
+            yield job, run
         else:
-            known = sorted({*of_walk, *(f"{n}.{f}" for n, fs in of_learner.items() for f in fs)})
-            raise BadConfig(f"Nobody has the setting {key!r}.", f"Known here: {', '.join(known) or 'none'}.")
-    return kind(**for_walk), per_learner
+            begun.append((job, run))
+    for i, rows in grid.protocol.run_many(stream, [run.start for _, run in begun]):
+        job, begun_run = begun[i]
+        try:
+            finished = rows if isinstance(rows, Exception) else _finish(stream, grid.protocol, begun_run, rows)
+        except Exception as error:
+            finished = skip_reason(error)
+        yield job, finished
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """runs: in all. finished: of them, found on disk. core_seconds: of those to come, as far as it can be told."""
+    """What `evaluate` would do."""
 
     runs: int
+    """in all"""
     finished: int
+    """runs that are on disk"""
     core_seconds: float | None
+    """of the runs to come; None: there is no estimate"""
 
 
 def plan(
     stream: Stream,
-    protocol: str,
-    learners: Sequence[str],
+    protocol: AnyProtocol,
+    learners: Sequence[AnyLearner],
     seeds: Sequence[int],
     settings: Settings | None = None,
     out: Path | None = None,
     tune: Grid | None = None,
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
-    walk, jobs = _jobs(stream, protocol, learners, seeds, settings or {}, tune or {})
-    places = [_place(stream, protocol, walk, job, job.learner(), out)[1] for job in jobs]
+    grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    places = [_place(stream, grid, job, job.learner())[1] for job in jobs]
     done = [place is not None and (place / "run.json").is_file() for place in places]
     left = [job.learner() for job, finished in zip(jobs, done, strict=True) if not finished]
-    known = protocol.startswith("clear-") and not tune
-    seconds = core_seconds(stream, left, protocol == "clear-streaming") if known else None
-    return Plan(len(jobs), sum(done), seconds)
+    sizes = None if tune else grid.protocol.training_sizes(stream)
+    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))
 
 
-def _place(
-    stream: Stream, protocol: str, walk: Walk, job: _Job, learner: Learner, out: Path | None
-) -> tuple[dict[str, Any], Path | None]:
-    """Who a run is, and the folder of its rows, whose name is a digest of that."""
+def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
+    """A run's identity, and the folder of its rows, whose name ends with a digest of the identity."""
     identity = {
-        "protocol": protocol,
-        "protocol_settings": dataclasses.asdict(walk),  # type: ignore[call-overload]
+        "protocol": grid.name,
+        "protocol_settings": dataclasses.asdict(grid.protocol),
         "learner": job.name,
         "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
         "seed": job.seed,
         "stream": {"name": stream.name, "sha256": stream.sha256},
         "steps": len(stream.steps),
     }
-    if out is None:
+    if grid.out is None:
         return identity, None
-    return identity, out / protocol / f"{_slug(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
+    name = f"{folder_name(job.name)}-seed{job.seed}-{fingerprint(identity)[:12]}"
+    return identity, grid.out / folder_name(grid.name) / name
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class _Begun:
-    """A run that has begun: who it is, where its rows go, what was tuned."""
+    """A run that has begun."""
 
+    start: Start
     identity: dict[str, Any]
     folder: Path | None
-    learner: Learner
-    picked: dict[str, Any]
+    """of its rows"""
+    tuned: dict[str, Any]
+    """settings that were chosen"""
     clock: float
+    """process time when it began"""
 
 
-def _begin(stream: Stream, protocol: str, walk: Walk, job: _Job, out: Path | None) -> Run | _Begun:
+def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
     """The stored run, or a learner that is ready to begin."""
-    learner = job.learner()
-    identity, folder = _place(stream, protocol, walk, job, learner, out)
+    learner, protocol = job.learner(), grid.protocol
+    identity, folder = _place(stream, grid, job, learner)
     if folder is not None and (folder / "run.json").is_file():
         return row_files.load(folder)
     clock = time.process_time()
-    picked: dict[str, Any] = {}
+    tuned: dict[str, Any] = {}
     if job.tune:
-        first = walk.first_step(stream, rng_for(job.seed, protocol, "walk"))
-        picked = choose(lambda **one: job.learner(**one), job.tune, walk.task(stream), first, job.seed)
-        learner = job.learner(**picked)
+        first = protocol.first_step(stream, rng_for(job.seed, grid.name, "walk"))
+        tuned = choose(lambda **candidate: job.learner(**candidate), job.tune, protocol.task(stream), first, job.seed)
+        learner = job.learner(**tuned)
     if stream.x_shape == () and not getattr(learner, "reads_texts", False):
         raise IncompatibleStream(
-            f"It sees vectors; {stream.name!r} holds texts.",
+            f"It needs vectors; {stream.name!r} holds texts.",
             "",
             "Encode them: stream from-texts --encoder, or --encoders.",
         )
-    task = dataclasses.replace(
-        walk.task(stream), seed=job.seed, store=None if out is None else out / "fits", prior=stream.prior
-    )
-    learner.begin(task, rng_for(job.seed, protocol, job.name))
-    return _Begun(identity, folder, learner, picked, clock)
+    store = None if grid.out is None else grid.out / "fits"
+    task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
+    learner.begin(task, rng_for(job.seed, grid.name, job.name))
+    save = None if folder is None else Checkpoint(folder / "state.pickle")
+    start = Start(learner, rng_for(job.seed, grid.name, "walk"), job.seed, save)
+    return _Begun(start, identity, folder, tuned, clock)
 
 
-def _finish(stream: Stream, walk: Walk, one: _Begun, rows: Sequence[Row]) -> Run:
-    """The run's record, stored where there is a folder."""
-    learner = one.learner
-    together = hasattr(walk, "together")  # then the clock also ran for others
-    cost = {
+def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]) -> Run:
+    """The run's record, stored if there is a folder."""
+    learner = run.start.learner
+    seconds = max((row.seconds for row in rows), default=0.0)
+    if protocol.learners_per_pass == 1:  # else the clock ran for other learners, too
+        seconds = max(seconds, time.process_time() - run.clock)
+    samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
+    about = {
+        **run.identity,
         "stored_bytes": learner.stored_bytes(),
         "gradient_steps": learner.gradient_steps,
-        "seconds": round(max((row.seconds for row in rows), default=0.0) if together else _since(one.clock), 3),
+        "seconds": round(seconds, 3),
     }
-    same_as = {"published": stream.facts["published"]} if "published" in stream.facts else {}
-    of_walk = {"told": told} if (told := walk.told(stream)) else {}
-    samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
-    budget = {"budget": spent} if (spent := walk.spent(learner, samples)) else {}
-    facts = {"learner_facts": learner.metadata()} if learner.metadata() else {}
-    chosen = {"chosen": one.picked} if "tune" in one.identity["settings"] else {}
-    about = {**one.identity, **cost, **same_as, **of_walk, **budget, **facts, **chosen}
-    if one.folder is not None:
-        row_files.save(one.folder, about, rows)
+    notes = {
+        "published": stream.facts.get("published"),
+        "told": protocol.stream_notes(stream),
+        "budget": protocol.budget_report(learner, samples),
+        "learner_facts": learner.metadata(),
+    }
+    about |= {key: value for key, value in notes.items() if value}
+    about |= {"chosen": run.tuned} if "tune" in run.identity["settings"] else {}
+    if run.folder is not None:
+        row_files.save(run.folder, about, rows)
     return Run(about, list(rows))
-
-
-def _since(clock: float) -> float:
-    return time.process_time() - clock
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
 def seeds_of(text: str) -> list[int]:
@@ -342,12 +350,12 @@ def seeds_of(text: str) -> list[int]:
     >>> seeds_of("0-2,7")
     [0, 1, 2, 7]
     """
-    found: list[int] = []
+    seeds: list[int] = []
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
         if not low.isdigit() or (dash and not high.isdigit()):
             raise BadConfig(f"--seeds is {text!r}.", "Expected numbers and ranges, as in 0-4 or 0,2,5.")
-        found.extend(range(int(low), int(high if dash else low) + 1))
-    if not found or len(set(found)) != len(found):
+        seeds.extend(range(int(low), int(high if dash else low) + 1))
+    if not seeds or len(set(seeds)) != len(seeds):
         raise BadConfig(f"--seeds is {text!r}.", "Expected at least one seed, none twice.")
-    return found
+    return seeds

@@ -53,6 +53,7 @@ class Registry(Mapping[str, Any]):
         self.kind, self.group, self.base = kind, group, base
         self._own = dict(entries)
         self._admitted: dict[str, str] = {}  # package.module:Name as given by the user of this process
+        self._classes: dict[str, Any] = {}  # classes that the user of this process handed over, by name
 
     @cached_property
     def _found(self) -> dict[str, list[Entry]]:
@@ -67,6 +68,8 @@ class Registry(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Raises UnknownName; BadPlugin if the object cannot be imported or the name is registered twice."""
+        if name in self._classes:
+            return self._classes[name]
         entry = self.entry(name)
         thing = _imported(self.kind, name, entry)
         if entry.origin != HOME:
@@ -88,6 +91,21 @@ class Registry(Mapping[str, Any]):
                 sys.path.append(os.getcwd())
             self._admitted[name] = name
         return self[name]
+
+    def admit(self, thing: type) -> str:
+        """The name of a class that the user of this process hands over: registered, or else the class's own.
+
+        Raises BadPlugin if another class is registered under its own name.
+        """
+        target, name = f"{thing.__module__}:{thing.__qualname__}", thing.__name__
+        for registered, entries in self._found.items():
+            if any(entry.target == target for entry in entries):
+                return registered
+        if name in self._found:
+            given = f"The {self.kind} {target} has the name of the registered {self._found[name][0].target}."
+            raise BadPlugin(given, "Expected another name.", "Rename the class.")
+        self._classes[name] = thing
+        return name
 
     def entry(self, name: str) -> Entry:
         """The registration of a name. Raises UnknownName; BadPlugin for two registrations of one name."""
@@ -134,7 +152,7 @@ class Registry(Mapping[str, Any]):
         return len(self._found)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found or name in self._admitted
+        return name in self._found or name in self._admitted or name in self._classes
 
     def summary(self, name: str) -> str:
         """First line of the entry's docstring, or why it cannot be used."""

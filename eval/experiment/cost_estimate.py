@@ -33,14 +33,11 @@ def product_rate(size: int = 768) -> float:
     return 2.0 * size**3 / min(taken)
 
 
-def core_seconds(stream: Stream, learners: Sequence[Learner], streaming: bool) -> float | None:
-    """Of one seed of all learners under CLEAR's protocols; None where some network's arithmetic is not known.
+def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[int]) -> float | None:
+    """Training time of one run of each learner; None if the arithmetic of a network is not known.
 
-    streaming: steps are learned whole, and the last not at all.
+    sizes: training samples of each step.
     """
-    sides = ("train", "val", "test") if streaming else ("train",)
-    sizes = [sum(len(step.splits.get(side, ())) for side in sides) for step in stream.steps]
-    sizes = sizes[:-1] if streaming and len(sizes) > 1 else sizes
     width, rate, seconds = int(np.prod(stream.x_shape)), product_rate(), 0.0
     for learner in learners:
         if isinstance(learner, NetLearner):

@@ -53,16 +53,16 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
         raise IncompatibleStream(
             f"{about['learner']} under {about['protocol']} has no networks in a store.", "", "See `stages`."
         )
-    walk = SeqToFinal(**about["protocol_settings"])
-    rng = rng_for(about["seed"], "to-final", "start", walk.network)
-    start = build(walk.network, len(stream.classes), stream.x_shape, rng)
+    protocol = SeqToFinal(**about["protocol_settings"])
+    rng = rng_for(about["seed"], "to-final", "start", protocol.network)
+    start = build(protocol.network, len(stream.classes), stream.x_shape, rng)
     store = Store(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
     earlier = [one for one in stages if not one["stage"].startswith(last)]
     alone = len(earlier) == len(stages)  # all in one stage: erm, jm
     before = None if alone or not earlier else network(store, earlier[-1]["fit"], start)
     after = network(store, stages[-1]["fit"], start)
-    return Trained(about["learner"], about["seed"], after, before, start, walk.rules(stream).rule, stages)
+    return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages)
 
 
 def network(store: Store, fit: str, start: Net) -> Net:

@@ -1,4 +1,4 @@
-"""Results to be believed: rows, hashes and environment in one file; checked, scored again, and partly run again.
+"""Results that others can check: rows, hashes and environment in one file; scored again, and partly run again.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
 `runs/NNNN/run.json` and `rows.parquet`. The same runs give the same bytes.
@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import platform
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,7 +26,8 @@ from curate.core.errors import BadInput, DriftlineError, IncompatibleStream, Int
 from curate.core.formats import check_format
 from curate.core.seeding import rng_for
 from eval import rows as row_files
-from eval.protocol import PROTOCOLS
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS, primary_of
 from eval.rows import ROWS, Row, Run, counted
 from eval.run import evaluate
 from eval.scoring.aggregate import summary
@@ -35,19 +37,22 @@ FORMAT = 1
 LARGEST = 256 * 2**20  # bytes of all members, unpacked
 MOST = 20_000  # members
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
-OUTSIDE = ("endpoint", "model", "weights", "ledger", "key_env")
+OUTSIDE = ("endpoint", "model", "weights", "ledger", "key_env")  # settings that name a file, model or address
+CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:Name
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """documents: of `eval --json`, scored from the rows. again: what was run again and whether it came out the same.
-    problems: what is wrong; empty where the submission holds."""
+    """What the check of a submission found."""
 
     name: str
     documents: list[dict[str, Any]]
+    """of `eval --json`, scored from the rows"""
     again: list[dict[str, Any]] = field(default_factory=list)
+    """what was run again, and how it differs"""
     problems: list[str] = field(default_factory=list)
+    """what is wrong; empty if the submission holds"""
 
     @property
     def holds(self) -> bool:
@@ -60,8 +65,8 @@ class Verdict:
 
 
 def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "") -> dict[str, Any]:
-    """Write a submission of all runs below some folders; returns its manifest. Raises MissingFile where there are none,
-    BadInput for a name that is none."""
+    """Write a submission of all runs below some folders; returns its manifest. Raises MissingFile if there are none,
+    BadInput for an empty, long or unprintable name."""
     if not name.strip() or len(name) > 200 or not name.isprintable():
         raise BadInput(f"The name is {name[:60]!r}.", "Expected up to 200 printable characters.")
     members: dict[str, bytes] = {}
@@ -88,20 +93,20 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "") -> dict
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine, as far as they may move a number."""
-    found = {}
+    """Versions and machine, as far as they may change a number."""
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return {"python": platform.python_version(), "machine": platform.machine(), "packages": found}
+    return {"python": platform.python_version(), "machine": platform.machine(), "packages": versions}
 
 
 def verify(path: Path, streams: Sequence[Path] = (), again: int = 1, seed: int = 0) -> Verdict:
-    """Check members and hashes, score the rows again, and run some again.
+    """Check members and hashes, score the rows again, and run some again. Modules that it names are not imported.
 
-    streams: folders of the streams that it names; of runs on them, `again` are drawn from `seed` and run. Raises
+    streams: folders of the streams that it names; `again` runs on them are drawn with `seed` and run. Raises
     MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is not the
     manifest's.
     """
@@ -112,25 +117,25 @@ def verify(path: Path, streams: Sequence[Path] = (), again: int = 1, seed: int =
         which = next(key for key in {**scores, **manifest["scores"]} if scores.get(key) != manifest["scores"].get(key))
         problems.append(f"{which}: the manifest says {manifest['scores'].get(which)}, its rows {scores.get(which)}.")
     documents = [] if problems else _documents(runs)
-    there = {stream.sha256: (stream, where) for where in streams for stream in [Stream.load(where)]}
-    known = [run for run in runs if run.about["stream"]["sha256"] in there and not outside(run)]
+    loaded = {stream.sha256: stream for stream in map(Stream.load, streams)}
+    repeatable = [run for run in runs if run.about["stream"]["sha256"] in loaded and not outside(run)]
     drawn: list[dict[str, Any]] = []
-    if not problems and again and known:
-        for i in rng_for(seed, "verify").permutation(len(known))[:again].tolist():
-            stream = there[known[i].about["stream"]["sha256"]][0]
-            drawn.append(_repeated(known[i], stream))
-        problems += [f"{one['learner']}, seed {one['seed']}: {one['differs']}" for one in drawn if one["differs"]]
-    if streams and not known:
-        problems.append("No run that may be done again is of a stream that was given.")
+    if not problems and again and repeatable:
+        order = rng_for(seed, "verify").permutation(len(repeatable))[:again].tolist()
+        drawn += [_repeated(run, loaded[run.about["stream"]["sha256"]]) for run in (repeatable[i] for i in order)]
+        problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in drawn if run["differs"]]
+    if streams and not problems and not repeatable:
+        problems.append("No run that may be repeated is on one of the given streams.")
     return Verdict(str(manifest["name"]), documents, drawn, problems)
 
 
 def outside(run: Run) -> str:
-    """Which setting of a run names a file, model or address; "" where none does. A stranger's submission is never let
-    write to a folder of this machine, load a file from it, or send requests and keys to where it says."""
-    given = {**run.about["settings"], **run.about["protocol_settings"]}
-    named_there = [key for key in OUTSIDE if f"{key}=" in str(run.about["learner"])]
-    return next(iter([key for key in OUTSIDE if given.get(key)] + named_there), "")
+    """Which setting of a run names a file, model or address, or a Python module; "" if none does. Such a run is not
+    repeated: a submission must not write to a folder of this machine, load a file from it, import code, or send
+    requests and keys to an address."""
+    learner, given = str(run.about["learner"]), {**run.about["settings"], **run.about["protocol_settings"]}
+    modules = CODE.findall(json.dumps([learner, given]))
+    return next((key for key in OUTSIDE if given.get(key) or f"{key}=" in learner), modules[0] if modules else "")
 
 
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -159,7 +164,7 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 def _runs(members: Mapping[str, bytes]) -> list[Run]:
     """Raises BadInput for a member that is no run."""
-    found = []
+    runs = []
     for member in sorted(m for m in members if m.endswith("/run.json")):
         about = _parsed(members[member], member)
         if missing := {"protocol", "protocol_settings", "learner", "settings", "seed", "stream", "steps"} - set(about):
@@ -171,19 +176,26 @@ def _runs(members: Mapping[str, bytes]) -> list[Run]:
             raise BadInput(
                 f"{member} has no rows that can be read ({error}).", "Expected rows of driftline eval."
             ) from None
-        found.append(Run(about, rows))
-    if not found:
-        raise BadInput("It holds no runs.", "Expected runs/NNNN/run.json.")
-    return found
+        runs.append(Run(about, rows))
+    if not runs:
+        raise BadInput("It has no runs.", "Expected runs/NNNN/run.json.")
+    return runs
 
 
 def _odd(run: Run, name: str) -> list[str]:
-    """Rows that no evaluation writes."""
-    if run.about["protocol"] not in PROTOCOLS:
-        return [f"{name}: there is no protocol {run.about['protocol']!r}."]
+    """Names of modules, unknown protocols, and rows that no evaluation writes."""
+    protocol, learner = str(run.about["protocol"]), str(run.about["learner"]).partition("(")[0].strip()
+    for kind, given, registry in (("protocol", protocol, PROTOCOLS), ("learner", learner, LEARNERS)):
+        if ":" in given and given not in registry:
+            return [
+                f"{name}: the {kind} {given!r} names a Python module, which is not imported from a submission. "
+                f"Register the {kind} in an installed package (entry point driftline.{kind}s)."
+            ]
+    if protocol not in PROTOCOLS:
+        return [f"{name}: there is no protocol {protocol!r}."]
     for k, row in enumerate(run.rows):
-        of_classes = not row.class_n or (sum(row.class_n) == row.n and sum(row.class_correct) == row.n_correct)
-        if not 0 <= row.n_correct <= row.n or not of_classes:
+        classes_add_up = not row.class_n or (sum(row.class_n) == row.n and sum(row.class_correct) == row.n_correct)
+        if not 0 <= row.n_correct <= row.n or not classes_add_up:
             return [f"{name}, row {k}: {row.n_correct} right of {row.n}, or counts of classes that do not add up."]
     return []
 
@@ -194,7 +206,7 @@ def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
         stream = run.about["stream"]
         groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
     try:
-        return [summary(of, name, sha, protocol) for (sha, protocol, name), of in sorted(groups.items())]
+        return [summary(group, name, sha, protocol) for (sha, protocol, name), group in sorted(groups.items())]
     except (DriftlineError, TypeError, ValueError, LookupError, ArithmeticError, StopIteration) as error:
         raise BadInput(
             f"Its rows cannot be scored ({type(error).__name__}: {error}).", "Expected runs of driftline eval."
@@ -202,46 +214,46 @@ def _documents(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _scores(runs: Sequence[Run]) -> dict[str, float | None]:
-    """`protocol | stream | learner | settings | score` → mean over seeds, as far as rows decide it."""
-    found = {}
+    """`protocol | stream | learner | settings | score` → mean over seeds."""
+    means = {}
     for document in _documents(runs):
         for result in document["results"]:
             settings = hashlib.sha256(_json(result["settings"])).hexdigest()[:12]
             for score, value in result["scores"].items():
                 key = [document["protocol"], document["stream"]["sha256"][:12], result["learner"], settings, score]
-                found[" | ".join(key)] = value["mean"]
-    return found
+                means[" | ".join(key)] = value["mean"]
+    return means
 
 
 def _repeated(run: Run, stream: Stream) -> dict[str, Any]:
-    """One run, done again with the same settings. differs: how, or ""."""
+    """One run, repeated with the same settings. differs: how, or ""."""
     about = run.about
     base = about["learner"].partition("(")[0].strip()
     settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
-    told: dict[str, Any] = {"learner": about["learner"], "protocol": about["protocol"], "seed": about["seed"]}
+    identity: dict[str, Any] = {"learner": about["learner"], "protocol": about["protocol"], "seed": about["seed"]}
     kept: list[Run] = []
     try:
-        found = evaluate(
+        document = evaluate(
             stream, about["protocol"], [about["learner"]], [about["seed"]], settings | about["protocol_settings"],
-            tune=about["settings"].get("tune"), keep=kept.append,
+            tune=about["settings"].get("tune"), keep_run=kept.append,
         )  # fmt: skip
     except DriftlineError as error:
-        return told | {"differs": f"it cannot be run: {error}"}
-    except Exception as error:  # whatever hostile settings bring about
-        return told | {"differs": f"it cannot be run: {type(error).__name__}: {error}"}
-    if found["skipped"]:
-        return told | {"differs": f"it was skipped, because {found['skipped'][0]['because']}"}
-    (again,) = kept
-    mine, theirs = ([counted(row) for row in one.rows] for one in (again, run))
-    for k, (a, b) in enumerate(zip(mine, theirs, strict=False)):
+        return identity | {"differs": f"it cannot be run: {error}"}
+    except Exception as error:  # any error that hostile settings cause
+        return identity | {"differs": f"it cannot be run: {type(error).__name__}: {error}"}
+    if document["skipped"]:
+        return identity | {"differs": f"it was skipped, because {document['skipped'][0]['because']}"}
+    repeated, submitted = ([counted(row) for row in one.rows] for one in (kept[0], run))
+    for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
         if json.dumps(a, sort_keys=True, default=list) != json.dumps(b, sort_keys=True, default=list):
-            return told | {"differs": f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']}"}
-    return told | {"differs": "" if len(mine) == len(theirs) else f"{len(mine)} rows, submitted {len(theirs)}"}
+            return identity | {"differs": f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']}"}
+    same = len(repeated) == len(submitted)
+    return identity | {"differs": "" if same else f"{len(repeated)} rows, submitted {len(submitted)}"}
 
 
 def board(verdicts: Sequence[Verdict]) -> str:
-    """Markdown of verified submissions: a table for each protocol and stream, best first. Raises IncompatibleStream
-    for one that does not hold."""
+    """Markdown of verified submissions: a table for each protocol and stream, the best first by its primary score.
+    Raises IncompatibleStream for one that does not hold."""
     lines = [
         "# Leaderboard",
         "",
@@ -261,6 +273,7 @@ def board(verdicts: Sequence[Verdict]) -> str:
                 tables.setdefault(key, []).append((verdict.name, result["learner"], result))
     for (protocol, stream, sha), entries in sorted(tables.items()):
         names = list(entries[0][2]["scores"])
+        score = primary_of({"protocol": protocol, "results": [entries[0][2]]})
         lines += [
             f"## {protocol} on {_cell(stream)}",
             "",
@@ -269,10 +282,9 @@ def board(verdicts: Sequence[Verdict]) -> str:
             f"| learner | {' | '.join(names)} | seeds | submission |",
         ]
         lines.append("|---" * (len(names) + 3) + "|")
-        first = names[0]
-        for who, learner, result in sorted(entries, key=lambda e: -(e[2]["scores"][first]["mean"] or 0.0)):
-            told = [_number(result["scores"][name]) for name in names]
-            lines.append(f"| {_cell(learner)} | {' | '.join(told)} | {len(result['seeds'])} | {_cell(who)} |")
+        for who, learner, result in sorted(entries, key=lambda entry: -score.gain(score.mean(entry[2]))):
+            values = " | ".join(_number(result["scores"][name]) for name in names)
+            lines.append(f"| {_cell(learner)} | {values} | {len(result['seeds'])} | {_cell(who)} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -282,7 +294,7 @@ def _number(score: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """What a submission says of itself cannot leave its cell."""
+    """Text from a submission, escaped, so that it stays in its cell."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ").replace("`", "'")
 
 
@@ -292,9 +304,9 @@ def _json(value: Any) -> bytes:
 
 def _parsed(data: bytes, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except ValueError:
         raise BadInput(f"{what} is missing or no JSON.", "Expected a submission of driftline submit.") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise BadInput(f"{what} is no object.", "Expected a submission of driftline submit.")
-    return found
+    return value

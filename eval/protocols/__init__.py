@@ -1,1 +1,1 @@
-"""One folder a family: walk, score, presets."""
+"""A folder for each family of protocols: protocol, loop, score, figures."""

@@ -1,42 +1,56 @@
 """Every learner under every protocol on every stream, in one table, and which of them differ beyond chance.
 
-A column is a protocol on a stream, by that protocol's first score. Ranks are means over columns; a learner has one
-where it has a result in every column. Two differ where their mean ranks lie further apart than the critical difference
-of Nemenyi's test [Demšar 2006, sec. 3.2.2].
+A column is a protocol on a stream, with the protocol's primary score. Ranks are means over columns, of learners with a
+result in every column. Two learners differ if the distance of their mean ranks is above the critical difference of
+Nemenyi's test [Demšar 2006, sec. 3.2.2].
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eval.plotting.charts import Figure, ranked
+from eval.protocol import Document, Score, primary_of
 from eval.scoring.aggregate import labels
 
-Column = tuple[str, str, str]  # protocol, stream, its hash
-Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → {"mean", "sd"}, "href" in a site
+
+@dataclass(frozen=True)
+class Column:
+    """A protocol on a stream."""
+
+    protocol: str
+    stream: str
+    sha256: str
+    """of the stream"""
+    score: Score
+    """the protocol's primary score"""
+
+
+Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → a result, or {"because"} if it was skipped
 ALPHA = 0.05
 
 
-def cells_of(documents: Sequence[Mapping[str, Any]]) -> tuple[list[Column], Cells]:
-    """Columns in the documents' order, and first scores. Of a learner's several results in a column, each is one."""
+def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
+    """Columns in the documents' order, and results. Several results of a learner in a column are one row each."""
     columns: list[Column] = []
     cells: Cells = {}
     for document in documents:
-        told = [s for s in document.get("skipped", ()) if s["learner"] != "all"]
         if not document["results"]:
             continue
-        column = (document["protocol"], document["stream"]["name"], document["stream"]["sha256"])
+        stream = document["stream"]
+        column = Column(document["protocol"], stream["name"], stream["sha256"], primary_of(document))
         columns.append(column)
-        first = next(iter(document["results"][0]["scores"]))
         for result, name in zip(document["results"], labels(document["results"]), strict=True):
-            where = {"href": f"{result['page']}#{result['anchor']}"} if "page" in result else {}
-            cells.setdefault(name, {})[column] = {**result["scores"][first], **where}
-        for one in told:
-            cells.setdefault(one["learner"], {}).setdefault(column, {"mean": None, "because": one["because"]})
+            cells.setdefault(name, {})[column] = result
+        for entry in document.get("skipped", ()):
+            if entry["learner"] != "all":
+                skipped = {"scores": {}, "because": entry["because"]}
+                cells.setdefault(entry["learner"], {}).setdefault(column, skipped)
     return columns, cells
 
 
@@ -44,16 +58,20 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
     """Learner → mean rank, 1 the best, ties shared; of learners with a mean in every column."""
     from scipy.stats import rankdata
 
-    whole = [name for name, of in cells.items() if all(of.get(c, {}).get("mean") is not None for c in columns)]
-    if not whole or not columns:
+    gains = {
+        name: [column.score.gain(column.score.mean(row[column]) if column in row else None) for column in columns]
+        for name, row in cells.items()
+    }
+    ranked_names = [name for name, values in gains.items() if np.isfinite(values).all()]
+    if not ranked_names or not columns:
         return {}
-    means = np.array([[cells[name][c]["mean"] for c in columns] for name in whole])
-    mean_ranks = np.mean([rankdata(-column) for column in means.T], axis=0)
-    return dict(sorted(zip(whole, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
+    of_columns = np.array([gains[name] for name in ranked_names]).T
+    mean_ranks = np.mean([rankdata(-values) for values in of_columns], axis=0)
+    return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
 
 
 def critical_difference(learners: int, columns: int, alpha: float = ALPHA) -> float:
-    """How far mean ranks must lie apart: q √(k(k + 1) / 6N), q of the studentised range over √2.
+    """The least distance of mean ranks that differ: q √(k(k + 1) / 6N), q of the studentised range over √2.
 
     >>> round(critical_difference(4, 14), 2)  # [Demšar 2006, sec. 3.2.4]: 1.25
     1.25
@@ -71,41 +89,38 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
     [(0, 1), (1, 2)]
     """
     values = list(order.values())
-    found: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
     for i, value in enumerate(values):
         j = max(k for k, other in enumerate(values) if other - value <= difference)
-        if j > i and not any(first <= i and j <= last for first, last in found):
-            found.append((i, j))
-    return found
+        if j > i and not any(first <= i and j <= last for first, last in groups):
+            groups.append((i, j))
+    return groups
 
 
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
-    """HTML: rows by mean rank, those without one last."""
-    best = {
-        c: max((of[c]["mean"] for of in cells.values() if of.get(c, {}).get("mean") is not None), default=None)
-        for c in columns
-    }
-    head = "".join(f"<th scope='col'>{html.escape(p)}<br>{html.escape(stream)}</th>" for p, stream, _ in columns)
+    """HTML: rows by mean rank, those without a rank last."""
+    best = {c: c.score.best(c.score.mean(row[c]) for row in cells.values() if c in row) for c in columns}
+    head = "".join(f"<th scope='col'>{html.escape(c.protocol)}<br>{html.escape(c.stream)}</th>" for c in columns)
     rows = []
     for name in [*order, *(n for n in cells if n not in order)]:
-        told = [_cell(cells[name].get(c), best[c]) for c in columns]
+        values = [_cell(cells[name].get(c), c.score, best[c]) for c in columns]
         rank = f"{order[name]:.2f}" if name in order else "–"
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th><td>{rank}</td>{''.join(told)}</tr>")
+        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th><td>{rank}</td>{''.join(values)}</tr>")
     return (
         "<table class='scores'><thead><tr><th scope='col'>learner</th><th scope='col'>mean rank</th>"
         f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
 
 
-def _cell(score: Mapping[str, Any] | None, best: float | None) -> str:
-    if score is not None and "because" in score:
-        return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(score['because'])}</span></td>"
-    if score is None or score["mean"] is None:
+def _cell(result: Mapping[str, Any] | None, score: Score, best: float | None) -> str:
+    if result is not None and "because" in result:
+        return f"<td class='soft'>skipped<br><span class='sd why'>{html.escape(result['because'])}</span></td>"
+    if result is None or score.mean(result) is None:
         return "<td>–</td>"
-    mark = " class='best'" if score["mean"] == best else ""
-    value = f"{100 * score['mean']:.1f}"
-    link = f"<a class='n' href='{score['href']}'>{value}</a>" if "href" in score else value
-    return f"<td{mark}>{link} <span class='sd'>± {100 * score['sd']:.1f}</span></td>"
+    mark = " class='best'" if score.mean(result) == best else ""
+    mean, _, deviation = score.spread(result).partition(" ")
+    link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{mean}</a>" if "page" in result else mean
+    return f"<td{mark}>{link} <span class='sd'>{deviation}</span></td>"
 
 
 def diagram(order: Mapping[str, float], difference: float) -> Figure:
@@ -114,14 +129,14 @@ def diagram(order: Mapping[str, float], difference: float) -> Figure:
     return Figure("Mean ranks", "A bar joins learners whose mean ranks do not differ (Nemenyi, 5 %).", svg)
 
 
-def overview(documents: Sequence[Mapping[str, Any]]) -> str:
-    """HTML of the table and, from three columns and three learners with a rank on, the diagram; "" for one column."""
+def overview(documents: Sequence[Document]) -> str:
+    """HTML of the table and, for at least three columns and three ranked learners, the diagram; "" for one column."""
     columns, cells = cells_of(documents)
     if len(columns) < 2:
         return ""
     order = ranks(columns, cells)
     parts = [
-        "<p class='soft'>Each protocol's first score, per cent, mean ± standard deviation over seeds. Ranks are of "
+        "<p class='soft'>Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
         "learners that have a result in every column.</p>",
         f"<div class='scroll'>{table(columns, cells, order)}</div>",
     ]

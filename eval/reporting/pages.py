@@ -1,5 +1,5 @@
-"""The pages beside a report's first: one a protocol, one a learner, one a stream. Every number leads to the settings
-and the hashes of the runs that it comes from."""
+"""The pages of a report beside its first: one for each protocol, learner and stream. Every number links to the settings
+and the hashes of its runs."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from curate.core.registry import Registry
 from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
+from eval.plotting.charts import Section
+from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from eval.reporting.stream_page import facts, sections
 from stream_builder.stream import Stream
 
-Documents = Sequence[Mapping[str, Any]]
+Documents = Sequence[Document]
 
 
-def slug(kind: str, name: str, of: str = "") -> str:
-    """A file's name. of: what else tells two of one name apart.
+def slug(kind: str, name: str, suffix: str = "") -> str:
+    """A file's name. suffix: distinguishes two of one name.
 
     >>> slug("learner", "er"), slug("stream", "CIFAR / R", "5fe1")
     ('learner-er.html', 'stream-CIFAR-R-5fe1.html')
     """
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[:60]
-    if plain.replace("-", "") != name.replace("-", "") and not of:
-        of = hashlib.sha256(name.encode()).hexdigest()[:6]  # what was cut away may have told two names apart
-    return "-".join(part for part in (kind, plain, of) if part) + ".html"
+    if plain.replace("-", "") != name.replace("-", "") and not suffix:
+        suffix = hashlib.sha256(name.encode()).hexdigest()[:6]  # two names may differ only in what was replaced
+    return "-".join(part for part in (kind, plain, suffix) if part) + ".html"
 
 
 def learner_page(name: str) -> str:
-    """Of a learner, whatever its settings."""
+    """Of a learner, with any settings."""
     return slug("learner", name.partition("(")[0].strip())
 
 
 def stream_page(stream: Mapping[str, Any]) -> str:
-    """Of a stream: two of one name have pages of their own."""
+    """Of a stream; two streams of one name have two pages."""
     return slug("stream", stream["name"], hashlib.sha256(stream["sha256"].encode()).hexdigest()[:6])
 
 
@@ -45,14 +47,14 @@ def protocol_page(name: str) -> str:
     return slug("protocol", name)
 
 
-def anchor(document: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    """Where on its learner's page a result stands."""
-    told = [document["protocol"], document["stream"]["sha256"], result["learner"], result["settings"]]
-    return "r-" + hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:10]
+def anchor(document: Document, result: Mapping[str, Any]) -> str:
+    """A result's place on its learner's page."""
+    identity = [document["protocol"], document["stream"]["sha256"], result["learner"], result["settings"]]
+    return "r-" + hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
 def linked(documents: Documents) -> list[dict[str, Any]]:
-    """Documents whose results and streams know their pages."""
+    """Documents whose results and streams name their pages."""
     return [
         {
             **document,
@@ -71,8 +73,8 @@ def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
     """Kind of page → (name, file) of each."""
     protocols = dict.fromkeys(d["protocol"] for d in documents)
     streams = dict.fromkeys((d["stream"]["name"], d["stream"]["page"]) for d in documents)
-    told = [r["learner"] for d in documents for r in (*d["results"], *d.get("skipped", ()))]
-    learners = dict.fromkeys(name.partition("(")[0].strip() for name in told if name != "all")
+    names = [r["learner"] for d in documents for r in (*d["results"], *d.get("skipped", ()))]
+    learners = dict.fromkeys(name.partition("(")[0].strip() for name in names if name != "all")
     return {
         "Protocols": [(name, protocol_page(name)) for name in protocols],
         "Learners": [(name, learner_page(name)) for name in sorted(learners)],
@@ -86,22 +88,26 @@ def pages(
     plain: Documents,
     title: str,
     streams: Mapping[str, Stream],
-    across: Mapping[str, Any],
+    across: Mapping[str, Section],
 ) -> dict[str, str]:
     """File → HTML. documents: as the template of a protocol takes them. plain: with links only. streams: by hash, those
     whose folders are known. across: protocol → a section over all of its streams."""
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
-        mine = [d for d in documents if d["protocol"] == name]
-        told = {"title": name, "up": title, "notice": "", "told": PROTOCOLS.summary(name), "documents": mine}
-        page = environment.get_template("protocol.html.j2").render(**told, after=across.get(name, []))
-        found[protocol_page(name)] = page
+        files[protocol_page(name)] = environment.get_template("protocol.html.j2").render(
+            title=name,
+            up=title,
+            notice="",
+            text=_paragraphs(PROTOCOLS, name),
+            documents=[d for d in documents if d["protocol"] == name],
+            after=[across[name]] if name in across else [],
+        )
     for name, page in contents(plain)["Learners"]:
-        found[page] = _learner(environment, name, plain, title)
+        files[page] = _learner(environment, name, plain, title)
     for d in plain:
-        if d["stream"]["page"] not in found:
-            found[d["stream"]["page"]] = _stream(environment, d["stream"], plain, title, streams)
-    return found
+        if d["stream"]["page"] not in files:
+            files[d["stream"]["page"]] = _stream(environment, d["stream"], plain, title, streams)
+    return files
 
 
 def _learner(environment: Any, name: str, documents: Documents, title: str) -> str:
@@ -115,10 +121,10 @@ def _learner(environment: Any, name: str, documents: Documents, title: str) -> s
             if r["learner"].partition("(")[0].strip() == name
         ]
         if rows:
-            columns = list(dict.fromkeys(c for r in rows for c in r["scores"]))
-            none = {"mean": None, "sd": None}
-            for r in rows:  # settings may bring scores that others do not have
-                r["scores"] = {c: r["scores"].get(c, none | {"values": [None] * len(r["seeds"])}) for c in columns}
+            columns = scores_of({"protocol": protocol, "results": rows})
+            for r in rows:  # other settings may give other scores
+                none = {"mean": None, "sd": None, "values": [None] * len(r["seeds"])}
+                r["scores"] = {score.name: none for score in columns} | r["scores"]
             groups.append({"protocol": protocol, "page": protocol_page(protocol), "columns": columns, "rows": rows})
     skipped = [
         {"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]}
@@ -126,19 +132,19 @@ def _learner(environment: Any, name: str, documents: Documents, title: str) -> s
         for s in d.get("skipped", ())
         if s["learner"].partition("(")[0].strip() == name
     ]
-    told = _paragraphs(name)
+    text = _paragraphs(LEARNERS, name)
     return str(
         environment.get_template("learner.html.j2").render(
-            title=name, up=title, notice="", told=told, groups=groups, skipped=skipped
+            title=name, up=title, notice="", text=text, groups=groups, skipped=skipped
         )
     )
 
 
-def _paragraphs(name: str) -> list[str]:
-    """What a learner of the catalogue says of itself; nothing is known of others."""
-    if name not in LEARNERS:
+def _paragraphs(registry: Registry, name: str) -> list[str]:
+    """The docstring of a registered learner or protocol; [] for others."""
+    if name not in registry:
         return []
-    return [" ".join(part.split()) for part in inspect.cleandoc(LEARNERS[name].__doc__ or "").split("\n\n")]
+    return [" ".join(part.split()) for part in inspect.cleandoc(registry[name].__doc__ or "").split("\n\n")]
 
 
 def _stream(
@@ -149,23 +155,22 @@ def _stream(
     for d in documents:
         if d["stream"]["page"] != about["page"] or not d["results"]:
             continue
-        by = next(iter(d["results"][0]["scores"]))
-        there = [r for r in d["results"] if r["scores"].get(by, {}).get("mean") is not None]
-        best: Mapping[str, Any] = max(there, key=lambda r: r["scores"][by]["mean"], default={})
+        score = primary_of(d)
+        mean = score.best(map(score.mean, d["results"]))
         protocols.append(
             {
                 "protocol": d["protocol"],
                 "page": d["page"],
-                "by": by,
-                "best": best.get("learner", "–"),
-                "score": best["scores"][by]["mean"] if best else None,
+                "by": score.label,
+                "best": next((r["learner"] for r in d["results"] if mean is not None and score.mean(r) == mean), "–"),
+                "score": score.text(mean),
                 "learners": len(d["results"]),
             }
         )
-    told = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))
+    properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))
     parts = [] if known is None else sections(known)
     return str(
         environment.get_template("stream.html.j2").render(
-            title=about["name"], up=title, notice="", facts=told, sections=parts, protocols=protocols
+            title=about["name"], up=title, notice="", facts=properties, sections=parts, protocols=protocols
         )
     )

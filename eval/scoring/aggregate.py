@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from curate.core.errors import BadPlugin
 from eval.experiment.learner_spec import named
 from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
+from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Run, digest
 from eval.scoring import published_values as published
 from eval.scoring.significance import half_width, paired
@@ -26,8 +27,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
     results = []
     for group in groups.values():
         about = group[0].about
-        walk = PROTOCOLS[about["protocol"]](**about["protocol_settings"])
-        scored = [walk.score(run.rows, about["steps"]) for run in group]
+        kind = stored_protocol(about["protocol"])
+        scored = [_score(kind(**about["protocol_settings"]), run) for run in group]
         results.append(
             {
                 "learner": about["learner"],
@@ -35,13 +36,13 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
                 **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
-                **({"published": told} if (told := _published(about)) else {}),
-                "scores": {name: _spread([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
-                "measures": {name: _spread([s["measures"][name] for s in scored]) for name in scored[0]["measures"]},
-                "per_class": _mean_by_class([s["by_class"] for s in scored]),
-                "ci95": {name: _half_width([s["scores"][name] for s in scored]) for name in scored[0]["scores"]},
-                "matrix": _mean_matrix([s["matrix"] for s in scored]),
-                "curve": _mean_curve([s.get("curve") for s in scored]),
+                **({"published": values} if (values := _published(about)) else {}),
+                "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
+                "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
+                "per_class": _mean_by_class([s.by_class for s in scored]),
+                "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
+                "matrix": _mean_matrix([s.matrix for s in scored]),
+                "curve": _mean_curve([s.curve for s in scored]),
                 **({"told": about["told"]} if "told" in about else {}),
                 **({"budget": about["budget"]} if "budget" in about else {}),
                 **({"learner_facts": about["learner_facts"]} if "learner_facts" in about else {}),
@@ -50,72 +51,77 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "seconds": round(sum(run.about["seconds"] for run in group), 3),
             }
         )
-    _compare(results)
-    return {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+    document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
+    for score in scores_of(document):
+        _compare(results, score)
+    return document
+
+
+def _score(protocol: Protocol, run: Run) -> Result:
+    result = protocol.score(run.rows, run.about["steps"])
+    if not isinstance(result, Result):
+        raise BadPlugin(f"{type(protocol).__name__}.score returned {result!r}.", "Expected an eval.protocol.Result.")
+    return result
 
 
 def labels(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Learners' names, with the settings that differ where a learner has several results.
+    """Learners' names, with the settings that differ if a learner has several results.
 
     >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
     ['ft, network=conv-1', 'ft, network=res-4']
     """
-    found = []
+    names = []
     for result in results:
-        of = [r["settings"] for r in results if r["learner"] == result["learner"]]
-        differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in of)]
-        found.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
-    return found
+        settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
+        differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
+        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
+    return names
 
 
 def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What the stream's paper printed for this learner, if the run's settings are the ones it is named for."""
+    """What the stream's paper printed for this learner, if the run has the default settings."""
     name = about["learner"]
     if "published" not in about or name.partition("(")[0] not in LEARNERS:
         return {}
-    usual = [named(name)[1]().settings(), dataclasses.asdict(PROTOCOLS[about["protocol"]]())]
-    same = json.dumps([about["settings"], about["protocol_settings"]], sort_keys=True) == json.dumps(
-        usual, sort_keys=True
-    )
+    default = [named(name)[1]().settings(), dataclasses.asdict(stored_protocol(about["protocol"])())]
+    given = [about["settings"], about["protocol_settings"]]
+    same = json.dumps(given, sort_keys=True) == json.dumps(default, sort_keys=True)
     return published.values(about["published"], about["protocol"], name) if same else {}
 
 
-def _compare(results: Sequence[dict[str, Any]]) -> None:
-    """Add to every result, by score, the p of a paired test against the best learner's same seeds (None: itself, or one
+def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
+    """Add to every result the p of a paired test against the best learner's same seeds (None: the best itself, a single
     seed, or other seeds)."""
+    best = max(results, key=lambda result: score.gain(score.mean(result)))
     for result in results:
-        result["p_against_best"] = {}
-    for name in results[0]["scores"] if results else []:
-        best = max(results, key=lambda r: -np.inf if r["scores"][name]["mean"] is None else r["scores"][name]["mean"])
-        for result in results:
-            values = result["scores"][name]["values"], best["scores"][name]["values"]
-            same = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]
-            result["p_against_best"][name] = paired(*values) if same else None
+        values = [r["scores"].get(score.name, {}).get("values", [None]) for r in (result, best)]
+        comparable = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]
+        result.setdefault("p_against_best", {})[score.name] = paired(*values) if comparable else None
 
 
-def _mean_by_class(found: Sequence[list[float | None] | None]) -> list[float | None] | None:
-    if not found or any(f is None for f in found):
+def _mean_by_class(found: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:
+    runs = [accuracies for accuracies in found if accuracies is not None]
+    if not runs or len(runs) < len(found):
         return None
-    columns = zip(*(f for f in found if f is not None), strict=True)
+    columns = zip(*runs, strict=True)
     return [None if None in column else float(np.mean([c for c in column if c is not None])) for column in columns]
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
     """None: a seed that never got there; mean and deviation are of the others, and `reached` says how many."""
-    there = [v for v in values if v is not None]
-    mean, sd = (float(np.mean(there)), float(np.std(there))) if there else (None, None)
-    return {"mean": mean, "sd": sd, "values": list(values)} | (
-        {} if len(there) == len(values) else {"reached": len(there)}
-    )
+    reached = [value for value in values if value is not None]
+    mean, sd = (float(np.mean(reached)), float(np.std(reached))) if reached else (None, None)
+    count = {} if len(reached) == len(values) else {"reached": len(reached)}
+    return {"mean": mean, "sd": sd, "values": list(values), **count}
 
 
 def _half_width(values: Sequence[float | None]) -> float | None:
-    there = [v for v in values if v is not None]
-    return half_width(there) if len(there) == len(values) else None
+    known = [value for value in values if value is not None]
+    return half_width(known) if len(known) == len(values) else None
 
 
 def _mean_curve(curves: Sequence[Any]) -> dict[str, list[float]] | None:
-    """Means over seeds; they were all taken at the same places."""
+    """Means over seeds; all curves have the same positions."""
     if not curves or curves[0] is None:
         return None
     shared = {key: min(len(curve[key]) for curve in curves) for key in curves[0]}  # seeds may differ in length

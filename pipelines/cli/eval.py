@@ -15,6 +15,7 @@ from pipelines.cli.common import Device, Engine, Json, Sets, comma_separated, co
 from pipelines.cli.listing import completion
 
 if TYPE_CHECKING:
+    from eval.protocol import Score
     from eval.run import Plan
 
 eval_app = typer.Typer()
@@ -185,15 +186,15 @@ def _device(name: Device) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
-    """A table of learners and scores."""
-    lines = [f"{document['protocol']} on {document['stream']['name']}"]
+    from eval.protocol import scores_of
+
+    lines, scores = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document)
     if document["results"]:
-        names = list(document["results"][0]["scores"])
-        width = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
-        lines.append(f"  {'learner':<{width}}" + "".join(f"{n:>18}" for n in names))
-    for r in document["results"]:
-        cells = (_cell(name, score) for name, score in r["scores"].items())
-        lines.append(f"  {r['learner']:<{width}}" + "".join(f"{c:>18}" for c in cells))
+        wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        lines.append(f"  {'learner':<{wide}}" + "".join(f"{score.name:>18}" for score in scores))
+    lines += [
+        f"  {r['learner']:<{wide}}" + "".join(f"{_cell(score, r):>18}" for score in scores) for r in document["results"]
+    ]
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])
@@ -201,12 +202,8 @@ def _scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(name: str, score: dict[str, Any]) -> str:
-    if score["mean"] is None:
-        return "never"
-    if name.startswith("corrections"):
-        return f"{score['mean']:.0f} ± {score['sd']:.0f}"
-    return f"{100 * score['mean']:.1f} ± {100 * score['sd']:.1f}"
+def _cell(score: Score, result: dict[str, Any]) -> str:
+    return "never" if score.mean(result) is None else score.spread(result)
 
 
 @command(eval_app, "report", "driftline report runs --out report", panel="Evaluate")
@@ -221,15 +218,19 @@ def report(
         list[Path] | None,
         typer.Option("--stream", help="An evaluated stream: adds its steps, drift and images; may be repeated."),
     ] = None,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option("--plugin", metavar="MODULE:NAME", help="A protocol of your own that rows name; may be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a site with tables and figures from rows.
-
-    An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
-    """
+    """Turn rows into a site: an overview, a page for each protocol, learner and stream; CSV, LaTeX and JSON beside."""
+    from eval.protocol import protocol_named
     from eval.reporting.report import results_of, write
     from stream_builder.stream import Stream
 
+    for plugin in plugins or ():
+        protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
     known = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
         page = write(results_of(paths), out, streams=known)

@@ -76,7 +76,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
     runs = out / "runs"
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
-            evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, tell=tick)
+            evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
     seconds = time.monotonic() - clock
     truth = {
         id_: (things[0] if things[0] in CONCEPTS else BACKGROUND)

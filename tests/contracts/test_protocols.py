@@ -51,10 +51,11 @@ def with_val(stream: Stream) -> Stream:
 
 
 def rows_of(name: str, stream: Stream, learner: Learner) -> list[object]:
-    walk = PROTOCOLS[name]()
-    walk.fit(stream)
-    learner.begin(walk.task(stream), rng_for(0))
-    return list(walk.walk(stream, learner, rng_for(0)))
+    protocol = PROTOCOLS[name]()
+    protocol.check(stream)
+    protocol = protocol.resolve(stream)
+    learner.begin(protocol.task(stream), rng_for(0))
+    return list(protocol.run(stream, learner, rng_for(0), 0))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

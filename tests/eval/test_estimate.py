@@ -12,6 +12,9 @@ from curate.core.seeding import rng_for
 from eval.experiment.cost_estimate import core_seconds, product_rate
 from eval.learner import Task
 from eval.learners import LEARNERS
+from eval.protocol import Protocol
+from eval.protocols.clear.protocol import Iid, Streaming
+from eval.protocols.ocrr.protocol import Ocrr
 from eval.run import evaluate, plan
 from eval.training.online_learner import OnlineLearner
 from eval.training.sgd_learner import NetLearner
@@ -45,7 +48,7 @@ def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e9)
     stream = drifting(steps=4, n=60)
     one, ten, mlp = (
-        core_seconds(stream, [LEARNERS["finetune"](**settings)], False)
+        core_seconds(stream, [LEARNERS["finetune"](**settings)], [60] * 4)
         for settings in ({"epochs": 1}, {"epochs": 10}, {"epochs": 1, "net": "mlp"})
     )
     assert one is not None
@@ -53,10 +56,13 @@ def test_an_estimate_follows_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mlp is not None
     assert mlp > 100 * one
     assert one == pytest.approx(240 * 4 * 8 * 3 / 1e9 / 0.75)
-    assert core_seconds(stream, [LEARNERS["majority"]()], False) == 0
-    assert core_seconds(stream, [LEARNERS["finetune"](net="resnet18")], False) is None
-    streaming = core_seconds(stream, [LEARNERS["finetune"](epochs=1)], True)
-    assert streaming == pytest.approx(3 * 90 * 4 * 8 * 3 / 1e9 / 0.75), "whole steps, and not the last"
+    assert core_seconds(stream, [LEARNERS["majority"]()], [60] * 4) == 0
+    assert core_seconds(stream, [LEARNERS["finetune"](net="resnet18")], [60] * 4) is None
+
+
+@pytest.mark.parametrize(("protocol", "sizes"), [(Iid(), [60] * 4), (Streaming(), [90] * 3), (Ocrr(), None)])
+def test_an_estimate_knows_what_a_protocol_trains_on(protocol: Protocol, sizes: list[int] | None) -> None:
+    assert protocol.training_sizes(drifting(steps=4, n=60)) == sizes, "streaming: whole steps, and not the last"
 
 
 def test_the_rate_of_products_is_a_rate() -> None:

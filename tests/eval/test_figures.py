@@ -96,7 +96,7 @@ def test_the_recovery_page_counts_corrections_and_says_never(tmp_path: Path) -> 
     evaluate(stream, "ocrr", ["substrate", "static-knn"], seeds=[0, 1], settings=settings, out=tmp_path / "runs")
     write(results_of([tmp_path / "runs"]), tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
-    for title in ("Recovery", "What is kept meanwhile", "What storage buys"):
+    for title in ("Recovery", "Retention during recovery", "Accuracy over storage"):
         assert f"<h3>{title}</h3>" in page
     assert "corrections to 50 %" in page
     assert "<td>–</td>" in page

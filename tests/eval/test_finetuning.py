@@ -440,7 +440,7 @@ class TestMethods:
 
         one = evaluate(made, "seq-to-final", learners, settings=QUICK)
         two = evaluate(
-            made, "seq-to-final", learners, settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
+            made, "seq-to-final", learners, settings=QUICK, out=tmp_path / "runs", stream_folder=tmp_path / "S",
             executor=Executor("local", 2),
         )  # fmt: skip
 
@@ -455,8 +455,8 @@ class TestMethods:
 
         alone = evaluate(made, "seq-to-final", ["st-1"], settings=QUICK)
         many = evaluate(
-            made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", where=tmp_path / "S",
-            executor=Executor("local", 2), tell=told.append,
+            made, "seq-to-final", ["st-1"], settings=QUICK, out=tmp_path / "runs", stream_folder=tmp_path / "S",
+            executor=Executor("local", 2), progress=told.append,
         )  # fmt: skip
 
         assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
@@ -550,7 +550,7 @@ class TestBadInput:
     )
     def test_settings_that_are_none(self, setting: dict[str, Any]) -> None:
         with pytest.raises(DriftlineError):
-            SeqToFinal(**setting).fit(stream())
+            SeqToFinal(**setting).check(stream())
 
     @pytest.mark.parametrize(
         "parts",
@@ -569,10 +569,10 @@ class TestBadInput:
         with pytest.raises(IncompatibleStream, match="seq-to-final"):
             Ft().learn(np.zeros((1, 8), np.float32), np.zeros(1, np.int64))
 
-    def test_the_protocol_settles_network_precision_and_epochs(self) -> None:
-        settled = SeqToFinal().settled(stream())
+    def test_the_protocol_resolves_network_precision_and_epochs(self) -> None:
+        resolved = SeqToFinal().resolve(stream())
 
-        assert (settled.network, settled.precision, settled.epochs) == ("linear", "float32", 10)
+        assert (resolved.network, resolved.precision, resolved.epochs) == ("linear", "float32", 10)
 
 
 def _without(made: Stream, step: int, split: str) -> Stream:

@@ -11,11 +11,12 @@ from support.helpers import drifting
 
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
-from eval.protocols.clear.measures import MEASURES
+from eval.protocols.clear.measures import MEASURES as BY_SCORE
 from eval.run import evaluate
 from eval.scoring.significance import half_width, paired
 from stream_builder.stream import Stream
 
+MEASURES = {score.name: measure for score, measure in BY_SCORE.items()}
 R = np.array([[0.8, 0.4, 0.3], [0.9, 0.7, 0.5], [0.6, 0.8, 0.9]])
 B = np.array([0.3, 0.2, 0.1])
 

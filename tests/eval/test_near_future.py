@@ -29,10 +29,10 @@ QUICK = {"shift": 50, "batch": 20, "points": 5}
 
 
 def rows_of(learner: Learner, stream: Stream = STREAM, **settings: object) -> list[tuple[str, int, int, int]]:
-    walk = NearFuture(**{**QUICK, **settings})  # type: ignore[arg-type]
-    walk.fit(stream)
-    learner.begin(walk.task(stream), rng_for(0))
-    return [(r.tested_on, r.n, r.n_correct, r.seen) for r in walk.walk(stream, learner, rng_for(0))]
+    protocol = NearFuture(**{**QUICK, **settings})  # type: ignore[arg-type]
+    protocol.check(stream)
+    learner.begin(protocol.task(stream), rng_for(0))
+    return [(r.tested_on, r.n, r.n_correct, r.seen) for r in protocol.run(stream, learner, rng_for(0))]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Diary(Learner):
         self.last = int(y[-1])
 
 
-class TestTheWalk:
+class TestTheLoop:
     @pytest.mark.parametrize("delay", [0, 2])
     @pytest.mark.parametrize("shift", [0, 7, 50])
     def test_counts_equal_a_literal_loop(self, shift: int, delay: int) -> None:
@@ -92,7 +92,7 @@ class TestTheWalk:
                 asked += len(xs)
 
     def test_retention_is_tested_on_every_period_so_far(self) -> None:
-        rows = [r for r in NearFuture(**QUICK).walk(STREAM, _begun("majority"), rng_for(0)) if "/" in r.tested_on]  # type: ignore[arg-type]
+        rows = [r for r in NearFuture(**QUICK).run(STREAM, _begun("majority"), rng_for(0)) if "/" in r.tested_on]  # type: ignore[arg-type]
         assert [(r.learned_to, r.tested_on) for r in rows] == [
             (i, f"retention/{j}") for i in range(3) for j in range(i + 1)
         ]
@@ -287,7 +287,7 @@ def test_processes_share_the_runs_and_change_nothing(tmp_path: Path) -> None:
         [0, 1, 2],
         QUICK,
         tmp_path / "runs",
-        where=tmp_path / "s",
+        stream_folder=tmp_path / "s",
         executor=Executor(workers=2),
     )
     assert [r["scores"] for r in spread["results"]] == [r["scores"] for r in alone["results"]]

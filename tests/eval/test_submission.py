@@ -160,7 +160,7 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
     verdict = verify(made[1], [tmp_path / "other"])
 
     assert other.sha256
-    assert verdict.problems == ["No run that may be done again is of a stream that was given."]
+    assert verdict.problems == ["No run that may be repeated is on one of the given streams."]
 
 
 @pytest.mark.parametrize(

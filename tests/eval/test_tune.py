@@ -59,16 +59,16 @@ def test_only_the_first_steps_training_data_are_looked_at() -> None:
 
 
 def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
-    """The split that tuning sees is the one that the walk draws."""
+    """The split that tuning sees is the one that the protocol draws."""
     from eval.protocols.clear.protocol import Iid
 
-    stream, walk = drifting(steps=3), Iid("seeded")
-    first = walk.first_step(stream, rng_for(4, "clear-iid", "walk"))
+    stream, protocol = drifting(steps=3), Iid("seeded")
+    first = protocol.first_step(stream, rng_for(4, "clear-iid", "walk"))
     tuned_on = {row.tobytes() for row in first["train"].x}
     Looks.seen.clear()
     learner = Looks()
-    learner.begin(walk.task(stream), rng_for(0))
-    rows = walk.walk(stream, learner, rng_for(4, "clear-iid", "walk"))
+    learner.begin(protocol.task(stream), rng_for(0))
+    rows = protocol.run(stream, learner, rng_for(4, "clear-iid", "walk"))
     while not Looks.seen:
         next(rows)
     assert set(Looks.seen) == tuned_on
@@ -99,7 +99,7 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
     by = {r["learner"]: r for r in one["results"]}
     assert by["finetune"]["chosen"] == [{"lr": 0.5}]
     assert "chosen" not in by["majority"]
-    two = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "b", where=tmp_path / "s",
+    two = evaluate(stream, "clear-iid", names, [0], settings, tmp_path / "b", stream_folder=tmp_path / "s",
                    executor=Executor(workers=2), tune=grid)  # fmt: skip
     assert [r["scores"] for r in two["results"]] == [r["scores"] for r in one["results"]]
 

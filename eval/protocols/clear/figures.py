@@ -6,42 +6,45 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eval.plotting.charts import Section
+from eval.protocol import Document, Score, scores_of
 from eval.scoring.aggregate import labels
 
 
-def across(documents: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each network and method, a column for each stream, its first two scores in a cell: an HTML table, empty
-    where there is one stream."""
+def across(documents: Sequence[Document]) -> Section | None:
+    """A row for each network and method, a column for each stream, its first two scores in a cell; None for a single
+    stream."""
     if len({d["stream"]["sha256"] for d in documents}) < 2:
-        return ""
+        return None
     columns = [(d["stream"]["name"], d["stream"].get("page", "")) for d in documents]
     cells: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
     for i, document in enumerate(documents):
         for result, name in zip(document["results"], labels(document["results"]), strict=True):
             cells.setdefault((str(result["settings"].get("net", "–")), name), {})[i] = result
-    best = {i: max((_mean(of[i]) for of in cells.values() if i in of), default=0.0) for i in range(len(columns))}
+    first, second = scores_of(documents[0])[:2]
+    best = {i: first.best(first.mean(row[i]) for row in cells.values() if i in row) for i in range(len(columns))}
     head = "".join(f"<th scope='col'><a href='{page}'>{html.escape(name)}</a></th>" for name, page in columns)
-    rows = []
-    for (net, name), of in sorted(cells.items()):
-        told = "".join(_cell(of.get(i), best[i]) for i in range(len(columns)))
-        rows.append(f"<tr><th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>{told}</tr>")
-    return (
-        "<table class='scores'><thead><tr><th scope='col'>network</th><th scope='col'>method</th>"
-        f"{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    body = []
+    for (net, name), row in sorted(cells.items()):
+        values = "".join(_cell(row.get(i), first, second, best[i]) for i in range(len(columns)))
+        body.append(
+            f"<tr><th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>{values}</tr>"
+        )
+    protocol = documents[0]["protocol"]
+    return Section(
+        f"across-{protocol}",
+        f"Network × features × method, {protocol}",
+        f"<p class='soft'>{first.label.capitalize()} accuracy; below it, {second.label}. Per cent, over seeds. The "
+        "best of each column is bold.</p><div class='scroll'><table class='scores'><thead><tr>"
+        f"<th scope='col'>network</th><th scope='col'>method</th>{head}</tr></thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>",
     )
 
 
-def _mean(result: Mapping[str, Any]) -> float:
-    return float(next(iter(result["scores"].values()))["mean"] or 0.0)
-
-
-def _cell(result: Mapping[str, Any] | None, best: float) -> str:
+def _cell(result: Mapping[str, Any] | None, first: Score, second: Score, best: float | None) -> str:
     if result is None:
         return "<td>–</td>"
-    first, second = (
-        f"{100 * score['mean']:.1f} ± {100 * score['sd']:.1f}" if score["mean"] is not None else "–"
-        for score in list(result["scores"].values())[:2]
-    )
-    mark = " class='best'" if _mean(result) == best else ""
-    link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{first}</a>" if "page" in result else first
-    return f"<td{mark}>{link}<br><span class='sd'>{second}</span></td>"
+    upper, lower = first.spread(result), second.spread(result)
+    mark = " class='best'" if best is not None and first.mean(result) == best else ""
+    link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{upper}</a>" if "page" in result else upper
+    return f"<td{mark}>{link}<br><span class='sd'>{lower}</span></td>"

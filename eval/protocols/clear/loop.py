@@ -1,4 +1,4 @@
-"""The walk of both CLEAR protocols [CLEAR, sec. 4; supplement 3]."""
+"""The loops of both CLEAR protocols [CLEAR, sec. 4; supplement 3]."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from curate.core.errors import IncompatibleStream
 from eval.learner import Learner
-from eval.protocol import tested
+from eval.protocol import evaluate_split
 from eval.rows import Row
 from stream_builder.stream import Split, Step, Stream
 
 
-def fit(stream: Stream, streaming: bool) -> None:
-    """Raise IncompatibleStream, naming the step and split, where the stream cannot be walked."""
+def check(stream: Stream, streaming: bool) -> None:
+    """Raise IncompatibleStream, naming the step and split, if the protocol cannot run on the stream."""
     if len(stream.steps) < 2:
         raise IncompatibleStream(
             f"The stream {stream.name!r} has {len(stream.steps)} step.",
@@ -33,17 +33,17 @@ def fit(stream: Stream, streaming: bool) -> None:
                 )
 
 
-def iid(stream: Stream, learner: Learner, rng: np.random.Generator, anew: bool, share: float) -> Iterator[Row]:
+def iid(stream: Stream, learner: Learner, rng: np.random.Generator, seeded: bool, share: float) -> Iterator[Row]:
     """Before anything is learned and after each step, test on the test split of every step: a T × T matrix.
 
-    A learner that sees all steps at once (`joint`) is given them first, and its rows are equal.
+    A learner that sees all steps at once (`joint`) learns them first; its rows are equal.
 
-    anew: join train and test of each step and split again, stratified by class, from `rng`.
+    seeded: join train and test of each step and split again, stratified by class, with `rng`.
     """
-    steps = [resplit(step, share, rng) for step in stream.steps] if anew else list(stream.steps)
+    steps = [resplit(step, share, rng) for step in stream.steps] if seeded else list(stream.steps)
     begun, seen = time.process_time(), 0
     for j, other in enumerate(steps):
-        yield tested(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
+        yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
     at_once = getattr(learner, "sees_all", False)
     if at_once:
         learner.learn_sequence([step.visible() for step in steps])
@@ -52,13 +52,13 @@ def iid(stream: Stream, learner: Learner, rng: np.random.Generator, anew: bool, 
             learner.learn_step(step.visible())
         seen += len(step["train"])
         for j, other in enumerate(steps):
-            yield tested(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
+            yield evaluate_split(learner, other["test"], str(j), begun, learned_to=i, seen=seen)
 
 
 def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Iterator[Row]:
     """After each step (all of it is training data), test on all of every later step: cells with j > i.
 
-    Raises IncompatibleStream for a learner that sees all steps at once: it would train on its tests.
+    Raises IncompatibleStream for a learner that sees all steps at once: it would train on its test data.
     """
     if getattr(learner, "sees_all", False):
         raise IncompatibleStream(
@@ -72,16 +72,16 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
         learner.learn_step(step)
         seen += len(step["train"])
         for j in range(i + 1, len(steps)):
-            yield tested(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
+            yield evaluate_split(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
 
 
 def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
-    """70/30 anew, stratified by class, order within each side kept."""
+    """A new split, stratified by class; the order within each side is kept. share: of test samples."""
     whole = step.everything()
     side = np.zeros(len(whole), bool)
     for label in np.unique(whole.y):
-        here = np.flatnonzero(whole.y == label)
-        side[rng.permutation(here)[: round(share * len(here))]] = True
+        rows = np.flatnonzero(whole.y == label)
+        side[rng.permutation(rows)[: round(share * len(rows))]] = True
     splits: dict[str, Split] = {
         "train": whole.take(np.flatnonzero(~side)),
         "test": whole.take(np.flatnonzero(side)),

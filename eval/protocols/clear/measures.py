@@ -5,9 +5,12 @@ R[i, j] is the accuracy on step j after learning step i; b[j] on step j before a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
+from eval.protocol import Score
 from eval.protocols.clear.score import Matrix
 
 Start = npt.NDArray[np.float64]
@@ -53,11 +56,11 @@ def incremental_accuracy(r: Matrix, b: Start) -> float:
     return float(np.mean([r[i, : i + 1].mean() for i in range(len(r))]))
 
 
-MEASURES = {
-    "gem_backward": gem_backward,
-    "gem_forward": gem_forward,
-    "remembering": remembering,
-    "positive_backward": positive_backward,
-    "forgetting": forgetting,
-    "incremental_accuracy": incremental_accuracy,
+MEASURES: dict[Score, Callable[[Matrix, Start], float]] = {
+    Score("gem_backward", "GEM backward"): gem_backward,
+    Score("gem_forward", "GEM forward"): gem_forward,
+    Score("remembering", "remembering"): remembering,
+    Score("positive_backward", "positive backward"): positive_backward,
+    Score("forgetting", "forgetting", higher_is_better=False): forgetting,
+    Score("incremental_accuracy", "incremental accuracy"): incremental_accuracy,
 }

@@ -4,40 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
-from curate.core.errors import BadConfig
 from eval.learner import Learner, Task
-from eval.protocol import Walk
-from eval.protocols.clear import loop as walks
-from eval.protocols.clear import score as scores
+from eval.protocol import Protocol, Result
+from eval.protocols.clear import figures as charts
+from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
+from eval.protocols.clear.score import IID, MATRIX_NOTE, STREAMING, by_class, matrix, start
 from eval.rows import Row
 from stream_builder.stream import Step, Stream
 
 
 @dataclass(frozen=True)
-class Iid(Walk):
-    """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix.
+class Iid(Protocol):
+    """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix."""
 
-    splits: "stream" uses the stream's own test sets; "seeded" draws a fresh stratified split for every seed, as
-    the paper's five 70/30 splits do. test_share: share of test samples with "seeded".
-    """
+    splits: Literal["stream", "seeded"] = "stream"
+    """"stream": the stream's own test sets; "seeded": a new stratified split for every seed, as in the paper's five
+    70/30 splits"""
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """share of test samples in a seeded split"""
 
-    splits: str = "stream"
-    test_share: float = 0.3
+    scores = tuple(IID)
+    measures = tuple(MEASURES)
+    primary = "in_domain"
+    measures_title = "The same matrix by other papers' measures, and how sure the differences are"
+    measures_note = (
+        "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "
+        "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
+    )
+    matrix_note = MATRIX_NOTE
+    across = staticmethod(charts.across)
 
-    def __post_init__(self) -> None:
-        if self.splits not in ("stream", "seeded"):
-            raise BadConfig(f"splits is {self.splits!r}.", "Expected stream or seeded.")
-        if not 0 < self.test_share < 1:
-            raise BadConfig(f"test_share is {self.test_share}.", "Expected a number between 0 and 1.")
-
-    def fit(self, stream: Stream) -> None:
-        """Raise IncompatibleStream where a step lacks train or test."""
-        walks.fit(stream, streaming=self.splits == "seeded")
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream if a step lacks train or test."""
+        loop.check(stream, streaming=self.splits == "seeded")
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
@@ -46,30 +51,39 @@ class Iid(Walk):
     def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
         """The first step's training split."""
         first = stream.steps[0]
-        return (walks.resplit(first, self.test_share, rng) if self.splits == "seeded" else first).visible()
+        return (loop.resplit(first, self.test_share, rng) if self.splits == "seeded" else first).visible()
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+    def training_sizes(self, stream: Stream) -> list[int]:
+        """The training splits."""
+        return [len(step["train"]) for step in stream.steps]
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "0" … "T-1" after each step."""
-        return walks.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
+        return loop.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
 
-    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
-        """in_domain, next_domain, accuracy, backward, forward, and the matrix; the measures of other papers beside."""
-        r, b = scores.matrix(rows, steps), scores.start(rows, steps)
-        return {
-            "scores": {name: f(r) for name, f in scores.IID.items()},
-            "matrix": r,
-            "measures": {name: f(r, b) for name, f in MEASURES.items()},
-            "by_class": scores.by_class(rows, steps),
-        }
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        """in_domain, next_domain, accuracy, backward, forward; the measures of other papers; the matrix."""
+        r, b = matrix(rows, steps), start(rows, steps)
+        return Result(
+            {kind.name: function(r) for kind, function in IID.items()},
+            {kind.name: function(r, b) for kind, function in MEASURES.items()},
+            by_class(rows, steps),
+            r,
+        )
 
 
 @dataclass(frozen=True)
-class Streaming(Walk):
+class Streaming(Protocol):
     """CLEAR's streaming protocol: all of a step is training data, tests are all of the later steps."""
 
-    def fit(self, stream: Stream) -> None:
-        """Raise IncompatibleStream where a step lacks training data."""
-        walks.fit(stream, streaming=True)
+    scores = tuple(STREAMING)
+    primary = "next_domain"
+    matrix_note = MATRIX_NOTE
+    across = staticmethod(charts.across)
+
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream if a step lacks training data."""
+        loop.check(stream, streaming=True)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
@@ -79,12 +93,20 @@ class Streaming(Walk):
         """All of the first step."""
         return stream.steps[0].past()
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
-        """Rows tested on later steps only."""
-        return walks.streaming(stream, learner, rng)
+    def training_sizes(self, stream: Stream) -> list[int]:
+        """All of each step but the last, which is only tested on."""
+        sizes = [sum(len(split) for split in step.splits.values()) for step in stream.steps]
+        return sizes[:-1]
 
-    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows tested on later steps only."""
+        return loop.streaming(stream, learner, rng)
+
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
         """next_domain and forward; cells with j ≤ i do not exist."""
-        r = scores.matrix(rows, steps)
-        found = {name: f(r) for name, f in scores.STREAMING.items()}
-        return {"scores": found, "matrix": r, "measures": {}, "by_class": scores.by_class(rows, steps)}
+        r = matrix(rows, steps)
+        return Result(
+            {kind.name: function(r) for kind, function in STREAMING.items()},
+            by_class=by_class(rows, steps),
+            matrix=r,
+        )

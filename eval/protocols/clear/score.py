@@ -6,12 +6,13 @@ difference of GEM.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadInput
+from eval.protocol import Score
 from eval.rows import Row
 
 Matrix = npt.NDArray[np.float64]
@@ -43,12 +44,12 @@ def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
 def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
     """Accuracy of each class over all steps that were tested after the last step learned; None without counts."""
     last = max((row.learned_to for row in rows), default=-1)
-    mine = [row for row in rows if row.learned_to == last and row.class_n]
-    if not mine:
+    final = [row for row in rows if row.learned_to == last and row.class_n]
+    if not final:
         return None
-    width = max(len(row.class_n) for row in mine)
+    width = max(len(row.class_n) for row in final)
     counts, hits = np.zeros(width), np.zeros(width)
-    for row in mine:
+    for row in final:
         counts[: len(row.class_n)] += row.class_n
         hits[: len(row.class_correct)] += row.class_correct
     return [float(h / n) if n else None for h, n in zip(hits, counts, strict=True)]
@@ -83,11 +84,15 @@ def forward(r: Matrix) -> float:
     return float(r[np.triu_indices(len(r), 1)].mean())
 
 
-IID = {
-    "in_domain": in_domain,
-    "next_domain": next_domain,
-    "accuracy": accuracy,
-    "backward": backward,
-    "forward": forward,
+IID: dict[Score, Callable[[Matrix], float]] = {
+    Score("in_domain", "in-domain"): in_domain,
+    Score("next_domain", "next-domain"): next_domain,
+    Score("accuracy", "accuracy"): accuracy,
+    Score("backward", "backward transfer"): backward,
+    Score("forward", "forward transfer"): forward,
 }
-STREAMING = {"next_domain": next_domain, "forward": forward}
+STREAMING = {kind: function for kind, function in IID.items() if kind.name in ("next_domain", "forward")}
+MATRIX_NOTE = (
+    "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame lies "
+    "the future."
+)

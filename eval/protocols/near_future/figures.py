@@ -1,4 +1,4 @@
-"""The paper's figures from results: the reversal, the blind curve, running accuracy, retention, samplers."""
+"""The paper's figures: the reversal, the blind curve, running accuracy, retention, samplers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from eval.plotting.charts import Figure, lines, slopes
+from eval.protocol import Document
 
-Document = Mapping[str, Any]
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
 
 def note(document: Document) -> str:
-    """What S is, and whether it is where labels no longer help."""
+    """S, the batch size, chance, and which learners overspent their budget."""
     first = document["results"][0]
-    shift, told = first["settings"]["shift"], first.get("told", {})
-    chance = told["blind"]["chance"] if "blind" in told else None
+    shift, notes = first["settings"]["shift"], first.get("told", {})
+    chance = notes["blind"]["chance"] if "blind" in notes else None
     text = f"S = {shift} samples, batches of {first['settings']['batch']}."
     if chance is not None:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
@@ -26,16 +26,16 @@ def note(document: Document) -> str:
         for r in document["results"]
         if "overspent" in r.get("budget", {})
     ]
-    return " ".join([text, told.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
+    return " ".join([text, notes.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
 
 
 def figures(document: Document) -> list[Figure]:
-    """Those that the results have the rows for."""
+    """The figures for which the results have the data."""
     results = document["results"]
-    found = [
+    charts = [
         Figure(
             "Online against near-future accuracy",
-            "Where lines cross, the ranking turns: what is best on the next sample need not have learned anything that "
+            "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
             "lasts [near-future accuracy, figure 1].",
             slopes({r["learner"]: _pair(r) for r in results}, "online", "near future"),
         ),
@@ -56,8 +56,8 @@ def figures(document: Document) -> list[Figure]:
         ),
     ]
     if blind := results[0].get("told", {}).get("blind"):
-        found.insert(1, _blind(blind, int(results[0]["settings"]["shift"])))
-    return found + _samplers(results) + _over_shifts(results)
+        charts.insert(1, _blind(blind, int(results[0]["settings"]["shift"])))
+    return charts + _samplers(results) + _over_shifts(results)
 
 
 def _pair(result: Mapping[str, Any]) -> tuple[float, float]:
@@ -77,7 +77,7 @@ def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
     low, high = (np.array(blind["best"]) + sign * np.array(blind["half_width"]) for sign in (-1, 1))
     return Figure(
         "The blind classifier",
-        f"Accuracy of the most frequent of the last k labels, S samples later, no sample looked at; shaded: 95 % "
+        f"Accuracy of the most frequent of the last k labels, S samples later; no sample is looked at. Shaded: 95 % "
         f"interval of the best k. Ties: the newest label. Best k from S = {shifts[0]} on: "
         f"{', '.join(map(str, blind['best_k']))} [near-future accuracy, figure 2].",
         lines(
@@ -88,9 +88,9 @@ def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
 
 
 def _samplers(results: Any) -> list[Figure]:
-    """What else a sampler gives and takes, for every learner that ran with several."""
-    of = [(r["learner"].partition("(")[0], r["settings"]["sampler"]) for r in results if "sampler" in r["settings"]]
-    several = {name for name, _ in of if len({sampler for other, sampler in of if other == name}) > 1}
+    """Near-future accuracy against retention, for every learner that ran with several samplers."""
+    runs = [(r["learner"].partition("(")[0], r["settings"]["sampler"]) for r in results if "sampler" in r["settings"]]
+    several = {name for name, _ in runs if len({sampler for other, sampler in runs if other == name}) > 1}
     pairs = {
         f"{r['learner'].partition('(')[0]}: {r['settings']['sampler']}"
         + (f", {r['settings']['memory']} kept" if r["settings"]["memory"] else ""): (
@@ -102,12 +102,12 @@ def _samplers(results: Any) -> list[Figure]:
     }
     if not pairs:
         return []
-    told = "The same learner with other samples of the past [near-future accuracy, section 5]."
-    return [Figure("Samplers", told, slopes(pairs, "near future", "retention"))]
+    caption = "The same learner with other samples of the past [near-future accuracy, section 5]."
+    return [Figure("Samplers", caption, slopes(pairs, "near future", "retention"))]
 
 
 def _over_shifts(results: Any) -> list[Figure]:
-    """Accuracy over all shifts that were scored, where there are more than the two."""
+    """Accuracy over all shifts that were scored, if there are more than two."""
     if not results[0]["measures"]:
         return []
     series = {}
@@ -116,4 +116,4 @@ def _over_shifts(results: Any) -> list[Figure]:
         points |= {int(name.removeprefix("shift_")): v["mean"] for name, v in r["measures"].items()}
         series[r["learner"]] = ([float(s) for s in sorted(points)], [points[s] for s in sorted(points)])
     chart = lines(series, "S, samples", log=True)
-    return [Figure("Accuracy over shifts", "How far ahead each learner still serves.", chart)]
+    return [Figure("Accuracy over shifts", "How far ahead each learner is still accurate.", chart)]

@@ -1,4 +1,4 @@
-"""The walk: predict what comes S samples later, then learn the batch at hand [near-future accuracy, sec. 3; EvalOCL].
+"""The loop: predict what comes S samples later, then learn the current batch [near-future accuracy, sec. 3; EvalOCL].
 
 At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B), and then learns batch t. Samples [0, S)
 are never scored at S, and the last S are trained on and never scored. S counts samples; several are scored in one pass,
@@ -13,43 +13,51 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from curate.core.errors import BadArray, Diverged, DriftlineError, IncompatibleStream, crashed
+from curate.core.errors import BadArray
 from eval.checkpoint import Checkpoint
 from eval.history import Past
 from eval.learner import Learner
-from eval.protocol import tested
+from eval.protocol import evaluate_split, skip_reason
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
 
 @dataclass(frozen=True)
 class Plan:
-    """batch: B. shifts: name of the score → S. delay: batches until labels come. points: rows of each score."""
+    """How the stream is cut, and what is scored."""
 
     batch: int
+    """B, samples"""
     shifts: Mapping[str, int]
+    """name of the score → S, samples"""
     delay: int
+    """batches until labels come"""
     points: int
+    """rows of each score"""
 
 
 @dataclass
 class Progress:
-    """Where one learner is: batches done, counts since the last row, rows so far, and why it stopped."""
+    """How far one learner is."""
 
     done: int = 0
+    """batches"""
     counts: dict[str, list[int]] = field(default_factory=dict)
+    """since the last row: name of the score → tested, right"""
     rows: list[Row] = field(default_factory=list)
     stopped: Exception | None = None
+    """why it goes no further"""
     seconds: float = 0.0
+    """of this learner's own work"""
 
 
 def advance(
     stream: Stream, trains: Sequence[Split], plan: Plan, learners: Sequence[Learner], saves: Sequence[Checkpoint | None]
 ) -> Iterator[tuple[int, list[Row] | Exception]]:
-    """Walk the stream once with all learners; yields each one's rows, or why it stopped.
+    """One pass over the stream with all learners; yields the position and rows of each, or why it stopped.
 
-    saves: where each learner's state is kept from time to time; those that hold one go on from it, and end with the
-    same rows as if they had never stopped.
+    saves: where the state of each learner is kept from time to time. A learner with a stored state goes on from it, and
+    ends with the same rows as one that was never interrupted.
     """
     whole = Past.of(trains)
     n, batch = len(whole.labels), plan.batch
@@ -57,10 +65,10 @@ def advance(
     ends = np.cumsum([len(step["train"]) for step in stream.steps])
     every = max(1, last // plan.points)
     states = [Progress() for _ in learners]
-    held: list[Learner] = list(learners)
+    current: list[Learner] = list(learners)
     for i, save in enumerate(saves):
         if save is not None and (kept := save.load()) is not None:
-            held[i], states[i] = kept
+            current[i], states[i] = kept
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
         ahead = {name: (s + start, min(n, s + seen)) for name, s in plan.shifts.items() if s + start < n}
@@ -68,7 +76,7 @@ def advance(
         view = whole.at(0, n)
         x = view.x(np.concatenate([np.arange(*span) for span in spans])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
-        for i, (learner, state) in enumerate(zip(held, states, strict=True)):
+        for i, (learner, state) in enumerate(zip(current, states, strict=True)):
             if state.done > t or state.stopped is not None:
                 continue
             begun = time.process_time()
@@ -82,18 +90,14 @@ def advance(
                     _emit(state, plan, seen)
                 for j in periods:
                     _retain(learner, state, stream, j, seen)
-            except (Diverged, IncompatibleStream) as error:
-                state.stopped = error
-            except DriftlineError:
-                raise
-            except Exception as error:  # the learner is somebody's own: the others go on
-                state.stopped = crashed(error)
+            except Exception as error:
+                state.stopped = skip_reason(error)
             state.done = t + 1
             save = saves[i]
             if save is not None and state.stopped is None:
                 save.keep(learner, state, final=t + 1 == last)
     for i, state in enumerate(states):
-        learners[i].__dict__.update(vars(held[i]))
+        learners[i].__dict__.update(vars(current[i]))
         yield i, state.stopped or state.rows
 
 
@@ -101,7 +105,7 @@ def _count(
     learner: Learner, state: Progress, x: object, spans: Sequence[tuple[int, int]],
     ahead: Mapping[str, tuple[int, int]], labels: np.ndarray, stream: Stream,
 ) -> None:  # fmt: skip
-    """Predict all spans at once, and count what was right by name."""
+    """Predict all spans at once, and count right answers by name."""
     expected = sum(high - low for low, high in spans)
     answer = np.asarray(learner.predict(x))  # type: ignore[arg-type]
     if answer.shape != (expected,):
@@ -136,4 +140,4 @@ def _retain(learner: Learner, state: Progress, stream: Stream, j: int, seen: int
     begun = time.process_time() - state.seconds
     for i in range(j + 1):
         test = stream.steps[i]["test"]
-        state.rows.append(tested(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen))
+        state.rows.append(evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen))

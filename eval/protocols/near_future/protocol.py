@@ -4,93 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
-from eval.checkpoint import Checkpoint
 from eval.learner import Learner, Task
-from eval.protocol import Walk
-from eval.protocols.near_future import loop as walks
-from eval.protocols.near_future import score as scores
+from eval.protocol import Protocol, Result, Score, Start
+from eval.protocols.near_future import figures as charts
+from eval.protocols.near_future import loop
+from eval.protocols.near_future.score import scored
 from eval.rows import Row
 from stream_builder.measures.label_correlation import blind_curve_of
-from stream_builder.stream import Split, Step, Stream
+from stream_builder.stream import Split, Stream
 
 TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
 @dataclass(frozen=True)
-class NearFuture(Walk):
-    """Online accuracy, accuracy S samples ahead, and retention, in one pass over a stream in its own order.
+class NearFuture(Protocol):
+    """Online accuracy, accuracy S samples ahead, and retention, in one pass over a stream in its own order."""
 
-    batch: B samples at a time. shift: S in samples, or "auto": the smallest at which the blind classifier is at chance.
-    also: further shifts, joined by "+". updates: of the weights that a batch of the stream pays for; methods whose
-    update costs more do fewer. delay: batches until labels come. points: rows of each score along the way. sort: order
-    the samples by time first, where the stream is not. abreast: runs that share one pass over the stream, and with it
-    main memory; it changes no result.
-    """
-
-    batch: int = 64
-    shift: int | str = "auto"
-    also: str = ""
-    updates: float = 1.0
-    delay: int = 0
-    points: int = 50
+    batch: Annotated[int, Field(ge=1)] = 64
+    """samples that the stream brings at a time"""
+    shift: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    """S in samples; "auto": the smallest S at which the blind classifier is at chance"""
+    also: str | int = ""
+    """further shifts in samples, joined by +"""
+    updates: Annotated[float, Field(gt=0)] = 1.0
+    """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
+    delay: Annotated[int, Field(ge=0)] = 0
+    """batches until labels come"""
+    points: Annotated[int, Field(ge=1)] = 50
+    """rows of each score along the stream"""
     sort: bool = False
-    abreast: int = 16
+    """sort the samples by time first"""
+    abreast: Annotated[int, Field(ge=1)] = 16
+    """runs that share one pass over the stream, and with it main memory; changes no result"""
+
+    scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
+    primary = "online"
+    measures_title = "Accuracy at further shifts, and how sure the differences are"
+    matrix_title = "Retention by period"
+    matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
+    figures = staticmethod(charts.figures)
+    note = staticmethod(charts.note)
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.shift, int) and not isinstance(self.shift, bool) and self.shift >= 0
-        if self.shift != "auto" and not whole:
-            raise BadConfig(f"shift is {self.shift!r}.", "Expected a number of samples from 0, or auto.")
-        if min(self.batch, self.points, self.abreast) < 1 or self.delay < 0 or self.updates <= 0:
-            raise BadConfig(
-                f"batch is {self.batch}, updates {self.updates}, delay {self.delay}, points {self.points}.",
-                "Expected at least 1, above 0, at least 0, and at least 1.",
-            )
+        super().__post_init__()
         self.further()
 
     def further(self) -> list[int]:
         """The shifts of `also`. Raises BadConfig."""
-        words = [w for w in str(self.also).split("+") if w]
-        if wrong := [w for w in words if not w.isdigit()]:
+        words = [word for word in str(self.also).split("+") if word]
+        if wrong := [word for word in words if not word.isdigit()]:
             raise BadConfig(f"also holds {wrong[0]!r}.", "Expected numbers of samples joined by +, as in 64+1024.")
-        return [int(w) for w in words]
+        return [int(word) for word in words]
 
     def trains(self, stream: Stream) -> list[Split]:
-        """The training split of every step, in order of time. Raises IncompatibleStream where they are not."""
+        """The training split of every step, in order of time. Raises IncompatibleStream if they are not in order."""
         splits = [step["train"] for step in stream.steps]
-        times = [s.time for s in splits]
-        if any(t is None for t in times):
+        times = [split.time for split in splits]
+        if any(time is None for time in times):
             return splits
-        when = np.concatenate([np.asarray(t) for t in times if t is not None])
-        if not len(when) or bool((np.diff(when) >= 0).all()):
+        seconds = np.concatenate([np.asarray(time) for time in times if time is not None])
+        if not len(seconds) or bool((np.diff(seconds) >= 0).all()):
             return splits
         if not self.sort:
-            at = int(np.argmax(np.diff(when) < 0)) + 1
+            first = int(np.argmax(np.diff(seconds) < 0)) + 1
             raise IncompatibleStream(
-                f"Sample {at} of {stream.name!r} is older than the one before it.",
-                "near-future walks a stream in order of time.",
+                f"Sample {first} of {stream.name!r} is older than the one before it.",
+                "near-future needs a stream in order of time.",
                 "Add --sort, or make the stream with driftline stream from-order.",
             )
         whole = stream.flat("train")
-        return [whole.take(np.argsort(when, kind="stable"))]
+        return [whole.take(np.argsort(seconds, kind="stable"))]
 
-    def fit(self, stream: Stream) -> None:
-        """Raise IncompatibleStream, before any work, where the stream cannot be walked."""
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream for a step without test split, a single class, or too few samples."""
         for step in stream.steps:
             if "test" not in step.splits or not len(step.splits["test"]):
                 raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no test split.",
-                    "near-future holds samples of every period out, for retention.",
+                    "near-future measures retention on held-out samples of every period.",
                     "Use driftline stream from-order --held-out 0.1.",
                 )
         n = sum(len(split) for split in self.trains(stream))
         labels = np.unique(np.concatenate([np.asarray(step["train"].y) for step in stream.steps]))
         if len(labels) < 2:
-            raise IncompatibleStream(f"{stream.name!r} has one class only.", "Every learner that names it is right.")
+            raise IncompatibleStream(
+                f"{stream.name!r} has one class only.", "Expected at least two: with one, every answer is right."
+            )
         if isinstance(self.shift, int) and n < self.shift + self.batch:
             raise IncompatibleStream(
                 f"{stream.name!r} has {n} training samples; shift and batch are {self.shift} and {self.batch}.",
@@ -98,68 +103,72 @@ class NearFuture(Walk):
                 "Use a smaller shift, or a longer stream.",
             )
 
-    def settled(self, stream: Stream) -> NearFuture:
-        """The same with a number for `shift`. Raises IncompatibleStream where no shift is at chance."""
+    def resolve(self, stream: Stream) -> NearFuture:
+        """The same with a number for `shift`. Raises IncompatibleStream if no shift is at chance."""
         if isinstance(self.shift, int):
             return self
         curve = blind_curve_of(stream)
         if curve.suggested is None:
             raise IncompatibleStream(
                 f"In {stream.name!r} the blind classifier is above chance ({curve.chance:.3f}) at every shift up to "
-                f"{curve.shifts[-1]} ({curve.best[-1]:.3f}): labels tell of each other as far as the stream can show.",
+                f"{curve.shifts[-1]} ({curve.best[-1]:.3f}): labels predict each other over the whole stream.",
                 "Expected a stream that is longer than its labels' correlation.",
                 "Set shift to a number of samples.",
             )
-        settled = replace(self, shift=curve.suggested)
-        settled.fit(stream)
-        return settled
+        resolved = replace(self, shift=curve.suggested)
+        resolved.check(stream)
+        return resolved
 
-    def told(self, stream: Stream) -> dict[str, Any]:
-        """The blind classifier's curve, and whether S is where it is at chance."""
+    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+        """The blind classifier's curve, and a warning if it is above chance at S."""
         curve = blind_curve_of(stream)
-        told: dict[str, Any] = {"blind": curve.plain()}
+        notes: dict[str, Any] = {"blind": curve.plain()}
         near = [b for s, b in zip(curve.shifts, curve.best, strict=True) if s <= int(self.shift)]
         if near and near[-1] > curve.chance + TOLERANCE:
-            told["warning"] = (
+            notes["warning"] = (
                 f"At S = {self.shift} labels alone still give {near[-1]:.3f} (chance {curve.chance:.3f}): near-future "
-                f"accuracy there rewards what never looks at a sample."
+                f"accuracy there rewards learners that never look at a sample."
             )
-        return told
+        return notes
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
         return Task(len(stream.classes), stream.x_shape, None, self.batch, self.updates)
 
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
-        """The first step's training split."""
-        return stream.steps[0].visible()
+    @property
+    def learners_per_pass(self) -> int:
+        """The setting `abreast`."""
+        return self.abreast
 
-    def together(
-        self, stream: Stream, learners: Sequence[Learner], saves: Sequence[Checkpoint | None]
-    ) -> Iterator[tuple[int, list[Row] | Exception]]:
-        """One pass with all learners; each one's rows, or why it stopped."""
+    def run_many(self, stream: Stream, starts: Sequence[Start]) -> Iterator[tuple[int, list[Row] | Exception]]:
+        """One pass with all learners; one that needs whole steps is skipped."""
+        fitting = []
+        for i, start in enumerate(starts):
+            if because := start.learner.needs_whole_steps:
+                yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
+            else:
+                fitting.append(i)
         shifts = {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
-        plan = walks.Plan(self.batch, shifts, self.delay, self.points)
-        return walks.advance(stream, self.trains(stream), plan, learners, saves)
+        plan = loop.Plan(self.batch, shifts, self.delay, self.points)
+        learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
+        for position, rows in loop.advance(stream, self.trains(stream), plan, learners, saves):
+            yield fitting[position], rows
 
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "online", "near_future", "shift/S" and "retention/j". Raises IncompatibleStream for a
         learner that needs whole steps."""
-        walk = self.settled(stream)
-        if learner.needs_whole_steps:
-            raise IncompatibleStream(f"It cannot learn batch by batch: {learner.needs_whole_steps}.")
-        for _, rows in walk.together(stream, [learner], [None]):
+        for _, rows in self.resolve(stream).run_many(stream, [Start(learner, rng, seed)]):
             if isinstance(rows, Exception):
                 raise rows
             yield from rows
 
-    def spent(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """Updates that were paid for and that were taken, in those of plain SGD."""
+    def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
+        """Updates that were paid for and that were taken, in updates of plain SGD."""
         paid = self.updates * -(-samples // self.batch)
         taken = learner.gradient_steps * learner.cost
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 
-    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
         """online, near_future, retention; the retention matrix and the running curves."""
-        return scores.scored(rows, steps)
+        return scored(rows, steps)

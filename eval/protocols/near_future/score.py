@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from eval.protocol import Result
 from eval.rows import Row
 
 
-def accuracy(rows: Sequence[Row], where: str) -> float:
-    """Share of all samples tested there that were right; NaN where there were none."""
-    n = sum(row.n for row in rows if row.tested_on == where)
-    return sum(row.n_correct for row in rows if row.tested_on == where) / n if n else float("nan")
+def accuracy(rows: Sequence[Row], tested_on: str) -> float:
+    """Share of right answers in all such tests; NaN if there were none."""
+    n = sum(row.n for row in rows if row.tested_on == tested_on)
+    return sum(row.n_correct for row in rows if row.tested_on == tested_on) / n if n else float("nan")
 
 
-def running(rows: Sequence[Row], where: str) -> tuple[list[int], list[float]]:
+def running(rows: Sequence[Row], tested_on: str) -> tuple[list[int], list[float]]:
     """Samples seen, and the accuracy on all tested until then."""
-    mine = [row for row in rows if row.tested_on == where and row.n]
-    right, n = np.cumsum([row.n_correct for row in mine]), np.cumsum([row.n for row in mine])
-    return [row.seen for row in mine], (right / n).tolist()
+    tests = [row for row in rows if row.tested_on == tested_on and row.n]
+    right, n = np.cumsum([row.n_correct for row in tests]), np.cumsum([row.n for row in tests])
+    return [row.seen for row in tests], (right / n).tolist()
 
 
 def shifts(rows: Sequence[Row]) -> dict[int, float]:
     """Accuracy at every further shift that was scored."""
-    found = sorted({int(row.tested_on[6:]) for row in rows if row.tested_on.startswith("shift/")})
-    return {s: accuracy(rows, f"shift/{s}") for s in found}
+    scored_at = sorted({int(row.tested_on[6:]) for row in rows if row.tested_on.startswith("shift/")})
+    return {s: accuracy(rows, f"shift/{s}") for s in scored_at}
 
 
 def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
@@ -43,22 +43,21 @@ def final_retention(rows: Sequence[Row]) -> float:
     """Accuracy on the held-out samples of all periods after the last: the paper's backward transfer @ T."""
     tests = [row for row in rows if row.tested_on.startswith("retention/")]
     last = max(row.learned_to for row in tests)
-    n = [(row.n_correct, row.n) for row in tests if row.learned_to == last]
-    return sum(right for right, _ in n) / sum(of for _, of in n)
+    final = [row for row in tests if row.learned_to == last]
+    return sum(row.n_correct for row in final) / sum(row.n for row in final)
 
 
-def scored(rows: Sequence[Row], steps: int) -> dict[str, Any]:
-    """What `walk.score` returns."""
+def scored(rows: Sequence[Row], steps: int) -> Result:
+    """Scores, the accuracy at further shifts, the retention matrix and the running curves."""
     at, value = running(rows, "near_future")
     at_online, online = running(rows, "online")
-    return {
-        "scores": {
+    return Result(
+        {
             "online": accuracy(rows, "online"),
             "near_future": accuracy(rows, "near_future"),
             "retention": final_retention(rows),
         },
-        "matrix": retention(rows, steps),
-        "measures": {f"shift_{s}": value for s, value in shifts(rows).items()},
-        "by_class": None,
-        "curve": {"at": at, "value": value, "online_at": at_online, "online": online},
-    }
+        {f"shift_{s}": value for s, value in shifts(rows).items()},
+        matrix=retention(rows, steps),
+        curve={"at": at, "value": value, "online_at": at_online, "online": online},
+    )

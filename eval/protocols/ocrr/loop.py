@@ -1,4 +1,4 @@
-"""The walk: predict; if wrong, the policy decides; correct. Tests before the first sample, every few, at the end."""
+"""The loop: predict; if wrong, the policy decides; correct. Tests at the start, every few samples, and at the end."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ import numpy as np
 from curate.core.errors import IncompatibleStream
 from eval.learner import Array, Learner
 from eval.memory.correction_ledger import Ledger
-from eval.protocol import tested
+from eval.protocol import evaluate_split
 from eval.protocols.ocrr.policies import Policy
 from eval.protocols.ocrr.scenarios import Scenario
 from eval.rows import Row
 from stream_builder.stream import Step
 
-ASKED = 20  # single predictions that the cost is measured on
+ASKED = 20  # single predictions, to measure their cost
 
 
 def recover(
     scenario: Scenario, learner: Learner, policy: Policy, every: int, classes: Sequence[str],
-    rng: np.random.Generator, book: Ledger | None = None,
+    rng: np.random.Generator, ledger: Ledger | None = None,
 ) -> Iterator[Row]:  # fmt: skip
-    """Rows tested on "novel" and "original", each at a number of corrections and samples seen; "stream" says how many
-    of the samples since the last test were right when they came; "cost" what single predictions and corrections took.
-    book: gets each correction before the learner does.
+    """Rows tested on "novel" and "original", each after a number of corrections and samples; "stream": right first
+    predictions since the last test; "cost": seconds of single predictions and corrections. ledger: records each
+    correction before the learner learns it.
     """
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
     learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
     given, right, since, correcting = 0, 0, 0, 0.0
-    waiting: list[tuple[int, int, int]] = []  # when, which sample, what it is said to be
+    waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
 
     def tests(seen: int) -> Iterator[Row]:
         for name in ("novel", "original"):
-            row = tested(learner, getattr(scenario, name), name, begun, learned_to=0, seen=seen, corrections=given)
+            row = evaluate_split(
+                learner, getattr(scenario, name), name, begun, learned_to=0, seen=seen, corrections=given
+            )
             recall = learner.recall(getattr(scenario, name).x)
             yield replace(row, class_n=(), class_correct=(), stored=learner.stored_bytes(), recall=recall)
 
     def correct(which: int, label: int) -> None:
         x = scenario.stream.x[which : which + 1]
-        if book is not None:
-            book.append({"id": str(scenario.stream.ids[which]), "label": classes[label], "sample": which}, x[0])
+        if ledger is not None:
+            ledger.append({"id": str(scenario.stream.ids[which]), "label": classes[label], "sample": which}, x[0])
         nonlocal correcting
         clock = time.process_time()
         learner.correct(x, np.array([label]))
@@ -71,9 +73,9 @@ def recover(
             yield Row("stream", since, right, seen=i + 1, corrections=given, seconds=seconds)
             right, since = 0, 0
             yield from tests(i + 1)
-    if book is not None:
-        book.close()
-    some = [np.array(scenario.stream.x[i : i + 1]) for i in range(min(ASKED, total))]  # copies: nobody expects them
+    if ledger is not None:
+        ledger.close()
+    some = [np.array(scenario.stream.x[i : i + 1]) for i in range(min(ASKED, total))]  # copies: none is prepared for
     clock = time.process_time()
     for x in some:
         learner.predict(x)
@@ -82,13 +84,12 @@ def recover(
 
 
 def _noticed(policy: Policy, learner: Learner, x: Array) -> bool:
-    """Whether users of this policy mind such an error. Raises IncompatibleStream for a learner that cannot say how
-    sure it is."""
+    """Whether the policy corrects an error on x at all. Raises IncompatibleStream for a learner without confidence."""
     if policy.confident is None:
         return True
-    sure = learner.confidence(x)
-    if sure is None:
+    confidence = learner.confidence(x)
+    if confidence is None:
         raise IncompatibleStream(
-            f"{type(learner).__name__} cannot say how sure it is.", "confident:P needs that.", "Leave it out."
+            f"{type(learner).__name__} has no confidence.", "The policy confident:P needs it.", "Leave confident:P out."
         )
-    return bool(sure[0] >= policy.confident)
+    return bool(confidence[0] >= policy.confident)

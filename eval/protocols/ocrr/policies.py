@@ -5,8 +5,8 @@ random_50, random_10 half of them, a tenth
 bernoulli:P          each with probability P
 budget:N             no more than N in all
 delayed:N            a correction comes N samples after its error
-wrong:P              with probability P it names another class, any of them alike
-confident:P          errors alone of which the system was at least so sure (see `Learner.sure`)
+wrong:P              with probability P it names another class, each equally likely
+confident:P          only errors with at least this confidence (see `Learner.confidence`)
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ HINT = "Expected oracle, random_50, random_10, bernoulli:P, budget:N, delayed:N,
 
 @dataclass(frozen=True)
 class Policy:
-    """rate: of errors that are corrected. budget: corrections in all, or None. delay: samples. wrong: share of
-    corrections that name another class. confident: how sure of itself the system must have been, or None."""
+    """Which errors are corrected."""
 
     rate: float = 1.0
+    """share of errors that are corrected"""
     budget: int | None = None
+    """corrections in all; None: no limit"""
     delay: int = 0
+    """samples between an error and its correction"""
     wrong: float = 0.0
+    """share of corrections that name another class"""
     confident: float | None = None
+    """least confidence of an error that is corrected; None: any"""
 
     def corrects(self, given: int, rng: np.random.Generator) -> bool:
-        """Whether an error is corrected, after `given` corrections; draws only where chance decides."""
+        """Whether an error is corrected, after `given` corrections; draws only if the rate is below 1."""
         if self.budget is not None and given >= self.budget:
             return False
         return self.rate >= 1 or bool(rng.random() < self.rate)
@@ -47,7 +51,7 @@ class Policy:
 
 def parse(text: str) -> Policy:
     """`random_50+delayed:20+wrong:0.1` → a policy. Raises BadConfig."""
-    found: dict[str, float | int] = {}
+    parts: dict[str, float | int] = {}
     for word in str(text).split("+"):
         kind, _, number = word.strip().partition(":")
         if kind in RATES and not number:
@@ -56,7 +60,7 @@ def parse(text: str) -> Policy:
             key, value = {"bernoulli": "rate", "delayed": "delay"}.get(kind, kind), number
         else:
             raise BadConfig(f"The policy {text!r} holds {word.strip()!r}.", HINT)
-        if key in found:
+        if key in parts:
             raise BadConfig(f"The policy {text!r} says {key} twice.", HINT)
         share = key in ("rate", "wrong", "confident")
         try:
@@ -65,5 +69,5 @@ def parse(text: str) -> Policy:
             raise BadConfig(f"The policy {text!r}: {value!r} is no number.", HINT) from None
         if amount < 0 or (share and amount > 1):
             raise BadConfig(f"The policy {text!r}: {value}.", "Expected shares from 0 to 1, counts from 0.")
-        found[key] = amount
-    return Policy(**found)  # type: ignore[arg-type]
+        parts[key] = amount
+    return Policy(**parts)  # type: ignore[arg-type]

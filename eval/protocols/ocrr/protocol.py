@@ -5,58 +5,64 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
 from eval.memory.correction_ledger import Ledger
-from eval.protocol import Walk
-from eval.protocols.ocrr import loop as walks
-from eval.protocols.ocrr import policies, scenarios
-from eval.protocols.ocrr import score as scores
+from eval.protocol import Protocol, Result
+from eval.protocols.ocrr import figures as charts
+from eval.protocols.ocrr import loop, policies, scenarios
+from eval.protocols.ocrr.score import MEASURES, SCORES, scored
 from eval.rows import Row
-from stream_builder.stream import Step, Stream
+from stream_builder.stream import Stream
 
 
 @dataclass(frozen=True)
-class Ocrr(Walk):
-    """Recovery from a shift by online correction: seed data, then samples that are predicted and, if wrong, corrected.
-
-    policy: who corrects what, as in `random_50+delayed:20` (see `policies`). scenario: "categorical", "within-class",
-    "temporal", or "auto". held_out: classes that are novel. order: of seed rows, "shuffled", or "file" as the
-    reference. every: samples between tests. tests: samples of each test set at most. mix: samples of the original
-    distribution in the stream, for each novel one. ledger: a folder that gets a record of every correction, one file
-    a learner, its settings and seed; begun anew with the run.
-    """
+class Ocrr(Protocol):
+    """Recovery from a shift by online correction: seed data, then samples that are predicted and corrected if wrong."""
 
     policy: str = "oracle"
-    scenario: str = "auto"
-    held_out: int = 10
-    order: str = "shuffled"
-    every: int = 50
-    tests: int = 400
-    mix: float = 0.0
+    """which errors are corrected, when and how well, as in `random_50+delayed:20` (see `policies`)"""
+    scenario: scenarios.Kind = "auto"
+    """what is novel (see `scenarios.cut`)"""
+    held_out: Annotated[int, Field(ge=1)] = 10
+    """novel classes of the scenario categorical"""
+    order: Literal["shuffled", "file"] = "shuffled"
+    """of the seed data; "file": as the reference"""
+    every: Annotated[int, Field(ge=1)] = 50
+    """samples between tests"""
+    tests: Annotated[int, Field(ge=1)] = 400
+    """samples of each test set at most"""
+    mix: Annotated[float, Field(ge=0)] = 0.0
+    """samples of the original distribution in the stream, for each novel one"""
     ledger: str = ""
+    """a folder for a record of every correction: one file for each learner, settings and seed; a new run replaces it"""
+
+    scores = SCORES
+    measures = MEASURES
+    primary = "novel"
+    measures_title = "Accuracy at the start and costs, and how sure the differences are"
+    figures = staticmethod(charts.figures)
+    note = staticmethod(charts.note)
+    across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         policies.parse(self.policy)
-        if self.order not in ("shuffled", "file") or min(self.every, self.tests) < 1 or self.mix < 0:
-            raise BadConfig(
-                f"order is {self.order!r}, every {self.every}, tests {self.tests}, mix {self.mix}.",
-                "Expected shuffled or file, at least 1, at least 1, and at least 0.",
-            )
 
-    def fit(self, stream: Stream) -> None:
-        """Raise IncompatibleStream, before any work, where the stream cannot be cut."""
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream if a step lacks a split, or a part of the scenario would be empty."""
         for step in stream.steps:
-            for side in ("train", "test"):
-                if side not in step.splits:
+            for split in ("train", "test"):
+                if split not in step.splits:
                     raise IncompatibleStream(
-                        f"Step {step.name!r} of {stream.name!r} has no {side} split.", "ocrr needs both."
+                        f"Step {step.name!r} of {stream.name!r} has no {split} split.", "ocrr needs both."
                     )
         self.cut(stream, 0)
 
@@ -69,29 +75,23 @@ class Ocrr(Walk):
         """Classes (the label space is disclosed, as the reference's heads need), shape."""
         return Task(len(stream.classes), stream.x_shape, classes=tuple(stream.classes))
 
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
-        """The first step's training split."""
-        return stream.steps[0].visible()
-
-    def walk(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "novel", "original" and "stream"."""
-        cut = self.cut(stream, seed)
-        draws = rng_for(seed, "ocrr", self.policy)
-        policy = policies.parse(self.policy)
-        rows = walks.recover(cut, learner, policy, self.every, list(stream.classes), draws, self._book(learner, seed))
-        yield from rows
+        scenario, draws = self.cut(stream, seed), rng_for(seed, "ocrr", self.policy)
+        policy, ledger = policies.parse(self.policy), self._new_ledger(learner, seed)
+        return loop.recover(scenario, learner, policy, self.every, list(stream.classes), draws, ledger)
 
-    def _book(self, learner: Learner, seed: int) -> Ledger | None:
+    def _new_ledger(self, learner: Learner, seed: int) -> Ledger | None:
         """An empty ledger for this run."""
         if not self.ledger:
             return None
         kind, settings = type(learner).__name__.lower(), learner.settings()
-        usual = settings == type(learner)().settings()
-        digest = "" if usual else f"-{fingerprint(settings)[:8]}"
+        default = settings == type(learner)().settings()
+        digest = "" if default else f"-{fingerprint(settings)[:8]}"
         path = Path(self.ledger) / f"{kind}{digest}-seed{seed}.ledger"
         path.unlink(missing_ok=True)
         return Ledger(path)
 
-    def score(self, rows: Sequence[Row], steps: int) -> dict[str, Any]:
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
         """novel, original, corrections_to_50, _70, _90 (None: never); the curve over corrections."""
-        return scores.scored(rows)
+        return scored(rows)

@@ -1,42 +1,48 @@
-"""What is known, what is new: a stream cut into seed data, a stream of the novel distribution, and two test sets."""
+"""A stream split into seed data, a stream of the novel distribution, and two test sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import IncompatibleStream
 from eval.memory.knn_index import unit
 from stream_builder.stream import Split, Stream
 
-SCENARIOS = ("auto", "categorical", "within-class", "paraphrase", "temporal")
-NEIGHBOURS = 5  # of its own class that a sample is compared with
-UNLIKE = 0.25  # share of every class that counts as said in other words
+Kind = Literal["auto", "categorical", "within-class", "paraphrase", "temporal"]
+NEIGHBOURS = 5  # of the same class, with which a sample is compared
+UNLIKE = 0.25  # share of every class that counts as paraphrased
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """seed: what is learned first. stream: the novel distribution, in order. novel, original: test sets."""
+    """The four parts of a stream."""
 
     seed: Split
+    """learned first"""
     stream: Split
+    """the novel distribution, in order"""
     novel: Split
+    """test set"""
     original: Split
+    """test set"""
 
 
-def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mix: float, seed: int) -> Scenario:
-    """kind: "categorical" holds classes out [OCRR's reference: the same draws for the same seed]; "within-class" the
-    half of every class that lies furthest along its first principal direction; "paraphrase" the quarter of every class
-    that is least like the rest of it (by mean cosine to the nearest 5); "temporal" the last step; "auto" the
-    last step where there are several, else classes. tests: samples of each test set at most. shuffled: seed rows in
-    random order, else as they lie. mix: rows of the original distribution in the stream, for each of the novel one.
+def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, mix: float, seed: int) -> Scenario:
+    """Split a stream into seed data and what is novel.
 
-    Raises IncompatibleStream where a part would be empty, BadConfig for another kind.
+    kind: of novelty. "categorical": held-out classes [OCRR's reference: the same draws for the same seed];
+    "within-class": the half of every class that is furthest along its first principal direction; "paraphrase": the
+    quarter of every class that is least similar to the rest of it (mean cosine to the nearest 5); "temporal": the last
+    step; "auto": temporal if there are several steps, else categorical. tests: samples of each test set at most.
+    shuffled: seed rows in random order, else in their own. mix: rows of the original distribution in the stream, for
+    each of the novel one.
+
+    Raises IncompatibleStream if a part would be empty.
     """
-    if kind not in SCENARIOS:
-        raise BadConfig(f"scenario is {kind!r}.", f"Expected {', '.join(SCENARIOS)}.")
     several = len(stream.steps) > 1
     kind = ("temporal" if several else "categorical") if kind == "auto" else kind
     train, test = stream.flat("train"), stream.flat("test")
@@ -50,7 +56,7 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
     else:
         new, new_test = (_far_half if kind == "within-class" else _reworded)(train, test)
     rng = np.random.default_rng(seed)  # the reference's own generator and order of draws
-    original, novel = (_at_most(np.flatnonzero(where), tests, rng) for where in (~new_test, new_test))
+    original, novel = (_at_most(np.flatnonzero(mask), tests, rng) for mask in (~new_test, new_test))
     order = rng.permutation(np.flatnonzero(new))
     if kind == "temporal":
         order = np.flatnonzero(new)  # in its own order
@@ -60,11 +66,11 @@ def cut(stream: Stream, kind: str, held_out: int, tests: int, shuffled: bool, mi
         order = rng.permutation(np.concatenate([order, again])) if kind != "temporal" else _spread(order, again, rng)
     if shuffled:
         rows = rng.permutation(rows)
-    found = Scenario(train.take(rows), train.take(order), test.take(novel), test.take(original))
+    scenario = Scenario(train.take(rows), train.take(order), test.take(novel), test.take(original))
     for name in ("seed", "stream", "novel", "original"):
-        if not len(getattr(found, name)):
+        if not len(getattr(scenario, name)):
             raise IncompatibleStream(f"The {name} part of {stream.name!r} would be empty.", f"The scenario is {kind}.")
-    return found
+    return scenario
 
 
 def _held_out(stream: Stream, n: int, seed: int) -> npt.NDArray[np.int64]:
@@ -83,7 +89,7 @@ def _of_last(stream: Stream, side: str) -> npt.NDArray[np.bool_]:
 
 
 def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Of every class the half beyond the median along its first principal direction, as training data have it."""
+    """Of every class the half beyond the median along its first principal direction, both of the training data."""
     masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
     for label in np.unique(train.y).tolist():
         rows = [np.flatnonzero(split.y == label) for split in (train, test)]
@@ -92,15 +98,15 @@ def _far_half(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDA
         direction = np.linalg.svd(x - centre, full_matrices=False)[2][0]
         direction *= np.sign(direction[np.abs(direction).argmax()])
         middle = np.median((x - centre) @ direction)
-        for mask, where, split in zip(masks, rows, (train, test), strict=True):
-            flat = np.asarray(split.x[where], np.float64).reshape(len(where), -1)
-            mask[where] = (flat - centre) @ direction > middle
+        for mask, own, split in zip(masks, rows, (train, test), strict=True):
+            flat = np.asarray(split.x[own], np.float64).reshape(len(own), -1)
+            mask[own] = (flat - centre) @ direction > middle
     return masks
 
 
 def _reworded(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Of every class the quarter with the lowest mean cosine to its nearest training samples of the class; what counts
-    as low in the test data, the training data say."""
+    """Of every class the quarter with the lowest mean cosine to its nearest training samples of the class; the
+    threshold comes from the training data."""
     masks = np.zeros(len(train), bool), np.zeros(len(test), bool)
     for label in np.unique(train.y).tolist():
         rows = [np.flatnonzero(split.y == label) for split in (train, test)]
@@ -110,8 +116,8 @@ def _reworded(train: Split, test: Split) -> tuple[npt.NDArray[np.bool_], npt.NDA
         k = min(NEIGHBOURS, max(1, len(known) - 1))
         alike = [np.sort(cosines, 1)[:, -k:].mean(1) for cosines in (among, asked @ known.T)]
         edge = np.quantile(alike[0], UNLIKE)
-        for mask, where, how in zip(masks, rows, alike, strict=True):
-            mask[where] = how < edge
+        for mask, own, similarity in zip(masks, rows, alike, strict=True):
+            mask[own] = similarity < edge
     return masks
 
 

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from curate.core.errors import BadInput
+from eval.protocol import Result, Score
 from eval.rows import Row
 
 TARGETS = (10, 30, 50, 70, 90)  # per cent
-NAMED = (50, 70, 90)
+NAMED = (50, 70, 90)  # among the scores; the others are measures
+REACHED = {n: Score(f"corrections_to_{n}", f"corrections to {n} %", False, "corrections") for n in TARGETS}
+SCORES = (Score("novel", "novel"), Score("original", "original"), *(REACHED[n] for n in NAMED))
+MEASURES = (
+    Score("start_novel", "novel at the start"),
+    Score("start_original", "original at the start"),
+    Score("on_the_stream", "right on the stream"),
+    Score("corrections", "corrections", False, "corrections"),
+    *(REACHED[n] for n in TARGETS if n not in NAMED),
+    Score("recall", "recall of the search"),
+    Score("prediction_us", "µs a prediction", False, "microseconds"),
+    Score("correction_us", "µs a correction", False, "microseconds"),
+)
 
 
-def curve(rows: Sequence[Row], where: str) -> tuple[list[int], list[float]]:
+def curve(rows: Sequence[Row], tested_on: str) -> tuple[list[int], list[float]]:
     """Corrections and accuracy at every test. Raises BadInput for a test of no samples."""
-    mine = [row for row in rows if row.tested_on == where]
-    if any(row.n == 0 for row in mine):
-        raise BadInput(f"The {where} samples are none.", "Expected at least one.")
-    return [row.corrections for row in mine], [row.n_correct / row.n for row in mine]
+    tests = [row for row in rows if row.tested_on == tested_on]
+    if any(row.n == 0 for row in tests):
+        raise BadInput(f"A {tested_on} test has no samples.", "Expected at least one.")
+    return [row.corrections for row in tests], [row.n_correct / row.n for row in tests]
 
 
 def corrections_to(rows: Sequence[Row], share: float) -> float | None:
@@ -28,40 +40,39 @@ def corrections_to(rows: Sequence[Row], share: float) -> float | None:
     return None
 
 
-def scored(rows: Sequence[Row]) -> dict[str, Any]:
-    """What `walk.score` returns."""
+def scored(rows: Sequence[Row]) -> Result:
+    """Final accuracies and corrections to N %; accuracies at the start, costs; the curve over corrections."""
     at, novel = curve(rows, "novel")
     _, original = curve(rows, "original")
-    came = [row for row in rows if row.tested_on == "stream"]
+    on_stream = [row for row in rows if row.tested_on == "stream"]
+    tests = [row for row in rows if row.tested_on == "novel"]
     reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
-    return {
-        "scores": {"novel": novel[-1], "original": original[-1]} | {f"corrections_to_{n}": reached[n] for n in NAMED},
-        "matrix": None,
-        "measures": {
+    return Result(
+        {"novel": novel[-1], "original": original[-1]} | {REACHED[n].name: reached[n] for n in NAMED},
+        {
             "start_novel": novel[0],
             "start_original": original[0],
-            "on_the_stream": sum(r.n_correct for r in came) / sum(r.n for r in came),
+            "on_the_stream": sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream),
             "corrections": float(at[-1]),
-            **{f"corrections_to_{n}": reached[n] for n in TARGETS if n not in NAMED},
+            **{REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED},
             **_costs(rows),
         },
-        "by_class": None,
-        "curve": {
+        curve={
             "at": at,
             "value": novel,
             "original": original,
-            "seen": [row.seen for row in rows if row.tested_on == "novel"],
-            "stored": [row.stored for row in rows if row.tested_on == "novel"],
-            "recall": [row.recall for row in rows if row.tested_on == "novel"],
+            "seen": [row.seen for row in tests],
+            "stored": [row.stored for row in tests],
+            "recall": [row.recall for row in tests],
         },
-    }
+    )
 
 
 def _costs(rows: Sequence[Row]) -> dict[str, float]:
     """Microseconds of a prediction and of a correction, and the lowest recall of any test."""
-    found = {"recall": min(row.recall for row in rows if row.tested_on != "cost")}
+    costs = {"recall": min(row.recall for row in rows if row.tested_on != "cost")}
     for row in rows:
         if row.tested_on == "cost":
-            found["prediction_us"] = 1e6 * row.asking / max(row.n, 1)
-            found["correction_us"] = 1e6 * row.correcting / max(row.corrections, 1)
-    return found
+            costs["prediction_us"] = 1e6 * row.asking / max(row.n, 1)
+            costs["correction_us"] = 1e6 * row.correcting / max(row.corrections, 1)
+    return costs

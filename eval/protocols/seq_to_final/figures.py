@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eval.plotting.charts import Figure
+from eval.protocol import Document
 from eval.protocols.seq_to_final import published
 
 NEAR = 0.02  # as good as the best, or as the oracle [paper, table 2]
@@ -17,7 +18,6 @@ ORDER = (
     "baseline", "erm", "irm", "dro", "ft", "lp-ft", "i-ft", "d-ft", "st-1", "st-b", "sft", "sft-linear",
     "sft-exponential", "seq-ewc", "sst-1", "sst-b", "jm", "jst-1", "jst-b", "oracle",
 )  # fmt: skip
-Document = Mapping[str, Any]
 Cells = dict[str, dict[str, float]]  # network → learner → accuracy
 
 
@@ -33,11 +33,11 @@ def figures(document: Document) -> list[Figure]:
 
 
 def note(document: Document) -> str:
-    """Which fidelity and budget: numbers of different ones are not to be compared."""
+    """Fidelity and budget: only numbers of the same ones may be compared."""
     kinds = sorted({(r["settings"]["fidelity"], r["settings"]["budget"]) for r in document["results"]})
-    told = "; ".join(f"fidelity {fidelity}, budget {budget}" for fidelity, budget in kinds)
+    text = "; ".join(f"fidelity {fidelity}, budget {budget}" for fidelity, budget in kinds)
     return (
-        f"Tested on the last step, hyper-parameters chosen on its validation data. {told}. “clean” augments and "
+        f"Tested on the last step, hyper-parameters chosen on its validation data. {text}. “clean” augments and "
         "normalises, hides the last step from history and gives every stage as many fits; “paper-code” does what the "
         "published numbers come from."
     )
@@ -45,11 +45,11 @@ def note(document: Document) -> str:
 
 def cells_of(results: Sequence[Mapping[str, Any]]) -> Cells:
     """Mean accuracies over seeds. The first result of a network and learner counts."""
-    found: Cells = {}
+    cells: Cells = {}
     for result in results:
-        of = found.setdefault(result["settings"]["network"], {})
-        of.setdefault(result["learner"], float(result["scores"]["final"]["mean"]))
-    return found
+        row = cells.setdefault(result["settings"]["network"], {})
+        row.setdefault(result["learner"], float(result["scores"]["final"]["mean"]))
+    return cells
 
 
 def looks(row: Mapping[str, float]) -> dict[str, str]:

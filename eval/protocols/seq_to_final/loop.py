@@ -1,4 +1,4 @@
-"""The walk: all steps' train and validation data, then the last step's test."""
+"""The loop: all steps' train and validation data, then the last step's test."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Learner
-from eval.protocol import tested
+from eval.protocol import evaluate_split
 from eval.rows import Row
 from stream_builder.stream import Step, Stream
 
 
-def fit(stream: Stream, val_share: float = 0.0) -> None:
-    """Raise IncompatibleStream, naming step and split or class, where the stream cannot be walked."""
+def check(stream: Stream, val_share: float = 0.0) -> None:
+    """Raise IncompatibleStream, naming step and split or class, if the protocol cannot run on the stream."""
     if len(stream.steps) < 2:
         raise IncompatibleStream(
             f"The stream {stream.name!r} has {len(stream.steps)} step.",
@@ -29,9 +29,9 @@ def fit(stream: Stream, val_share: float = 0.0) -> None:
             if not len(step.splits.get(split, ())) and not (split == "val" and val_share):
                 raise IncompatibleStream(
                     f"Step {step.name!r} of {stream.name!r} has no {split} split.",
-                    "seq-to-final chooses hyper-parameters on validation data of every step, never on a test.",
-                    "Make the stream with one (stream compose does, arrays name it in `split`), or hold a part of the "
-                    "training data out with --set val_share=0.2.",
+                    "seq-to-final chooses hyper-parameters on validation data of every step, never on test data.",
+                    "Make the stream with one (stream compose does, arrays name it in `split`), or take it from the "
+                    "training data: --set val_share=0.2.",
                 )
     last = stream.steps[-1]
     if not len(last.splits.get("test", ())):
@@ -43,7 +43,7 @@ def fit(stream: Stream, val_share: float = 0.0) -> None:
     if len(lost := tested_classes[there[tested_classes] == 0]):
         raise IncompatibleStream(
             f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
-            "seq-to-final asks how well the last step is learned: every class that is tested must be there.",
+            "Expected every class of the last step's test in its training data.",
             "Use larger steps, or leave the class out.",
         )
 
@@ -53,11 +53,11 @@ def with_val(step: Step, share: float, seed: int) -> Step:
     if "val" in step.splits or not share:
         return step
     train, rng = step["train"], rng_for(seed, "seq-to-final", "val", step.index)
-    held = np.zeros(len(train), bool)
+    held_out = np.zeros(len(train), bool)
     for label in np.unique(train.y):
-        here = rng.permutation(np.flatnonzero(train.y == label))
-        held[here[: max(1, round(share * len(here)))]] = True
-    splits = {"train": train.take(np.flatnonzero(~held)), "val": train.take(np.flatnonzero(held))}
+        rows = rng.permutation(np.flatnonzero(train.y == label))
+        held_out[rows[: max(1, round(share * len(rows)))]] = True
+    splits = {"train": train.take(np.flatnonzero(~held_out)), "val": train.take(np.flatnonzero(held_out))}
     return replace(step, splits=splits)
 
 
@@ -80,8 +80,8 @@ def to_final(
         steps = [stream.oracle.visible()]
     learner.learn_sequence(steps)
     seen, last = sum(len(step["train"]) for step in steps), len(stream.steps) - 1
-    yield tested(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
+    yield evaluate_split(learner, stream.steps[-1]["test"], "final", begun, learned_to=last, seen=seen)
     if per_step:
         for step in stream.steps:
             if "test" in step.splits:
-                yield tested(learner, step["test"], str(step.index), begun, learned_to=last, seen=seen)
+                yield evaluate_split(learner, step["test"], str(step.index), begun, learned_to=last, seen=seen)

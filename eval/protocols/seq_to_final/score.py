@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from eval.protocol import Result
 from eval.rows import Row
 
 
-def scored(rows: Sequence[Row], steps: int) -> dict[str, Any]:
+def scored(rows: Sequence[Row], steps: int) -> Result:
     """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
-    of = {row.tested_on: row.n_correct / row.n for row in rows}
+    accuracy = {row.tested_on: row.n_correct / row.n for row in rows}
     final = next(row for row in rows if row.tested_on == "final")
-    by_class = [h / n if n else None for h, n in zip(final.class_correct, final.class_n, strict=True)]
-    return {
-        "scores": {"final": of["final"]},
-        "measures": {f"step_{t}": of[str(t)] for t in range(steps) if str(t) in of},
-        "by_class": by_class or None,
-        "matrix": None,
-        "curve": None,
-    }
+    by_class = [hits / n if n else None for hits, n in zip(final.class_correct, final.class_n, strict=True)]
+    per_step = {f"step_{t}": accuracy[str(t)] for t in range(steps) if str(t) in accuracy}
+    return Result({"final": accuracy["final"]}, per_step, by_class or None)

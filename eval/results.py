@@ -1,0 +1,62 @@
+"""What `evaluate` returns: the document of `driftline eval --json`, as a data frame and as a table in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from eval.protocol import Document, scores_of
+from eval.scoring.aggregate import labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PUBLISHED = "published"  # in place of a seed
+COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
+
+
+class Results(dict[str, Any]):
+    """A dictionary with the keys "protocol", "stream", "results" and "skipped"."""
+
+    def frame(self) -> pd.DataFrame:
+        """One row for each learner, score and seed; value: NaN for a score that the run never reached."""
+        import pandas as pd
+
+        rows = [record for record in records(self) if record[-2] != PUBLISHED]
+        return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
+
+    def _repr_html_(self) -> str:
+        """The score table; the best of each column is bold."""
+        scores, results = scores_of(self), self["results"]
+        best = {score: score.best(map(score.mean, results)) for score in scores}
+        rows = []
+        for result, name in zip(results, labels(results), strict=True):
+            cells = []
+            for score in scores:
+                is_best = best[score] is not None and score.mean(result) == best[score]
+                text = score.spread(result)
+                cells.append(f"<td><b>{text}</b></td>" if is_best else f"<td>{text}</td>")
+            rows.append(f"<tr><th>{html.escape(name)}</th>{''.join(cells)}</tr>")
+        head = "".join(f"<th>{html.escape(score.label)}</th>" for score in scores)
+        title = html.escape(f"{self['protocol']} on {self['stream']['name']}")
+        skipped = "".join(
+            f"<p>{html.escape(one['learner'])} was skipped: {html.escape(one['because'])}</p>"
+            for one in self["skipped"]
+        )
+        return (
+            f"<table><caption>{title}</caption><thead><tr><th>learner</th>{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>{skipped}"
+        )
+
+
+def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
+    """Stream, protocol, learner, score, seed and value of every run; the seed of a published mean is "published"."""
+    results = document["results"]
+    for result, name in zip(results, labels(results), strict=True):
+        for score, values in result["scores"].items():
+            pairs = list(zip(result["seeds"], values["values"], strict=True))
+            if score in result.get("published", {}):
+                pairs.append((PUBLISHED, result["published"][score]["mean"]))
+            for seed, value in pairs:
+                yield document["stream"]["name"], document["protocol"], name, score, seed, value
