@@ -1,4 +1,4 @@
-"""Images that are decoded when they are asked for: from tars or files, by position, in bounded memory."""
+"""Images that are decoded on access: from tars or files, by position, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ import numpy.typing as npt
 from curate.core.errors import BadInput, IntegrityError
 
 Array = npt.NDArray[Any]
-PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """(N, size, size, 3) uint8 images that lie encoded in files; looks like an array to whoever slices it.
-
-    files: tars, or image files. where: (N, 3) int64: number of the file, offset, bytes. size: shorter edge after
-    resizing, then the centre is cut out. strict: images other than 8-bit RGB are refused; else they are converted.
-    """
+class LazyImages:
+    """(N, size, size, 3) uint8 images in encoded form; slicing decodes them, as if they were an array."""
 
     files: tuple[Path, ...]
-    where: npt.NDArray[np.int64]
+    """tars or image files"""
+    locations: npt.NDArray[np.int64]
+    """(N, 3): index in `files`, offset in bytes, length in bytes"""
     size: int
+    """edge in pixels: the shorter edge is resized to it, then the centre is cropped"""
     strict: bool = False
+    """refuse images that are not 8-bit RGB, instead of converting them"""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(N, size, size, 3)."""
-        return (len(self.where), self.size, self.size, 3)
+        return (len(self.locations), self.size, self.size, 3)
 
     @property
     def dtype(self) -> np.dtype[np.uint8]:
@@ -50,55 +50,55 @@ class Encoded:
         return 4
 
     def __len__(self) -> int:
-        return len(self.where)
+        return len(self.locations)
 
-    def select(self, positions: Any) -> Encoded:
-        """Some of the images, still encoded. positions: a slice or an array."""
-        return Encoded(self.files, self.where[positions], self.size, self.strict)
+    def select(self, positions: Any) -> LazyImages:
+        """The images at `positions` (a slice or an array), not decoded."""
+        return LazyImages(self.files, self.locations[positions], self.size, self.strict)
 
     def __getitem__(self, positions: Any) -> Array:
-        """Decoded: (n, size, size, 3), or (size, size, 3) for one position."""
+        """Decode: (n, size, size, 3), or (size, size, 3) for one position. Raises BadInput, IntegrityError."""
         if isinstance(positions, int | np.integer):
-            return self._decoded(self.where[positions])
-        rows = self.where[positions]
-        out = np.empty((len(rows), self.size, self.size, 3), np.uint8)
-        for i, row in enumerate(rows):
-            out[i] = self._decoded(row)
+            return self._decode(self.locations[positions])
+        chosen = self.locations[positions]
+        out = np.empty((len(chosen), self.size, self.size, 3), np.uint8)
+        for i, location in enumerate(chosen):
+            out[i] = self._decode(location)
         return out
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All of them, decoded."""
-        whole = self[:]
-        return whole if dtype is None else whole.astype(dtype)
+        """Decode all images."""
+        decoded = self[:]
+        return decoded if dtype is None else decoded.astype(dtype)
 
     def raw(self) -> Iterator[bytes]:
-        """The encoded images, in order."""
-        return (self._read(row) for row in self.where)
+        """Bytes of each image, as stored."""
+        return (self._read(location) for location in self.locations)
 
     def sha256(self) -> str:
-        """Hash of the encoded images and the size that they are given."""
+        """Hash of the stored bytes and of `size`."""
         digest = hashlib.sha256(f"encoded {self.size}".encode())
         for data in self.raw():
             digest.update(len(data).to_bytes(8, "little") + data)
         return digest.hexdigest()
 
-    def _read(self, row: Array) -> bytes:
-        number, offset, length = (int(v) for v in row)
-        data = os.pread(_opened(self.files[number], os.getpid()).fileno(), length, offset)
+    def _read(self, location: Array) -> bytes:
+        number, offset, length = (int(v) for v in location)
+        data = os.pread(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
         if len(data) != length:
             raise IntegrityError(
-                f"{self.files[number]} ends too early.", f"Expected {length} bytes at {offset}.", "Copy it."
+                f"{self.files[number]} is truncated.", f"Expected {length} bytes at {offset}.", "Copy the file again."
             )
         return data
 
-    def _decoded(self, row: Array) -> Array:
+    def _decode(self, location: Array) -> Array:
         from PIL import Image, ImageOps
 
         try:
-            with Image.open(io.BytesIO(self._read(row))) as image:
+            with Image.open(io.BytesIO(self._read(location))) as image:
                 if self.strict and image.mode != "RGB":
                     raise BadInput(
-                        f"{self.files[int(row[0])]}: an image of mode {image.mode}.",
+                        f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
                         "Expected 8-bit RGB.",
                         "Convert grey, RGBA and 16-bit images first.",
                     )
@@ -106,44 +106,53 @@ class Encoded:
                 fitted = ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC)
                 return np.asarray(fitted)
         except OSError as error:
-            raise BadInput(f"{self.files[int(row[0])]}: no image ({error}).", "Expected one that decodes.") from None
+            file = self.files[int(location[0])]
+            raise BadInput(f"{file} cannot be decoded ({error}).", "Expected an image.") from None
 
 
 @lru_cache(maxsize=64)
-def _opened(path: Path, process: int) -> IO[bytes]:
-    """An open file of this process: a forked worker must not share a handle's cache with its parent."""
+def _open_file(path: Path, process: int) -> IO[bytes]:
+    """A cached file handle for each process: a forked worker must not use the handle of its parent."""
     return path.open("rb")
 
 
-def join(parts: Sequence[Encoded]) -> Encoded:
-    """Images one after the other. Raises BadInput where their sizes differ."""
-    if len({(p.size, p.strict) for p in parts}) != 1:
-        raise BadInput("Images of several sizes.", "Expected one size.")
-    files = tuple(dict.fromkeys(f for p in parts for f in p.files))
-    number = {f: i for i, f in enumerate(files)}
-    rows = []
-    for p in parts:
-        moved = p.where.copy()
-        moved[:, 0] = np.array([number[f] for f in p.files], np.int64)[p.where[:, 0]]
-        rows.append(moved)
-    return Encoded(files, np.concatenate(rows), parts[0].size, parts[0].strict)
+def join(parts: Sequence[LazyImages]) -> LazyImages:
+    """Concatenate. Raises BadInput if sizes differ."""
+    if len({(part.size, part.strict) for part in parts}) != 1:
+        raise BadInput("The images have several sizes.", "Expected one size.")
+    files = tuple(dict.fromkeys(file for part in parts for file in part.files))
+    number = {file: i for i, file in enumerate(files)}
+    locations = []
+    for part in parts:
+        renumbered = part.locations.copy()
+        renumbered[:, 0] = np.array([number[file] for file in part.files], np.int64)[part.locations[:, 0]]
+        locations.append(renumbered)
+    return LazyImages(files, np.concatenate(locations), parts[0].size, parts[0].strict)
 
 
-def of_files(paths: Sequence[Path], size: int, strict: bool = False) -> Encoded:
-    """One image a file."""
-    rows = [(i, 0, p.stat().st_size) for i, p in enumerate(paths)]
-    return Encoded(tuple(paths), np.array(rows, np.int64).reshape(-1, 3), size, strict)
+def from_files(paths: Sequence[Path], size: int, strict: bool = False) -> LazyImages:
+    """One image per file."""
+    locations = [(i, 0, path.stat().st_size) for i, path in enumerate(paths)]
+    return LazyImages(tuple(paths), as_locations(locations), size, strict)
 
 
-def members(tar: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, offset, bytes) of every file in a tar. Raises IntegrityError for members outside the top folder."""
+def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
+    """(N, 3), also for no rows."""
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def tar_members(tar: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield (name, offset, length) of every file in a tar, in bytes.
+
+    Raises BadInput, or IntegrityError for a member that is not a plain file in the top folder.
+    """
     try:
-        with tarfile.open(tar, "r:") as opened:
-            for info in opened:
+        with tarfile.open(tar, "r:") as archive:
+            for info in archive:
                 if not info.isfile() or "/" in info.name or info.name.startswith("."):
                     raise IntegrityError(
                         f"{tar} holds the member {info.name!r}.", "Expected plain files without folders."
                     )
                 yield info.name, info.offset_data, info.size
     except tarfile.TarError as error:
-        raise BadInput(f"{tar} is no tar ({error}).", "Expected WebDataset tars.") from None
+        raise BadInput(f"{tar} cannot be read as a tar ({error}).", "Expected WebDataset tars.") from None

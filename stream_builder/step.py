@@ -1,4 +1,4 @@
-"""Split and Step: the samples of one moment in time, with their labels."""
+"""Split and Step: the labelled samples of one time step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.lazy_images import Encoded
-from stream_builder.lazy_images import join as join_encoded
+from stream_builder.lazy_images import LazyImages
+from stream_builder.lazy_images import join as join_images
 
 SPLITS = ("train", "val", "test")
 Array = npt.NDArray[Any]
@@ -19,32 +19,26 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Split:
-    """Samples in an order that has meaning.
-
-    x: (N, ...) float16/float32 features, (N, H, W, 3) uint8 images or (N,) texts; anything that can be sliced, as
-    `Encoded` can.
-    y: (N,) int64 labels. ids: (N,) text. time: (N,) int64 seconds UTC, or None.
-    """
+    """Samples in a meaningful order."""
 
     x: Any
+    """(N, ...) float16/float32 features, (N, H, W, 3) uint8 images or (N,) texts; an array or `LazyImages`"""
     y: npt.NDArray[np.int64]
+    """(N,) labels"""
     ids: Array = field(default_factory=lambda: np.zeros(0, "U1"))
+    """(N,) strings"""
     time: npt.NDArray[np.int64] | None = None
+    """(N,) seconds UTC, or None"""
 
     def __len__(self) -> int:
         return len(self.y)
 
     def part(self, start: int, stop: int) -> Split:
-        """Samples [start, stop); images that are not decoded yet stay so."""
-        return Split(
-            pick(self.x, slice(start, stop)),
-            self.y[start:stop],
-            self.ids[start:stop],
-            None if self.time is None else self.time[start:stop],
-        )
+        """Samples [start, stop), as views; lazy images are not decoded."""
+        return self.take(slice(start, stop))
 
-    def take(self, positions: Array) -> Split:
-        """The samples at `positions`, in that order; images that are not decoded yet stay so."""
+    def take(self, positions: Array | slice) -> Split:
+        """The samples at `positions`, in that order; lazy images are not decoded."""
         return Split(
             pick(self.x, positions),
             self.y[positions],
@@ -54,18 +48,18 @@ class Split:
 
 
 def pick(x: Any, positions: Any) -> Any:
-    """Samples of an array, or of images that are not decoded yet."""
-    return x.select(positions) if isinstance(x, Encoded) else x[positions]
+    """The samples at `positions` of an array or of lazy images, which are not decoded."""
+    return x.select(positions) if isinstance(x, LazyImages) else x[positions]
 
 
 def join(splits: Sequence[Split]) -> Split:
-    """Splits one after the other."""
+    """Concatenate splits. Lazy images stay lazy if all splits have them; times are kept if all splits have them."""
     if len(splits) == 1:
         return splits[0]
     times = [s.time for s in splits]
-    encoded = [s.x for s in splits if isinstance(s.x, Encoded)]
+    lazy = [s.x for s in splits if isinstance(s.x, LazyImages)]
     return Split(
-        join_encoded(encoded) if len(encoded) == len(splits) else np.concatenate([s.x for s in splits]),
+        join_images(lazy) if len(lazy) == len(splits) else np.concatenate([s.x for s in splits]),
         np.concatenate([s.y for s in splits]),
         np.concatenate([s.ids for s in splits]),
         np.concatenate(times) if all(t is not None for t in times) else None,  # type: ignore[arg-type]
@@ -74,21 +68,24 @@ def join(splits: Sequence[Split]) -> Split:
 
 @dataclass(frozen=True)
 class Step:
-    """One time step. splits: any subset of "train", "val", "test". unlabelled: further samples of that time (N, ...),
-    of which nobody said what they show, or None."""
+    """One time step."""
 
     index: int
+    """position in the stream, from 0"""
     name: str
+    """unique in the stream"""
     splits: Mapping[str, Split]
+    """any subset of train, val and test"""
     unlabelled: Any = None
+    """further samples of this step without labels (N, ...), or None"""
 
     def __getitem__(self, split: str) -> Split:
-        """Raises IncompatibleStream where the step has no such split."""
+        """Raises IncompatibleStream if the step does not have this split."""
         if split not in self.splits:
             raise IncompatibleStream(
                 f"Step {self.name!r} has no {split} split.",
                 f"It has {', '.join(self.splits) or 'none'}.",
-                "Make the stream with one.",
+                "Create the stream with one.",
             )
         return self.splits[split]
 
@@ -97,12 +94,10 @@ class Step:
         return replace(self, splits={k: v for k, v in self.splits.items() if k != "test"})
 
     def past(self) -> Step:
-        """The whole step as training data, for protocols in which yesterday's test is today's training."""
+        """The whole step as training data, for protocols that train on a step after testing on it."""
         return replace(self, splits={"train": self.everything()})
 
     def everything(self) -> Split:
-        """All samples of the step, split after split; in time order where times are known."""
-        whole = join([self.splits[s] for s in SPLITS if s in self.splits])
-        if whole.time is None:
-            return whole
-        return whole.take(np.argsort(whole.time, kind="stable"))
+        """All samples of the step: in time order if times are known, else train, val, test."""
+        samples = join([self.splits[s] for s in SPLITS if s in self.splits])
+        return samples if samples.time is None else samples.take(np.argsort(samples.time, kind="stable"))

@@ -1,4 +1,4 @@
-"""Stream: labelled samples in time order, which every evaluation family reads. The only door for `eval`."""
+"""Stream: labelled samples in time order. `eval` reads streams only through this module and `measures`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Stream:
     prior: Any = None
     """unlabelled samples from before the first step (N, ...), or None; each step may have more of its own"""
     sha256: str = ""
-    """hash of the content; equal streams have equal hashes"""
+    """hash of the content, set by `save`; equal streams have equal hashes"""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """what the builder recorded: source, settings, published values"""
     oracle: Step | None = None
-    """data of the last step's distribution, as many samples as the whole sequence has: an upper bound. No learner
-    except `oracle` sees them."""
+    """as many samples of the last step's distribution as all steps have, for an upper bound; only the learner `oracle`
+    sees them"""
 
     def flat(self, split: str = "train") -> Split:
-        """All steps' samples of one split, in time order."""
+        """All steps' samples of one split, in time order. Raises IncompatibleStream if a step does not have it."""
         return join([step[split] for step in self.steps])
 
     @property
@@ -42,19 +42,25 @@ class Stream:
         """Shape of one sample."""
         return next(tuple(s.x.shape[1:]) for step in self.steps for s in step.splits.values())
 
-    def save(self, folder: Path, facts: Mapping[str, Any] | None = None) -> Stream:
-        """Write the stream into a new folder; returns it with its hash. `stream.json` is written last."""
-        storage.write(self, folder, facts or self.facts)
+    def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
+        """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own."""
+        storage.write(self, Path(folder), facts or self.facts)
         return Stream.load(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> Stream:
         """Open a stream folder; arrays are memory-mapped.
 
-        Raises MissingFile, or IntegrityError for a shard that is missing or has another length than stream.json says.
+        Raises MissingFile, or IntegrityError for an array that is missing or has another length than stream.json says.
         """
         return cls(**storage.read(Path(folder)))
 
-    def verify(self, folder: Path) -> None:
+    def verify(self, folder: str | Path) -> None:
         """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
-        storage.verify(self, folder)
+        storage.verify(self, Path(folder))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from stream_builder.notebook import html_of
+
+        return html_of(self)

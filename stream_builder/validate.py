@@ -1,4 +1,4 @@
-"""Checks of arrays and steps from outside: no array that a learner could not take becomes a stream."""
+"""Checks of arrays and steps before they become a stream: learners must be able to train on them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from stream_builder.step import Array
 
 
 def check_steps(named: Sequence[tuple[int, str]], what: str) -> None:
-    """Raise BadArray where two steps have one number or one name."""
+    """Raise BadArray if two steps have the same number or name. what: the source, for messages."""
     for position, kind in enumerate(("number", "name")):
         values = [pair[position] for pair in named]
-        if twice := [v for v in values if values.count(v) > 1]:
-            raise BadArray(f"{what}: two steps have the {kind} {twice[0]!r}.", "Expected each step once.")
+        if repeated := [v for v in values if values.count(v) > 1]:
+            raise BadArray(f"{what}: two steps have the {kind} {repeated[0]!r}.", "Expected different ones.")
 
 
 def check(x: Array, y: Array, n_classes: int, what: str) -> None:
-    """Refuse arrays that no learner could take, naming the first bad index. Raises BadArray."""
+    """Raise BadArray for wrong shapes, dtypes, labels or infinite values, naming the first bad index."""
     if y.ndim != 1 or len(x) != len(y):
         raise BadArray(f"{what}: x has {len(x)} samples and y has shape {y.shape}.", "Expected y of shape (N,).")
     if y.dtype.kind not in "iu":
@@ -29,7 +29,7 @@ def check(x: Array, y: Array, n_classes: int, what: str) -> None:
         raise BadArray(f"{what}: label {y[bad[0]]} at index {bad[0]}.", f"Expected 0 … {n_classes - 1}.")
     if x.dtype.kind == "U":
         if x.ndim != 1:
-            raise BadArray(f"{what}: texts of shape {x.shape}.", "Expected one text a sample, (N,).")
+            raise BadArray(f"{what}: texts of shape {x.shape}.", "Expected one text per sample, (N,).")
     elif x.dtype == np.uint8:
         if x.ndim != 4 or x.shape[-1] != 3:
             raise BadArray(
@@ -39,7 +39,8 @@ def check(x: Array, y: Array, n_classes: int, what: str) -> None:
             )
     elif x.dtype in (np.float16, np.float32):
         for start in range(0, len(x), 65_536):
-            finite = np.isfinite(x[start : start + 65_536]).reshape(len(x[start : start + 65_536]), -1).all(1)
+            block = x[start : start + 65_536]
+            finite = np.isfinite(block).reshape(len(block), -1).all(1)
             if not finite.all():
                 raise BadArray(
                     f"{what}: x at index {start + int(np.argmin(finite))} holds NaN or infinity.",

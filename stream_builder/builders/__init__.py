@@ -1,1 +1,1 @@
-"""Sources of samples → a Stream."""
+"""Builders: a release, a dataset with a shift sequence, arrays, tables or texts → a stream."""

@@ -1,4 +1,4 @@
-"""A stream of images or texts → the same stream with an encoder's vectors in their place."""
+"""A stream of images or texts → the same stream with an encoder's vectors instead."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from curate.core.errors import BadArray
-from stream_builder.lazy_images import Encoded
+from stream_builder.lazy_images import LazyImages
 from stream_builder.stream import Array, Step, Stream, pick
 
-CHUNK = 256  # samples encoded at once
+BATCH = 256  # samples encoded at once
 Tick = Callable[[int], None]
 
 
 class Encoder(Protocol):
-    """What is asked of an encoder; those of `curate.encoders` have it."""
+    """What this module needs of an encoder; those of `curate.encoders` have it."""
 
     width: int
+    """dimensions of a vector"""
     prepare: Callable[[Any], Any]
+    """PIL image → input tensor"""
 
     def images(self, batch: Any) -> Any:
         """Prepared images (N, ...) → (N, width)."""
@@ -42,56 +44,56 @@ def is_image(stream: Stream) -> bool:
     return len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
 
 
-def encoded(stream: Stream, encoder: Encoder, told: str, tick: Tick = lambda n: None) -> Stream:
-    """Vectors (N, D) float16 of all samples, the unlabelled ones among them. told: the encoder, for the record.
+def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: None) -> Stream:
+    """The stream with vectors (N, D) float16 of all samples, including unlabelled ones.
 
-    Images that lie encoded in files are prepared from their own pixels, not from those that the stream would show.
-    Raises BadArray for a stream that has neither texts nor images.
+    name: of the encoder, recorded in the stream. tick: called with the number of samples of each batch. Lazy images are
+    prepared from their original pixels, not from the resized ones. Raises BadArray for a stream of features.
     """
     if not is_text(stream) and not is_image(stream):
         raise BadArray(f"{stream.name!r} has samples of shape {stream.x_shape}.", "Expected texts or images.")
 
-    def bare(x: Any) -> Array | None:
+    def vectors(x: Any) -> Array | None:
         if x is None:
             return None
         parts = [np.zeros((0, encoder.width), np.float16)]
-        for low in range(0, len(x), CHUNK):
-            chunk = pick(x, slice(low, low + CHUNK))
-            parts.append(np.asarray(_vectors(chunk, encoder), np.float16))
-            tick(len(chunk))
+        for low in range(0, len(x), BATCH):
+            batch = pick(x, slice(low, low + BATCH))
+            parts.append(np.asarray(_vectors(batch, encoder), np.float16))
+            tick(len(batch))
         return np.concatenate(parts)
 
-    def vectors(step: Step) -> Step:
-        splits = {name: replace(split, x=bare(split.x)) for name, split in step.splits.items()}
-        return replace(step, splits=splits, unlabelled=bare(step.unlabelled))
+    def encode_step(step: Step) -> Step:
+        splits = {name: replace(split, x=vectors(split.x)) for name, split in step.splits.items()}
+        return replace(step, splits=splits, unlabelled=vectors(step.unlabelled))
 
-    oracle = None if stream.oracle is None else vectors(stream.oracle)
-    steps = [vectors(step) for step in stream.steps]
-    facts = {**stream.facts, "encoder": told}
-    return replace(stream, steps=steps, prior=bare(stream.prior), facts=facts, oracle=oracle, sha256="")
+    oracle = None if stream.oracle is None else encode_step(stream.oracle)
+    steps = [encode_step(step) for step in stream.steps]
+    facts = {**stream.facts, "encoder": name}
+    return replace(stream, steps=steps, prior=vectors(stream.prior), facts=facts, oracle=oracle, sha256="")
 
 
-def samples_of(stream: Stream) -> int:
-    """How many samples `encoded` will encode."""
+def count_samples(stream: Stream) -> int:
+    """The number of samples that `encode` encodes."""
     steps = [*stream.steps, *([] if stream.oracle is None else [stream.oracle])]
     labelled = sum(len(split) for step in steps for split in step.splits.values())
     return labelled + sum(len(x) for x in [stream.prior, *(s.unlabelled for s in steps)] if x is not None)
 
 
-def _vectors(chunk: Any, encoder: Encoder) -> Any:
-    if not isinstance(chunk, Encoded) and chunk.dtype.kind == "U":
-        return encoder.texts([str(text) for text in chunk])
+def _vectors(batch: Any, encoder: Encoder) -> Any:
+    if not isinstance(batch, LazyImages) and batch.dtype.kind == "U":
+        return encoder.texts([str(text) for text in batch])
     import torch
 
-    return encoder.images(torch.stack([encoder.prepare(image) for image in _images(chunk)]))
+    return encoder.images(torch.stack([encoder.prepare(image) for image in _images(batch)]))
 
 
-def _images(chunk: Any) -> Iterator[Any]:
+def _images(batch: Any) -> Iterator[Any]:
     from PIL import Image
 
-    if isinstance(chunk, Encoded):
-        for data in chunk.raw():
+    if isinstance(batch, LazyImages):
+        for data in batch.raw():
             with Image.open(io.BytesIO(data)) as image:
                 yield image.convert("RGB")
     else:
-        yield from (Image.fromarray(np.asarray(pixels)) for pixels in chunk)
+        yield from (Image.fromarray(np.asarray(pixels)) for pixels in batch)

@@ -10,26 +10,28 @@ import numpy as np
 
 from curate.core.errors import BadConfig
 from curate.release import Release
-from stream_builder.lazy_images import Encoded, members
+from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
 from stream_builder.stream import Array, Split, Step, Stream, pick
 
 
-def from_release(release: Release, features: str | None = None, split: str = "split_0") -> Stream:
-    """features: a name in the release (default: its first), `pixels:SIZE` for uint8 images of SIZE × SIZE, or
-    `images:SIZE` for the same, decoded when they are asked for: the stream then holds links to the release's tars. A
-    stream of images has the release's unlabelled ones, too: of buckets before the first labelled one as `prior`.
+def from_release(release: Release | str | Path, features: str | None = None, split: str = "split_0") -> Stream:
+    """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
+    images of SIZE × SIZE; or `images:SIZE` for the same as lazy images, with links to the release's tars. split: which
+    of the release's seeded splits.
 
-    Samples of a step are in order of upload time, then id. split: which of the release's seeded splits.
+    Samples of a step are in order of upload time, then id. A stream of images also has the release's unlabelled images;
+    those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
     """
+    release = release if isinstance(release, Release) else Release.open(release)
     table = release.table
     if split not in table.column_names:
         raise BadConfig(
             f"The release {release.name} has no split {split!r}.",
-            f"Known: {', '.join(release.facts['splits'])}.",
+            f"Available: {', '.join(release.facts['splits'])}.",
         )
     if features is None and not release.facts["features"]:
-        raise BadConfig(f"The release {release.name} ships no features.", "", "Use --features pixels:SIZE.")
+        raise BadConfig(f"The release {release.name} has no features.", "", "Use --features pixels:SIZE.")
     name = features or release.facts["features"][0]
     kind, _, size = name.partition(":")
     if kind in ("pixels", "images") and (not size.isdigit() or not 4 <= int(size) <= 512):
@@ -37,27 +39,27 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
     x: Any = (
         _pixels(release, int(size))
         if kind == "pixels"
-        else encoded(release, int(size))
+        else release_images(release, int(size))
         if kind == "images"
         else np.asarray(release.features(name), np.float32)
     )
     label = table["label"].to_numpy().astype(np.int64)
-    when = table["uploaded"].to_numpy().astype(np.int64)
+    time = table["uploaded"].to_numpy().astype(np.int64)
     ids = np.array(table["id"].to_pylist(), dtype=np.str_)
     bucket = table["bucket"].to_numpy()
-    sides = np.array(table[split].to_pylist())
-    bare = unlabelled(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
-    first = min(about["index"] for about in release.buckets)
-    before = [x for number, x in sorted(bare.items()) if number < first]
+    split_of = np.array(table[split].to_pylist())
+    unlabelled = unlabelled_images(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
+    first = min(record["index"] for record in release.buckets)
+    before = [images for number, images in sorted(unlabelled.items()) if number < first]
     steps = []
-    for index, about in enumerate(release.buckets):
+    for index, record in enumerate(release.buckets):
         splits = {}
-        for side in ("train", "test"):
-            here = np.flatnonzero((bucket == about["index"]) & (sides == side))
-            here = here[np.lexsort((ids[here], when[here]))]
-            if len(here):
-                splits[side] = Split(pick(x, here), label[here], ids[here], when[here])
-        steps.append(Step(index, str(about["name"]), splits, bare.get(about["index"])))
+        for part in ("train", "test"):
+            rows = np.flatnonzero((bucket == record["index"]) & (split_of == part))
+            rows = rows[np.lexsort((ids[rows], time[rows]))]
+            if len(rows):
+                splits[part] = Split(pick(x, rows), label[rows], ids[rows], time[rows])
+        steps.append(Step(index, str(record["name"]), splits, unlabelled.get(record["index"])))
     facts = {
         "from": "release",
         "release": release.name,
@@ -69,50 +71,47 @@ def from_release(release: Release, features: str | None = None, split: str = "sp
     return Stream(release.name, steps, release.classes, prior, facts=facts)
 
 
-def unlabelled(release: Release, size: int, decode: bool) -> dict[int, Any]:
-    """Bucket → its unlabelled images, where the release ships any."""
-    found = {}
+def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:
+    """Bucket → its unlabelled images, if the release has any."""
+    by_bucket = {}
     tars = sorted((release.path / "unlabelled").glob("bucket_*.tar"))
-    for bucket in sorted({_bucket(tar) for tar in tars}):
-        mine = [tar for tar in tars if _bucket(tar) == bucket]
-        rows = [
+    for bucket in sorted({_bucket_of(tar) for tar in tars}):
+        of_bucket = [tar for tar in tars if _bucket_of(tar) == bucket]
+        locations = [
             (number, offset, length)
-            for number, tar in enumerate(mine)
-            for name, offset, length in members(tar)
+            for number, tar in enumerate(of_bucket)
+            for name, offset, length in tar_members(tar)
             if not name.endswith((".json", ".cls"))
         ]
-        images = Encoded(tuple(mine), np.array(rows, np.int64).reshape(-1, 3), size)
-        found[bucket] = images[:] if decode else images
-    return found
+        images = LazyImages(tuple(of_bucket), as_locations(locations), size)
+        by_bucket[bucket] = images[:] if decode else images
+    return by_bucket
 
 
-def _bucket(tar: Path) -> int:
-    """Of a tar `bucket_BB-NNNNN.tar`."""
+def _bucket_of(tar: Path) -> int:
+    """The bucket of a tar `bucket_BB-NNNNN.tar`."""
     return int(tar.name.removeprefix("bucket_").partition("-")[0])
 
 
-def encoded(release: Release, size: int) -> Encoded:
-    """The release's images in the order of its table, to be decoded later."""
-    tars = sorted(set(release.table["shard"].to_pylist()))
-    place = {
-        (number, name): (number, offset, length)
-        for number, tar in enumerate(tars)
-        for name, offset, length in members(release.path / "shards" / tar)
+def release_images(release: Release, size: int) -> LazyImages:
+    """The release's images in the order of its table."""
+    shards, members = release.table["shard"].to_pylist(), release.table["member"].to_pylist()
+    names = sorted(set(shards))
+    location = {
+        (shard, member): (number, offset, length)
+        for number, shard in enumerate(names)
+        for member, offset, length in tar_members(release.path / "shards" / shard)
     }
-    number = {tar: i for i, tar in enumerate(tars)}
-    rows = [
-        place[number[shard], member]
-        for shard, member in zip(release.table["shard"].to_pylist(), release.table["member"].to_pylist(), strict=True)
-    ]
-    return Encoded(tuple(release.path / "shards" / t for t in tars), np.array(rows, np.int64).reshape(-1, 3), size)
+    locations = [location[key] for key in zip(shards, members, strict=True)]
+    return LazyImages(tuple(release.path / "shards" / shard for shard in names), as_locations(locations), size)
 
 
 def _pixels(release: Release, size: int) -> Array:
-    """Images as uint8 (N, SIZE, SIZE, 3): shorter edge to SIZE, centre crop."""
+    """uint8 (N, SIZE, SIZE, 3): shorter edge resized to SIZE, then a centre crop."""
     from PIL import Image, ImageOps
 
-    found = {}
+    pixels = {}
     for id_, data in release.images():
         with Image.open(io.BytesIO(data)) as image:
-            found[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
-    return np.stack([found[i] for i in release.table["id"].to_pylist()])
+            pixels[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
+    return np.stack([pixels[i] for i in release.table["id"].to_pylist()])

@@ -1,4 +1,4 @@
-"""Which samples each step draws: shares of classes and sub-classes, overlap of steps, the paper's published draws."""
+"""Which samples each step draws: shares of classes and sub-classes, overlap between steps, published draws."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ import numpy.typing as npt
 
 from curate.core.errors import BadConfig, Shortage
 from curate.core.seeding import rng_for
-from stream_builder.datasets import Base, Side
+from stream_builder.datasets import Dataset, Samples
 from stream_builder.shifts.base import Shares, Shift
 from stream_builder.stream import Array
 
 
 @dataclass(frozen=True)
 class Composition:
-    """How samples are drawn.
-
-    val_share: of each class's draw, training samples rounded down. balanced: equal counts of each class, as the paper,
-    or "natural": as the base has them. overlap: "independent": steps may share images, and a validation image of one
-    step may train another (the paper's code: 207 of 800); "validation": validation images train no step; "disjoint":
-    no image is in two steps. "auto": validation where the base is large enough. draws: "published" ones of the base,
-    "own", or "auto": published where the base has them for these sizes. augment: what loaders do with training images,
-    recorded in the stream. fidelity: "clean", or "paper-code": what the reference executed [spec, section 1]:
-    independent draws, halves of two sub-classes where none is asked, images as they are (0 to 255, neither augmented
-    nor normalised). priors: (steps, classes) shares of the classes at each step, in place of equal ones.
-    """
+    """How the samples of a composed stream are drawn and loaded."""
 
     val_share: float = 0.2
+    """share of validation samples in each class's draw; the number of training samples is rounded down"""
     balanced: Literal["balanced", "natural"] = "balanced"
+    """equal numbers of each class, as in the paper, or the class frequencies of the dataset"""
     overlap: Literal["auto", "independent", "validation", "disjoint"] = "auto"
+    """independent: steps may share images, and a validation image of one step may be a training image of another (the
+    paper's code: 207 of 800); validation: no validation image is a training image of any step; disjoint: no image is in
+    two steps; auto: validation if the dataset is large enough, else independent"""
     draws: Literal["auto", "published", "own"] = "auto"
+    """published draws of the dataset, own draws, or auto: published ones if the dataset has them for these sizes"""
     augment: Literal["auto", "none", "paper"] = "auto"
+    """augmentation of training images, recorded in the stream for loaders; auto: the paper's if fidelity is clean"""
     fidelity: Literal["clean", "paper-code"] = "clean"
+    """paper-code: what the reference executed [spec, section 1]: independent draws, only two sub-classes of each class
+    unless `s` is in the sequence, images from 0 to 255 without augmentation and normalisation"""
     priors: npt.NDArray[np.float64] | None = None
+    """(steps, classes) shares of the classes at each step, instead of equal ones"""
 
     def policy(self) -> str:
-        """The overlap that is meant."""
+        """The overlap to try first."""
         if self.overlap != "auto":
             return self.overlap
         return "independent" if self.fidelity == "paper-code" else "validation"
 
     def loading(self) -> dict[str, Any]:
-        """What loaders do: augmentations of training images, and whether they are normalised."""
+        """For loaders: augmentations of training images, and whether images are normalised."""
         paper = self.augment == "paper" or (self.augment == "auto" and self.fidelity == "clean")
         return {
             "augment": ["flip", "crop", "rotate"] if paper else [],
@@ -54,54 +54,65 @@ class Composition:
         }
 
 
-def shares_of(base: Base, t: int, times: Mapping[Shift, int], total: Mapping[Shift, int], how: Composition) -> Shares:
-    """(classes, sub-classes or 1) of the step's draw, in relation to each other."""
-    n, subs = len(base.classes), base.subclasses
-    found = np.ones((n, max(1, subs)))
-    if how.balanced == "natural":
-        found *= np.bincount(base.train.y, minlength=n)[:, None]
-    chosen = [s.shares(times.get(s, 0), total[s], n, subs) for s in total if s.acts_on == "choice"]
-    for shares in chosen:
-        if shares is not None:
-            found = found * shares
-    if subs and how.fidelity == "paper-code" and not any(s.letter == "s" for s in total):
-        found = found * np.tile(np.array([0.5, 0.5] + [0.0] * (subs - 2)), (n, 1))  # what the reference does
-    if how.priors is not None:
-        if how.priors.shape[1:] != (n,) or t >= len(how.priors) or (how.priors < 0).any() or not how.priors[t].any():
+def class_shares(
+    dataset: Dataset, t: int, counts: Mapping[Shift, int], total: Mapping[Shift, int], composition: Composition
+) -> Shares:
+    """(classes, sub-classes or 1) shares of the draw of step `t`; they add up to 1.
+
+    counts: how often each shift has occurred up to this step; total: in the whole sequence. Raises BadConfig for priors
+    of the wrong shape, and what the shifts raise.
+    """
+    n, subclasses = len(dataset.classes), dataset.subclasses
+    shares = np.ones((n, max(1, subclasses)))
+    if composition.balanced == "natural":
+        shares *= np.bincount(dataset.train.y, minlength=n)[:, None]
+    for shift in total:
+        if shift.acts_on == "sampling":
+            by_shift = shift.shares(counts.get(shift, 0), total[shift], n, subclasses)
+            shares = shares if by_shift is None else shares * by_shift
+    if subclasses and composition.fidelity == "paper-code" and not any(shift.code == "s" for shift in total):
+        shares = shares * np.tile(np.array([0.5, 0.5] + [0.0] * (subclasses - 2)), (n, 1))  # as the reference does
+    priors = composition.priors
+    if priors is not None:
+        if priors.shape[1:] != (n,) or t >= len(priors) or (priors < 0).any() or not priors[t].any():
             raise BadConfig(
-                f"--priors has shape {how.priors.shape}.",
-                f"Expected a row for each step and {n} columns, none negative, and in each row more than zeros.",
+                f"--priors has shape {priors.shape}.",
+                f"Expected a row for each step and {n} columns, no negative value, and no row of zeros only.",
             )
-        found = found / found.sum(1, keepdims=True) * how.priors[t][:, None]
-    return np.asarray(found / found.sum())
+        shares = shares / shares.sum(1, keepdims=True) * priors[t][:, None]
+    return np.asarray(shares / shares.sum())
 
 
-def positions(side: Side, shares: Shares, size: int, rng: np.random.Generator, used: Any = None) -> list[Array]:
-    """Positions of each class's draw, shuffled: int(size × share), the remainder to the last class that has any; within
-    a class the same over its sub-classes. used: (N,) bool of what may not be drawn."""
-    free = np.ones(len(side), bool) if used is None else ~used
-    found = []
-    for c, of_class in enumerate(_parts(size, shares.sum(1))):
-        mine = []
-        for s, n in enumerate(_parts(of_class, shares[c]) if of_class else []):
-            here = np.flatnonzero(free & (side.y == c) & (side.sub == s if side.sub is not None else True))
-            if len(here) < n:
-                which = f"Class {c}" + (f", sub-class {s}," if side.sub is not None else "")
+def draw_positions(
+    samples: Samples, shares: Shares, size: int, rng: np.random.Generator, used: Any = None
+) -> list[Array]:
+    """Positions of each class's draw, shuffled. used: (N,) bool, samples that must not be drawn.
+
+    A class gets int(size × share) samples, the last class with a share gets the remainder; sub-classes likewise within
+    their class. Raises Shortage if a class or sub-class has too few.
+    """
+    free = np.ones(len(samples), bool) if used is None else ~used
+    drawn = []
+    for c, of_class in enumerate(_allocate(size, shares.sum(1))):
+        parts = [np.zeros(0, int)]
+        for s, n in enumerate(_allocate(of_class, shares[c]) if of_class else []):
+            in_subclass = samples.subclass == s if samples.subclass is not None else True
+            available = np.flatnonzero(free & (samples.y == c) & in_subclass)
+            if len(available) < n:
+                which = f"Class {c}" + (f", sub-class {s}," if samples.subclass is not None else "")
                 raise Shortage(
-                    f"{which} has {len(here)} images, the step asks for {n}.", "",
+                    f"{which} has {len(available)} images, the step needs {n}.", "",
                     "Lower --sizes or --test-size, or let steps share images: --overlap independent.",
                 )  # fmt: skip
-            mine.append(rng.permutation(here)[:n])
-        found.append(
-            rng.permutation(np.concatenate(mine)) if len(mine) > 1 else np.concatenate([*mine, np.zeros(0, int)])
-        )
-    return [np.asarray(f, np.int64) for f in found]
+            parts.append(rng.permutation(available)[:n])
+        drawn.append(rng.permutation(np.concatenate(parts)) if len(parts) > 2 else np.concatenate(parts))
+    return [np.asarray(positions, np.int64) for positions in drawn]
 
 
-def _parts(size: int, shares: npt.NDArray[np.float64]) -> list[int]:
-    """Whole numbers that add up to `size`: rounded down, the remainder to the last share that is not 0.
+def _allocate(size: int, shares: npt.NDArray[np.float64]) -> list[int]:
+    """Integers that add up to `size`: rounded down, the remainder goes to the last share that is not 0.
 
-    >>> _parts(10, np.array([1.0, 1.0, 1.0, 0.0]))
+    >>> _allocate(10, np.array([1.0, 1.0, 1.0, 0.0]))
     [3, 3, 4, 0]
     """
     share = shares / shares.sum()
@@ -110,105 +121,109 @@ def _parts(size: int, shares: npt.NDArray[np.float64]) -> list[int]:
     return counts
 
 
-def draw(
-    base: Base, sizes: Sequence[int], shares: Sequence[Shares], how: Composition, seed: int
+def draw_steps(
+    dataset: Dataset, sizes: Sequence[int], shares: Sequence[Shares], composition: Composition, seed: int
 ) -> tuple[str, list[dict[str, Array]]]:
-    """The policy of overlap that was followed, and the draws: where nobody named one and the base has too few images
-    for validation images of their own, steps share images."""
-    policy = how.policy()
+    """The overlap that was used, and the train and val positions of each step.
+
+    With overlap "auto", a dataset that is too small for "validation" is drawn with "independent". Raises Shortage.
+    """
+    policy = composition.policy()
     try:
-        return policy, _draw_all(base, sizes, shares, how, policy, seed)
+        return policy, _draw_steps(dataset, sizes, shares, composition, policy, seed)
     except Shortage:
-        if how.overlap != "auto" or policy == "independent":
+        if composition.overlap != "auto" or policy == "independent":
             raise
-    return "independent", _draw_all(base, sizes, shares, how, "independent", seed)
+    return "independent", _draw_steps(dataset, sizes, shares, composition, "independent", seed)
 
 
-def _draw_all(
-    base: Base, sizes: Sequence[int], shares: Sequence[Shares], how: Composition, policy: str, seed: int
+def _draw_steps(
+    dataset: Dataset, sizes: Sequence[int], shares: Sequence[Shares], composition: Composition, policy: str, seed: int
 ) -> list[dict[str, Array]]:
-    """Train and validation positions of every step, by the policy of overlap: of each class's draw the first part
-    trains, the rest validates; both shuffled."""
-    used = np.zeros(len(base.train), bool)
+    """Shuffled train and val positions of each step: of each class's draw the first part is train, the rest val."""
+    used = np.zeros(len(dataset.train), bool)
     drawn: list[dict[str, Array]] = []
-    if policy == "validation":  # validation images of all steps first: nothing may train on them
+    if policy == "validation":  # draw the validation images of all steps first: no step may train on them
         val: list[Array] = []
         for t, size in enumerate(sizes):
-            n = _val_size(size, shares[t], how.val_share)
-            places = positions(base.train, shares[t], n, rng_for(seed, "val", t), used) if n else []
-            val.append(np.concatenate([*places, np.zeros(0, np.int64)]))
+            n = _val_size(size, shares[t], composition.val_share)
+            by_class = draw_positions(dataset.train, shares[t], n, rng_for(seed, "val", t), used) if n else []
+            val.append(np.concatenate([*by_class, np.zeros(0, np.int64)]))
             used[val[-1]] = True
         for t, size in enumerate(sizes):
             rng = rng_for(seed, "train", t)
-            train = np.concatenate(positions(base.train, shares[t], size - len(val[t]), rng, used))
+            train = np.concatenate(draw_positions(dataset.train, shares[t], size - len(val[t]), rng, used))
             drawn.append({"train": rng.permutation(train), "val": rng.permutation(val[t])})
         return drawn
     for t, size in enumerate(sizes):
         rng = rng_for(seed, "step", t)
-        places = positions(base.train, shares[t], size, rng, used if policy == "disjoint" else None)
-        cuts = [int((1 - how.val_share) * len(p) + 1e-9) for p in places]
-        train, rest = (
-            np.concatenate([p[:cut] for p, cut in zip(places, cuts, strict=True)]),
-            np.concatenate([p[cut:] for p, cut in zip(places, cuts, strict=True)]),
-        )
+        by_class = draw_positions(dataset.train, shares[t], size, rng, used if policy == "disjoint" else None)
+        parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]
+        train, rest = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         drawn.append({"train": rng.permutation(train), "val": rng.permutation(rest)})
-        used[np.concatenate(places)] = True
+        used[np.concatenate(by_class)] = True
     return drawn
 
 
-def _val_size(size: int, shares: Shares, share: float) -> int:
-    return sum(n - int((1 - share) * n + 1e-9) for n in _parts(size, shares.sum(1)))
+def _train_size(n: int, val_share: float) -> int:
+    return int((1 - val_share) * n + 1e-9)
 
 
-def overlap_of(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
-    """Validation images of the last step that train an earlier one; images that are in several steps."""
+def _val_size(size: int, shares: Shares, val_share: float) -> int:
+    return sum(n - _train_size(n, val_share) for n in _allocate(size, shares.sum(1)))
+
+
+def overlap_counts(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
+    """Number of validation images of the last step that an earlier step trains on; of images in several steps."""
     earlier = set().union(*(step["train"].tolist() for step in drawn[:-1])) if len(drawn) > 1 else set()
-    seen = Counter(i for step in drawn for i in {j for part in step.values() for j in part.tolist()})
+    steps_with = Counter(i for step in drawn for i in {j for rows in step.values() for j in rows.tolist()})
     return {
         "final_validation_in_earlier_training": len(earlier & set(drawn[-1]["val"].tolist())),
-        "images_in_several_steps": sum(n > 1 for n in seen.values()),
+        "images_in_several_steps": sum(n > 1 for n in steps_with.values()),
     }
 
 
-def oracle_draws(
-    base: Base, last: Mapping[str, Array], total: int, shares: Shares, how: Composition, seed: int, published: bool
-) -> dict[str, Array] | None:
-    """`total` samples of the last step's shares, train and val, that hold the last step's own; None where the base has
-    too few. published: the paper's, where the base has them for this size."""
-    at = {int(i): p for p, i in enumerate(base.train.index.tolist())}
-    told = [base.draws[name] for name in ("oracle_train", "oracle_valid") if name in base.draws]
-    if published and len(told) == 2 and sum(map(len, told)) == total:
-        return {side: np.array([at[int(i)] for i in one]) for side, one in zip(("train", "val"), told, strict=True)}
-    own = {side: last.get(side, np.zeros(0, np.int64)) for side in ("train", "val")}
-    used = np.zeros(len(base.train), bool)
+def draw_oracle(
+    dataset: Dataset, last: Mapping[str, Array], total: int, shares: Shares, composition: Composition, seed: int,
+    published: bool,
+) -> dict[str, Array] | None:  # fmt: skip
+    """Train and val positions of `total` samples with the last step's shares, including the last step's own samples;
+    None if the dataset has too few. published: use the paper's draws if the dataset has them for this size."""
+    paper = [dataset.draws[name] for name in ("oracle_train", "oracle_valid") if name in dataset.draws]
+    if published and len(paper) == 2 and sum(map(len, paper)) == total:
+        return {name: _positions_of(dataset.train, draws) for name, draws in zip(("train", "val"), paper, strict=True)}
+    own = {name: last.get(name, np.zeros(0, np.int64)) for name in ("train", "val")}
+    used = np.zeros(len(dataset.train), bool)
     used[np.concatenate(list(own.values()))] = True
     rng = rng_for(seed, "oracle")
     try:
-        places = positions(base.train, shares, total - int(used.sum()), rng, used)
+        by_class = draw_positions(dataset.train, shares, total - int(used.sum()), rng, used)
     except Shortage:
         return None
-    halves = [np.split(p, [int((1 - how.val_share) * len(p) + 1e-9)]) for p in places]
+    parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]
     return {
-        side: rng.permutation(np.concatenate([own[side], *(pair[k] for pair in halves)]))
-        for k, side in enumerate(("train", "val"))
+        name: rng.permutation(np.concatenate([own[name], *(part[k] for part in parts)]))
+        for k, name in enumerate(("train", "val"))
     }
 
 
-def published_draws(base: Base, sizes: Sequence[int], test_size: int) -> list[dict[str, Array]] | None:
-    """The paper's draws as positions, if the base has them for these sizes."""
-    steps = len(sizes)
-    if any(f"t{t}_train" not in base.draws for t in range(steps)) or f"t{steps - 1}_test" not in base.draws:
+def published_draws(dataset: Dataset, sizes: Sequence[int], test_size: int) -> list[dict[str, Array]] | None:
+    """The paper's draws as positions: train and val of each step, then test; None without draws for these sizes."""
+    draws, last = dataset.draws, len(sizes) - 1
+    if any(f"t{t}_train" not in draws for t in range(len(sizes))) or f"t{last}_test" not in draws:
         return None
-    n = [len(base.draws[f"t{t}_train"]) + len(base.draws[f"t{t}_valid"]) for t in range(steps)]
-    if n != list(sizes) or len(base.draws[f"t{steps - 1}_test"]) != test_size:
+    published_sizes = [len(draws[f"t{t}_train"]) + len(draws[f"t{t}_valid"]) for t in range(len(sizes))]
+    if published_sizes != list(sizes) or len(draws[f"t{last}_test"]) != test_size:
         return None
-    at = {int(i): p for p, i in enumerate(base.train.index.tolist())}
-    test_at = {int(i): p for p, i in enumerate(base.test.index.tolist())}
-    found = [
-        {
-            side: np.array([at[int(i)] for i in base.draws[f"t{t}_{name}"]])
-            for side, name in (("train", "train"), ("val", "valid"))
-        }
-        for t in range(steps)
-    ]
-    return [*found, {"test": np.array([test_at[int(i)] for i in base.draws[f"t{steps - 1}_test"]])}]
+    steps = [
+        {"train": _positions_of(dataset.train, draws[f"t{t}_train"]),
+         "val": _positions_of(dataset.train, draws[f"t{t}_valid"])}
+        for t in range(len(sizes))
+    ]  # fmt: skip
+    return [*steps, {"test": _positions_of(dataset.test, draws[f"t{last}_test"])}]
+
+
+def _positions_of(samples: Samples, numbers: Array) -> Array:
+    """Positions of samples by their `index`."""
+    position = {number: i for i, number in enumerate(samples.index.tolist())}
+    return np.array([position[int(number)] for number in numbers])

@@ -1,10 +1,11 @@
-"""A base and a sequence of shifts → a stream: `C:L:R` is three target steps after the source."""
+"""A dataset and a sequence of shifts → a stream: `C:L:R` has a source step and three target steps."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,139 +15,135 @@ from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from stream_builder.builders.sampling import (
     Composition,
-    draw,
-    oracle_draws,
-    overlap_of,
-    positions,
+    class_shares,
+    draw_oracle,
+    draw_positions,
+    draw_steps,
+    overlap_counts,
     published_draws,
-    shares_of,
 )
-from stream_builder.datasets import Base, Side
+from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.shifts.base import ORDER, Labels, Shift
-from stream_builder.shifts.grammar import NAMES, Planned, parse, sizes_of
+from stream_builder.shifts.grammar import NAMES, PlannedStep, parse, sizes_of
 from stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
-LEVELS = 64  # amounts that a shift which grows smoothly takes on the way
+LEVELS = 64  # different amounts of a growing shift within a step
 
 
 def compose(
-    base: Base,
+    dataset: Dataset | str | Path,
     sequence: str,
     sizes: Sequence[int] | None = None,
     test_size: int = TEST_SIZE,
     seed: int = 0,
-    how: Composition | None = None,
+    composition: Composition | None = None,
     workers: int = 1,
     oracle: bool = True,
 ) -> Stream:
-    """sizes: samples of each step, train and validation together (None: the paper's); test_size: of the last step.
+    """A stream with a source step and one step for each part of the sequence; shifts accumulate.
 
-    Draws are without replacement within a step, and do not depend on shifts of images and labels. workers: steps that
-    are rendered at a time; they change no byte. oracle: also draw, where the base is large enough, as many samples of
-    the last distribution as all steps have, those of the last step among them.
+    dataset: opened, or what `open_dataset` takes. sequence: see `stream_builder.shifts.grammar`. sizes: samples of each
+    step, train and val together (None: the paper's). test_size: test samples of the last step. workers: steps rendered
+    in parallel; the result is the same. oracle: also draw as many samples of the last step's distribution as all steps
+    have, including those of the last step, if the dataset is large enough.
 
-    Raises BadConfig where sizes and steps disagree, IncompatibleStream for a shift that the base cannot have,
-    Shortage where a class has too few images.
+    Samples are drawn without replacement within a step; the draws do not depend on shifts of images and labels.
+
+    Raises BadConfig if sizes and steps disagree, IncompatibleStream for a shift that does not fit the dataset,
+    Shortage if a class has too few images; and what `parse` and `open_dataset` raise.
     """
-    how = how or Composition()
+    composition = composition or Composition()
     steps = parse(sequence)
     sizes = sizes_of(sequence) if sizes is None else sizes
     if len(sizes) != len(steps):
         raise BadConfig(
-            f"--sizes has {len(sizes)} numbers for {len(steps)} steps.", "Expected one a step, the source included."
+            f"--sizes has {len(sizes)} numbers for {len(steps)} steps.",
+            "Expected one per step, including the source step.",
         )
-    total: Counter[Shift] = Counter(shift for planned in steps for shift in planned.shifts)
-    _check(base, total)
-    so_far: list[Counter[Shift]] = []
-    for planned in steps:
-        so_far.append((so_far[-1] if so_far else Counter()) + Counter(planned.shifts))
-    published = published_draws(base, sizes, test_size) if how.draws != "own" else None
-    if how.draws == "published" and published is None:
-        raise BadConfig(f"{base.name} has no published draws for these sizes.", "Expected *draws*.npz beside it.")
+    dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
+    total: Counter[Shift] = Counter(shift for step in steps for shift in step.shifts)
+    _check(dataset, total)
+    counts: list[Counter[Shift]] = []  # how often each shift has occurred, up to each step
+    for step in steps:
+        counts.append((counts[-1] if counts else Counter()) + Counter(step.shifts))
+    published = published_draws(dataset, sizes, test_size) if composition.draws != "own" else None
+    if composition.draws == "published" and published is None:
+        raise BadConfig(f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder.")
     if published is None:
-        shares = [shares_of(base, t, counts, total, how) for t, counts in enumerate(so_far)]
-        policy, drawn = draw(base, sizes, shares, how, seed)
-        of_test = positions(base.test, shares[-1], test_size, rng_for(seed, "test", len(steps) - 1))
-        drawn.append({"test": np.concatenate(of_test)})
+        shares = [class_shares(dataset, t, count, total, composition) for t, count in enumerate(counts)]
+        overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)
+        by_class = draw_positions(dataset.test, shares[-1], test_size, rng_for(seed, "test", len(steps) - 1))
+        drawn.append({"test": np.concatenate(by_class)})
     else:
-        policy, drawn = "as published", published
+        overlap, drawn = "as published", published
+    last = len(steps) - 1
 
-    def made(t: int) -> Step:
+    def render(t: int, samples: Samples, positions: Array, rng: np.random.Generator) -> Split:
+        return _render(samples, positions, counts[t - 1] if t else Counter(), counts[t], steps[t], dataset, rng)
+
+    def rendered_step(t: int) -> Step:
         rng = rng_for(seed, "render", t)
-        before = so_far[t - 1] if t else Counter()
-        splits = {
-            side: _render(base.train, where, before, so_far[t], steps[t], base, rng)
-            for side, where in drawn[t].items()
-            if len(where)
-        }
-        if t == len(steps) - 1 and test_size:
-            rng = rng_for(seed, "render test", t)
-            splits["test"] = _render(base.test, drawn[t + 1]["test"], before, so_far[t], steps[t], base, rng)
-        name = ",".join(("~" if s in steps[t].growing else "") + s.letter for s in steps[t].shifts)
+        splits = {name: render(t, dataset.train, rows, rng) for name, rows in drawn[t].items() if len(rows)}
+        if t == last and test_size:
+            splits["test"] = render(t, dataset.test, drawn[t + 1]["test"], rng_for(seed, "render test", t))
+        name = ",".join(("~" if shift in steps[t].growing else "") + shift.code for shift in steps[t].shifts)
         return Step(t, f"{t} {name or 'source'}", splits)
 
-    places: dict[str, Array] | None = None
-    if oracle:
-        share = shares_of(base, len(steps) - 1, so_far[-1], total, how)
-        places = oracle_draws(base, drawn[len(steps) - 1], sum(sizes), share, how, seed, published is not None)
-
-    def upper() -> Step | None:
-        last, rng = len(steps) - 1, rng_for(seed, "render oracle")
-        if places is None:
+    def oracle_step() -> Step | None:
+        share = class_shares(dataset, last, counts[last], total, composition)
+        rows = draw_oracle(dataset, drawn[last], sum(sizes), share, composition, seed, published is not None)
+        if rows is None:
             return None
-        before = so_far[last - 1] if last else Counter()
-        return Step(last + 1, "oracle", {
-            side: _render(base.train, where, before, so_far[last], steps[last], base, rng)
-            for side, where in places.items()
-        })  # fmt: skip
+        rng = rng_for(seed, "render oracle")
+        return Step(last + 1, "oracle", {name: render(last, dataset.train, rows[name], rng) for name in rows})
 
     with ThreadPoolExecutor(workers) as pool:
-        rendered = list(pool.map(made, range(len(steps))))
-    told = NAMES.get(sequence, sequence)  # a name of the paper and what it stands for are one
-    facts: dict[str, Any] = {"from": "shifts", "base": base.name, "sequence": told, "sizes": list(sizes)}
-    facts |= {"seed": seed, "fidelity": how.fidelity, "draws": "published" if published else "own"}
-    facts |= {"overlap": policy, "loading": how.loading()}
-    facts["shared"] = overlap_of(drawn[: len(steps)])
-    return Stream(f"{base.name}-{sequence}", rendered, base.classes, facts=facts, oracle=upper())
+        rendered = list(pool.map(rendered_step, range(len(steps))))
+    facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": NAMES.get(sequence, sequence)}
+    facts |= {"sizes": list(sizes), "seed": seed, "fidelity": composition.fidelity}
+    facts |= {"draws": "published" if published else "own", "overlap": overlap, "loading": composition.loading()}
+    facts["shared"] = overlap_counts(drawn[: len(steps)])
+    name = f"{dataset.name}-{sequence}"
+    return Stream(name, rendered, dataset.classes, facts=facts, oracle=oracle_step() if oracle else None)
 
 
-def _check(base: Base, total: Counter[Shift]) -> None:
-    """Raise IncompatibleStream for shifts of images where the base has none."""
-    images = base.train.x.dtype == np.uint8
+def _check(dataset: Dataset, total: Counter[Shift]) -> None:
+    """Raise IncompatibleStream for shifts of images if the dataset has no images."""
     for shift in total:
-        if not images and shift.acts_on not in ("choice", "label"):
+        if dataset.train.x.dtype != np.uint8 and shift.acts_on not in ("sampling", "label"):
             raise IncompatibleStream(
-                f"{shift.letter} changes images; {base.name} has features of dtype {base.train.x.dtype}.",
-                "Expected uint8 images, or shifts of labels and choice only.",
+                f"{shift.code} changes images; {dataset.name} has features of dtype {dataset.train.x.dtype}.",
+                "Expected uint8 images, or only shifts of labels and sampling.",
             )
 
 
 def _render(
-    side: Side, where: Array, before: Mapping[Shift, int], so_far: Mapping[Shift, int], planned: Planned, base: Base,
-    rng: np.random.Generator,
+    samples: Samples, positions: Array, before: Mapping[Shift, int], counts: Mapping[Shift, int], step: PlannedStep,
+    dataset: Dataset, rng: np.random.Generator,
 ) -> Split:  # fmt: skip
-    """Take, then every shift so far once, in the order noise → geometry → colour → quality → label."""
-    x, y = side.x[where], side.y[where]
-    original = y
-    for shift in sorted(so_far, key=lambda s: ORDER.index(s.acts_on)):
+    """The samples at `positions` after every shift in `counts`, each applied once, in the order of ORDER."""
+    x, y = samples.x[positions], samples.y[positions]
+    original, n_classes = y, len(dataset.classes)
+    for shift in sorted(counts, key=lambda shift: ORDER.index(shift.acts_on)):
         if shift.acts_on == "label":
-            _, y = shift.apply(x, y, so_far[shift], len(base.classes), rng)
-        elif shift in planned.growing:
-            x = _grown(shift, x, original, before.get(shift, 0), so_far[shift], len(base.classes), rng)
-        elif shift.acts_on != "choice":
-            x, _ = shift.apply(x, original, so_far[shift], len(base.classes), rng)
-    return Split(np.ascontiguousarray(x), y, side.index[where].astype(np.str_))
+            _, y = shift.apply(x, y, counts[shift], n_classes, rng)
+        elif shift in step.growing:
+            x = _grow(shift, x, original, before.get(shift, 0), counts[shift], n_classes, rng)
+        elif shift.acts_on != "sampling":
+            x, _ = shift.apply(x, original, counts[shift], n_classes, rng)
+    return Split(np.ascontiguousarray(x), y, samples.index[positions].astype(np.str_))
 
 
-def _grown(
+def _grow(
     shift: Shift, x: Any, y: Labels, before: int, after: int, n_classes: int, rng: np.random.Generator
 ) -> npt.NDArray[np.uint8]:
-    """The i-th of n samples has had the shift `before` times and (i + 1)/n of the way to `after`, in LEVELS amounts."""
+    """Sample i of n gets the shift `before` + (i + 1)/n × (`after` − `before`) times, rounded up to one of LEVELS
+    amounts."""
     n = len(x)
     out = np.array(x)
     level = np.ceil((np.arange(n) + 1) / n * LEVELS) / LEVELS
     for value in np.unique(level).tolist():
-        here = level == value
-        out[here] = shift.apply(out[here], y[here], before + value * (after - before), n_classes, rng)[0]
+        rows = level == value
+        out[rows] = shift.apply(out[rows], y[rows], before + value * (after - before), n_classes, rng)[0]
     return out

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_builder.datasets import Base
+from stream_builder.datasets import Dataset
 from stream_builder.stream import Split, Step, Stream
 
 
-def from_texts(base: Base) -> Stream:
-    """One step with train and test splits, in the files' order."""
+def from_texts(dataset: Dataset) -> Stream:
+    """One step with train and test splits, in the order of the files."""
     splits = {}
-    for side in ("train", "test"):
-        of = getattr(base, side)
-        splits[side] = Split(of.x, of.y, np.array([f"{side}-{i}" for i in of.index.tolist()]))
-    return Stream(base.name, [Step(0, "all", splits)], base.classes, facts={"from": "texts", "base": base.name})
+    for name, samples in (("train", dataset.train), ("test", dataset.test)):
+        splits[name] = Split(samples.x, samples.y, np.array([f"{name}-{i}" for i in samples.index.tolist()]))
+    facts = {"from": "texts", "base": dataset.name}
+    return Stream(dataset.name, [Step(0, "all", splits)], dataset.classes, facts=facts)

@@ -1,19 +1,20 @@
-"""Bases: labelled images (or features) to draw a shift sequence from.
+"""Datasets: labelled images, features or texts that a composed stream draws from.
 
-A base is opened by its name (`cifar10`, in `--data-dir` or downloaded through torchvision) or by a path, whose content
-says which kind it is. A new kind is one file here and one line in `KINDS`; a new name one line in `NAMES`.
+A dataset is opened by name (`cifar10`: read from `data_dir` or downloaded), by path (the content tells the format), or
+as `package.module:Name`. A new dataset is one file here and one line in `DATASETS`, or an entry point
+`driftline.datasets`; a new format is one file and one line in `FORMATS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadConfig, MissingFile
+from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile
 from curate.core.registry import Registry
 from stream_builder.shifts.base import Labels
 from stream_builder.stream import Array
@@ -21,68 +22,77 @@ from stream_builder.validate import check
 
 
 @dataclass(frozen=True)
-class Side:
-    """x: (N, H, W, 3) uint8 images, decoded or not, or (N, D) float features. y: (N,) classes from 0. index: (N,) the
-    sample's own number. sub: (N,) number of its sub-class within the class, from 0, or None."""
+class Samples:
+    """The training or the test samples of a dataset."""
 
     x: Any
+    """(N, H, W, 3) uint8 images, as an array or lazy; (N, D) float features; or (N,) texts"""
     y: Labels
+    """(N,) classes from 0"""
     index: Array
-    sub: Labels | None = None
+    """(N,) the number of each sample in the dataset; it becomes the sample's id in the stream"""
+    subclass: Labels | None = None
+    """(N,) number of the sub-class within the class, from 0, or None"""
 
     def __len__(self) -> int:
         return len(self.y)
 
 
 @dataclass(frozen=True)
-class Base:
-    """classes: names. draws: published draws by name (`t0_train` …: indices in order), where there are some."""
+class Dataset:
+    """Labelled samples without time."""
 
     name: str
-    train: Side
-    test: Side
+    """becomes part of the stream's name"""
+    train: Samples
+    """samples for training and validation splits"""
+    test: Samples
+    """samples for test splits"""
     classes: list[str]
+    """class names; the index is the label"""
     draws: Mapping[str, Array] = field(default_factory=dict)
+    """published draws by name (`t0_train` …: values of `index`, in order), if there are any"""
 
     @property
     def subclasses(self) -> int:
-        """Sub-classes of each class; 0: it has none."""
-        return 0 if self.train.sub is None else int(self.train.sub.max()) + 1
+        """Sub-classes of each class; 0 if it has none."""
+        return 0 if self.train.subclass is None else int(self.train.subclass.max()) + 1
 
 
 @dataclass(frozen=True)
 class Options:
-    """data_dir: where named sets lie. labels: "fine" or "coarse", of sets that have both (None: coarse). size: edge of
-    images that are decoded. download: fetch a named set that is not in `data_dir`."""
+    """How to open a dataset."""
 
     data_dir: Path | None = None
+    """folder with the files of named datasets (default: data)"""
     labels: str | None = None
+    """"fine" or "coarse", for datasets that have both (None: coarse)"""
     size: int = 32
+    """edge of decoded images, in pixels"""
     download: bool = False
+    """download a named dataset that is not in `data_dir`"""
 
 
 class Opener(Protocol):
-    """A function place, options → base."""
+    """What `DATASETS` registers: a function (path, options) → dataset."""
 
-    def __call__(self, place: Path, options: Options) -> Base:
-        """Open what lies at `place`. Raises MissingFile, BadInput."""
+    def __call__(self, path: Path, options: Options) -> Dataset:
+        """Open the dataset at `path`: `options.data_dir` for a named dataset. Raises MissingFile, BadInput."""
         ...
 
 
-KINDS = Registry(
-    "kind of base",
-    {
-        "arrays": "stream_builder.datasets.arrays:open_arrays",
-        "release": "stream_builder.datasets.release:open_release",
-        "texts": "stream_builder.datasets.texts:open_texts",
-        "parquet": "stream_builder.datasets.parquet:open_parquet",
-        "cifar": "stream_builder.datasets.vision:open_cifar",
-        "tars": "stream_builder.datasets.tars:open_tars",
-        "folder": "stream_builder.datasets.folder:open_folder",
-    },
-)
-NAMES = Registry(
-    "base",
+@dataclass(frozen=True)
+class Format:
+    """A kind of file or folder."""
+
+    matches: Callable[[Path], bool]
+    """whether an existing file or folder has this format"""
+    open: Opener
+    """opens it"""
+
+
+DATASETS = Registry(
+    "dataset",
     {
         "cifar10": "stream_builder.datasets.vision:cifar10",
         "cifar100": "stream_builder.datasets.vision:cifar100",
@@ -94,69 +104,69 @@ NAMES = Registry(
     },
     group="datasets",
 )
+FORMATS = Registry(  # in the order in which they are tried
+    "dataset format",
+    {
+        "arrays": "stream_builder.datasets.arrays:FORMAT",
+        "release": "stream_builder.datasets.release:FORMAT",
+        "parquet": "stream_builder.datasets.parquet:FORMAT",
+        "cifar": "stream_builder.datasets.vision:FORMAT",
+        "tars": "stream_builder.datasets.tars:FORMAT",
+        "texts": "stream_builder.datasets.texts:FORMAT",
+        "folder": "stream_builder.datasets.folder:FORMAT",
+    },
+)
 
 
-def open_base(given: str | Path, options: Options | None = None) -> Base:
-    """A path, or else a name. Raises MissingFile, BadInput, UnknownName; BadArray for labels that are out of range."""
+def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
+    """Open a dataset by path, by name, or as package.module:Name.
+
+    Raises MissingFile, BadInput, UnknownName, BadPlugin; BadArray for wrong shapes, dtypes or labels.
+    """
     options = options or Options()
     if options.labels not in (None, "fine", "coarse"):
         raise BadConfig(f"--labels is {options.labels!r}.", "Expected fine or coarse.")
-    place = Path(given)
-    opener: Opener
-    if place.exists():
-        opener = KINDS[kind_of(place)]
-        base = opener(place, options)
-    elif "/" in str(given) or str(given).endswith(".npz"):
-        raise MissingFile(f"There is no folder {place}.", "Expected a base: a folder, an .npz file or a name.")
+    path, name = Path(given), str(given)
+    if path.exists():
+        dataset = format_of(path).open(path, options)
+    elif "/" in name or name.endswith(".npz"):
+        raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")
     else:
-        opener = NAMES[str(given)]
-        base = opener(options.data_dir or Path("data"), options)
-    for side, what in ((base.train, "train"), (base.test, "test")):
-        if not len(side):
-            raise BadArray(f"The {what} side of {base.name} is empty.", "Expected at least one sample.")
-        sample = side.x if isinstance(side.x, np.ndarray) else side.x[:1]
-        check(sample, side.y[: len(sample)], len(base.classes), f"{base.name}, {what}")
-        if side.y.min() < 0 or side.y.max() >= len(base.classes):
+        dataset = DATASETS.resolve(name)(options.data_dir or Path("data"), options)
+    if not isinstance(dataset, Dataset):
+        raise BadPlugin(f"The dataset {name!r} returned {type(dataset).__name__}.", "Expected a Dataset.")
+    for samples, what in ((dataset.train, "train"), (dataset.test, "test")):
+        if not len(samples):
+            raise BadArray(f"{dataset.name} has no {what} samples.", "Expected at least one.")
+        x = samples.x if isinstance(samples.x, np.ndarray) else samples.x[:1]  # lazy images: only the first
+        check(x, samples.y[: len(x)], len(dataset.classes), f"{dataset.name}, {what}")
+        if samples.y.min() < 0 or samples.y.max() >= len(dataset.classes):
             raise BadArray(
-                f"{base.name}, {what}: labels from {side.y.min()} to {side.y.max()}.",
-                f"Expected 0 … {len(base.classes) - 1}.",
+                f"{dataset.name}, {what}: labels from {samples.y.min()} to {samples.y.max()}.",
+                f"Expected 0 … {len(dataset.classes) - 1}.",
             )
-    return base
+    return dataset
 
 
-def kind_of(place: Path) -> str:
-    """What lies at a path, by its content. Raises MissingFile naming what was looked for."""
-    from stream_builder.datasets.texts import holds_texts
-
-    if place.is_file():
-        if place.suffix == ".npz":
-            return "arrays"
-        if holds_texts(place):
-            return "texts"
-        raise MissingFile(f"{place} is no base.", "Expected an .npz file, a table of texts or a folder.")
-    if (place / "release.json").is_file() or any(place.glob("stages/*_publish/release")):
-        return "release"
-    if any(place.glob("*train*.parquet")):
-        return "parquet"
-    if any((place / name).is_dir() for name in ("cifar-10-batches-py", "cifar-100-python")):
-        return "cifar"
-    if any(place.glob("*train*.tar")):
-        return "tars"
-    if holds_texts(place):
-        return "texts"
-    if (place / "train").is_dir():
-        return "folder"
+def format_of(path: Path) -> Format:
+    """The first format that recognises the content of a file or folder. Raises MissingFile."""
+    for name in FORMATS:
+        if FORMATS[name].matches(path):
+            return FORMATS[name]  # type: ignore[no-any-return]
     raise MissingFile(
-        f"{place} holds 0 files *train*.parquet, and nothing else that a base could be.",
-        "Expected Parquet files or tars named *train* and *test*, folders train/ and test/ (or val/) of class folders, "
-        "the folder of a release, or CIFAR's own folder.",
+        f"{path} has no known dataset format.",
+        "Expected an .npz file, a table of texts, Parquet files or tars named *train* and *test*, folders train/ and "
+        "test/ (or val/) of class folders, a release, or CIFAR's own folder.",
     )
 
 
 def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels, Labels]:
-    """Super-class and number of the sub-class within it, of every fine label. Raises MissingFile without an order."""
+    """Super-class of each fine label, and number of the sub-class within it. order: fine labels of each super-class.
+
+    Raises MissingFile if there is no order.
+    """
     if order is None:
         raise MissingFile("Coarse labels need the order of sub-classes.", "Expected names.json with subpop_order.")
-    where = {f: (c, i) for c, group in enumerate(order) for i, f in enumerate(group)}
-    pairs = np.array([where[int(f)] for f in fine], np.int64).reshape(-1, 2)
+    places = {label: (c, i) for c, group in enumerate(order) for i, label in enumerate(group)}
+    pairs = np.array([places[int(label)] for label in fine], np.int64).reshape(-1, 2)
     return pairs[:, 0].copy(), pairs[:, 1].copy()

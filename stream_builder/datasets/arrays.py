@@ -8,39 +8,43 @@ from zipfile import BadZipFile
 import numpy as np
 
 from curate.core.errors import BadArray, BadInput
-from stream_builder.datasets import Base, Options, Side
+from stream_builder.datasets import Dataset, Format, Options, Samples
 from stream_builder.stream import Array
 
 
-def open_arrays(place: Path, options: Options) -> Base:
-    """Optional: train_sub and test_sub (number of the sub-class within the class), classes or label_names."""
+def open_arrays(path: Path, options: Options) -> Dataset:
+    """Optional arrays: train_sub and test_sub (number of the sub-class within the class), classes or label_names."""
     try:
-        with np.load(place, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:
             arrays: dict[str, Array] = {}
             for key in file.files:
                 try:
                     arrays[key] = file[key]
                 except ValueError:
-                    continue  # an array of objects: notes beside the data, never read
+                    continue  # an array of Python objects, which is never loaded
     except (ValueError, OSError, EOFError, BadZipFile) as error:
         raise BadInput(
-            f"{place} cannot be read as .npz ({error}).", "Expected arrays saved with numpy.savez."
+            f"{path} cannot be read as .npz ({error}).", "Expected arrays saved with numpy.savez."
         ) from None
     if missing := {"train_x", "train_y", "test_x", "test_y"} - set(arrays):
         raise BadInput(
-            f"{place} lacks {', '.join(sorted(missing))}.", f"It holds {', '.join(sorted(arrays)) or 'nothing'}."
+            f"{path} lacks {', '.join(sorted(missing))}.", f"It holds {', '.join(sorted(arrays)) or 'nothing'}."
         )
-    sides = []
-    for side in ("train", "test"):
-        x, y = arrays[f"{side}_x"], arrays[f"{side}_y"]
+    parts = []
+    for part in ("train", "test"):
+        x, y = arrays[f"{part}_x"], arrays[f"{part}_y"]
         if y.ndim != 1 or len(x) != len(y) or y.dtype.kind not in "iu":
             raise BadArray(
-                f"{side}_y in {place} has shape {y.shape} and dtype {y.dtype} for {len(x)} samples.",
-                "Expected one integer each.",
+                f"{part}_y in {path} has shape {y.shape} and dtype {y.dtype} for {len(x)} samples.",
+                "Expected one integer per sample.",
             )
-        sub = arrays.get(f"{side}_sub")
-        sides.append(Side(x, y.astype(np.int64), np.arange(len(y)), None if sub is None else sub.astype(np.int64)))
-    n_classes = int(max(s.y.max(initial=0) for s in sides)) + 1
-    named = next((arrays[k] for k in ("classes", "label_names", "labels") if k in arrays), None)
-    classes = [str(c) for c in named] if named is not None and len(named) >= n_classes else None
-    return Base(place.stem, sides[0], sides[1], classes or [str(c) for c in range(n_classes)])
+        subclass = arrays.get(f"{part}_sub")
+        subclass = None if subclass is None else subclass.astype(np.int64)
+        parts.append(Samples(x, y.astype(np.int64), np.arange(len(y)), subclass))
+    n_classes = int(max(samples.y.max(initial=0) for samples in parts)) + 1
+    names = next((arrays[k] for k in ("classes", "label_names", "labels") if k in arrays), None)
+    classes = [str(c) for c in names] if names is not None and len(names) >= n_classes else None
+    return Dataset(path.stem, parts[0], parts[1], classes or [str(c) for c in range(n_classes)])
+
+
+FORMAT = Format(lambda path: path.is_file() and path.suffix == ".npz", open_arrays)

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from curate.core.errors import BadInput, MissingFile
-from stream_builder.datasets import Base, Options, Side
-from stream_builder.lazy_images import PICTURES, of_files
+from stream_builder.datasets import Dataset, Format, Options, Samples
+from stream_builder.lazy_images import IMAGE_SUFFIXES, from_files
 
 
-def open_folder(place: Path, options: Options) -> Base:
-    """Classes are the folders of `train`, sorted; images are decoded when drawn, to `options.size`."""
-    test = next((place / name for name in ("test", "val") if (place / name).is_dir()), None)
-    if test is None:
-        raise MissingFile(f"{place} has a folder train and neither test nor val.", "Expected one of them.")
-    classes = sorted(p.name for p in (place / "train").iterdir() if p.is_dir())
+def open_folder(path: Path, options: Options) -> Dataset:
+    """Classes are the folders in `train`, sorted; images are decoded when drawn, at `options.size`."""
+    test_folder = next((path / name for name in ("test", "val") if (path / name).is_dir()), None)
+    if test_folder is None:
+        raise MissingFile(f"{path} has a folder train, but neither test nor val.", "Expected one of them.")
+    classes = sorted(p.name for p in (path / "train").iterdir() if p.is_dir())
     if not classes:
-        raise MissingFile(f"{place / 'train'} holds no class folders.", "Expected train/CLASS/picture.jpg.")
-    train, held = (_side(folder, classes, options.size) for folder in (place / "train", test))
-    return Base(place.name, train, held, classes)
+        raise MissingFile(f"{path / 'train'} has no class folders.", "Expected train/CLASS/image.jpg.")
+    train, test = (_samples(folder, classes, options.size) for folder in (path / "train", test_folder))
+    return Dataset(path.name, train, test, classes)
 
 
-def imagenet(place: Path, options: Options) -> Base:
-    """ImageNet's folders train/ and val/ of WordNet ids, below the data folder."""
-    found = next((p for p in (place / "imagenet", place) if (p / "train").is_dir()), None)
-    if found is None:
+def imagenet(path: Path, options: Options) -> Dataset:
+    """ImageNet: folders train/ and val/ of WordNet ids, in the data folder or in its folder imagenet."""
+    folder = next((p for p in (path / "imagenet", path) if (p / "train").is_dir()), None)
+    if folder is None:
         raise MissingFile(
-            f"{place} holds no ImageNet.", "Expected train/nXXXXXXXX/*.JPEG and val/.", "Name it with --data-dir."
-        )
-    base = open_folder(found, options)
-    return Base("imagenet", base.train, base.test, base.classes)
+            f"{path} does not contain ImageNet.", "Expected train/nXXXXXXXX/*.JPEG and val/.",
+            "Name its folder with --data-dir.",
+        )  # fmt: skip
+    return replace(open_folder(folder, options), name="imagenet")
 
 
-def _side(folder: Path, classes: list[str], size: int) -> Side:
-    if strange := sorted({p.name for p in folder.iterdir() if p.is_dir()} - set(classes)):
-        raise BadInput(f"{folder} holds the class {strange[0]!r}, train does not.", "Expected the classes of train.")
+def _samples(folder: Path, classes: list[str], size: int) -> Samples:
+    if extra := sorted({p.name for p in folder.iterdir() if p.is_dir()} - set(classes)):
+        raise BadInput(f"{folder} has the class {extra[0]!r}, train does not.", "Expected the classes of train.")
     paths, labels = [], []
     for label, name in enumerate(classes):
-        mine = sorted(p for p in (folder / name).glob("*") if p.suffix.lower() in PICTURES)
-        paths += mine
-        labels += [label] * len(mine)
-    return Side(of_files(paths, size, strict=True), np.array(labels, np.int64), np.arange(len(labels)))
+        of_class = sorted(p for p in (folder / name).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+        paths += of_class
+        labels += [label] * len(of_class)
+    return Samples(from_files(paths, size, strict=True), np.array(labels, np.int64), np.arange(len(labels)))
+
+
+FORMAT = Format(lambda path: (path / "train").is_dir(), open_folder)

@@ -11,30 +11,30 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, MissingFile
-from stream_builder.datasets import Base, Options, Side, coarse
+from stream_builder.datasets import Dataset, Format, Options, Samples, coarse
 from stream_builder.stream import Array
 
 
-def open_parquet(place: Path, options: Options) -> Base:
+def open_parquet(path: Path, options: Options) -> Dataset:
     """Optional: a column original_index, `names.json` (fine_names, coarse_names, subpop_order), `*draws*.npz`."""
-    names: dict[str, Any] = read_json(place / "names.json") if (place / "names.json").is_file() else {}
-    sides = {}
-    for side in ("train", "test"):
-        files = sorted(place.glob(f"*{side}*.parquet"))
+    names: dict[str, Any] = read_json(path / "names.json") if (path / "names.json").is_file() else {}
+    parts = {}
+    for part in ("train", "test"):
+        files = sorted(path.glob(f"*{part}*.parquet"))
         if len(files) != 1:
-            raise MissingFile(f"{place} holds {len(files)} files *{side}*.parquet.", "Expected one.")
-        sides[side] = _read(files[0], options, names)
+            raise MissingFile(f"{path} has {len(files)} files *{part}*.parquet.", "Expected one.")
+        parts[part] = _read(files[0], options, names)
     draws: dict[str, Array] = {}
-    for file in sorted(place.glob("*draws*.npz")):
+    for file in sorted(path.glob("*draws*.npz")):
         with np.load(file, allow_pickle=False) as stored:
             draws |= {k: stored[k] for k in stored.files}
-    n_classes = int(max(s.y.max(initial=0) for s in sides.values())) + 1
-    known = names.get("coarse_names" if sides["train"].sub is not None else "fine_names", [])
+    n_classes = int(max(samples.y.max(initial=0) for samples in parts.values())) + 1
+    known = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
     classes = [str(c) for c in known] if len(known) >= n_classes else [str(c) for c in range(n_classes)]
-    return Base(place.name, sides["train"], sides["test"], classes, draws)
+    return Dataset(path.name, parts["train"], parts["test"], classes, draws)
 
 
-def _read(path: Path, options: Options, names: dict[str, Any]) -> Side:
+def _read(path: Path, options: Options, names: dict[str, Any]) -> Samples:
     from PIL import Image
 
     table = pq.read_table(path)
@@ -49,15 +49,18 @@ def _read(path: Path, options: Options, names: dict[str, Any]) -> Side:
                     raise BadInput(f"{path}, row {row}: an image of mode {image.mode}.", "Expected RGB.")
                 images.append(np.asarray(image))
         except OSError as error:
-            raise BadInput(f"{path}, row {row}: no image ({error}).") from None
+            raise BadInput(f"{path}, row {row}: cannot be decoded ({error}).") from None
     if len({i.shape for i in images}) != 1:
-        raise BadInput(f"{path} holds images of several sizes.", "Expected one size.")
+        raise BadInput(f"{path} has images of several sizes.", "Expected one size.")
     index = table["original_index"].to_numpy() if "original_index" in table.column_names else np.arange(len(table))
     x = np.stack(images)
     if not fine:
-        return Side(x, table["label"].to_numpy().astype(np.int64), index.astype(np.int64))
+        return Samples(x, table["label"].to_numpy().astype(np.int64), index.astype(np.int64))
     label = table["fine_label"].to_numpy().astype(np.int64)
     if options.labels == "fine":
-        return Side(x, label, index.astype(np.int64))
-    y, sub = coarse(label, names.get("subpop_order"))
-    return Side(x, y, index.astype(np.int64), sub)
+        return Samples(x, label, index.astype(np.int64))
+    y, subclass = coarse(label, names.get("subpop_order"))
+    return Samples(x, y, index.astype(np.int64), subclass)
+
+
+FORMAT = Format(lambda path: any(path.glob("*train*.parquet")), open_parquet)

@@ -7,40 +7,44 @@ from pathlib import Path
 import numpy as np
 
 from curate.core.errors import BadInput, MissingFile
-from stream_builder.datasets import Base, Options, Side
-from stream_builder.lazy_images import PICTURES, Encoded, members
+from stream_builder.datasets import Dataset, Format, Options, Samples
+from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, tar_members
 
 
-def open_tars(place: Path, options: Options) -> Base:
-    """Images are decoded when drawn, to `options.size`. Optional: class_names.txt, one name a line."""
-    test = sorted(place.glob("*test*.tar")) or sorted(place.glob("*val*.tar"))
-    if not test:
-        raise MissingFile(f"{place} holds tars *train* and neither *test* nor *val*.", "Expected one of them.")
-    sides = [_side(tars, options.size) for tars in (sorted(place.glob("*train*.tar")), test)]
-    n_classes = int(max(s.y.max(initial=0) for s in sides)) + 1
-    file = place / "class_names.txt"
+def open_tars(path: Path, options: Options) -> Dataset:
+    """Images are decoded when drawn, at `options.size`. Optional: class_names.txt, one name per line."""
+    test_tars = sorted(path.glob("*test*.tar")) or sorted(path.glob("*val*.tar"))
+    if not test_tars:
+        raise MissingFile(f"{path} has tars *train*, but neither *test* nor *val*.", "Expected one of them.")
+    train, test = (_samples(tars, options.size) for tars in (sorted(path.glob("*train*.tar")), test_tars))
+    n_classes = int(max(samples.y.max(initial=0) for samples in (train, test))) + 1
+    file = path / "class_names.txt"
     names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     classes = names if len(names) >= n_classes else [str(c) for c in range(n_classes)]
-    return Base(place.name, sides[0], sides[1], classes)
+    return Dataset(path.name, train, test, classes)
 
 
-def _side(tars: list[Path], size: int) -> Side:
-    rows, labels = [], []
+def _samples(tars: list[Path], size: int) -> Samples:
+    locations, labels = [], []
     for number, tar in enumerate(tars):
-        found: dict[str, dict[str, tuple[int, int]]] = {}
-        for name, offset, length in members(tar):
-            key, _, kind = name.partition(".")
-            found.setdefault(key, {})["picture" if f".{kind.lower()}" in PICTURES else kind] = (offset, length)
+        samples: dict[str, dict[str, tuple[int, int]]] = {}
+        for name, offset, length in tar_members(tar):
+            key, _, suffix = name.partition(".")
+            kind = "image" if f".{suffix.lower()}" in IMAGE_SUFFIXES else suffix
+            samples.setdefault(key, {})[kind] = (offset, length)
         with tar.open("rb") as file:
-            for key, parts in found.items():
-                if not {"picture", "cls"} <= set(parts):
-                    raise BadInput(f"{tar}: the sample {key!r} holds {sorted(parts)}.", "Expected an image and .cls.")
+            for key, parts in samples.items():
+                if not {"image", "cls"} <= set(parts):
+                    raise BadInput(f"{tar}: the sample {key!r} has {sorted(parts)}.", "Expected an image and .cls.")
                 offset, length = parts["cls"]
                 file.seek(offset)
                 text = file.read(length).decode("ascii", "replace").strip()
                 if not text.isdigit():
-                    raise BadInput(f"{tar}: {key}.cls holds {text[:20]!r}.", "Expected a number from 0.")
+                    raise BadInput(f"{tar}: {key}.cls contains {text[:20]!r}.", "Expected a number from 0.")
                 labels.append(int(text))
-                rows.append((number, *parts["picture"]))
-    x = Encoded(tuple(tars), np.array(rows, np.int64).reshape(-1, 3), size, strict=True)
-    return Side(x, np.array(labels, np.int64), np.arange(len(labels)))
+                locations.append((number, *parts["image"]))
+    x = LazyImages(tuple(tars), as_locations(locations), size, strict=True)
+    return Samples(x, np.array(labels, np.int64), np.arange(len(labels)))
+
+
+FORMAT = Format(lambda path: any(path.glob("*train*.tar")), open_tars)

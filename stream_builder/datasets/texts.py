@@ -1,4 +1,4 @@
-"""Labelled texts: Banking77's and CLINC150's own files, or any table with a column of texts and one of labels."""
+"""Labelled texts: the files of Banking77 and CLINC150, or any table with a column of texts and one of labels."""
 
 from __future__ import annotations
 
@@ -12,52 +12,43 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadArray, BadInput, MissingFile
-from stream_builder.datasets import Base, Options, Side
+from stream_builder.datasets import Dataset, Format, Options, Samples
 
-TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names a column of texts may have
-LABEL = ("category", "label", "intent", "class", "target")
-MOST = 10_000  # characters of a text
+TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
+LABEL = ("category", "label", "intent", "class", "target")  # names of a column of labels
+MAX_LENGTH = 10_000  # characters of a text
 ENDINGS = (".csv", ".tsv", ".jsonl")
 Rows = list[tuple[str, str]]  # text, label
 
 
-def holds_texts(place: Path) -> bool:
-    """Whether a path is a table of texts, CLINC150's JSON, or a folder with `*train*` and `*test*` tables."""
-    if place.is_file():
-        return place.suffix in (*ENDINGS, ".json")
-    return any(any(place.glob(f"*train*{ending}")) for ending in ENDINGS)
-
-
-def open_texts(place: Path, options: Options) -> Base:
+def open_texts(path: Path, options: Options) -> Dataset:
     """A folder with one `*train*` and one `*test*` table (Banking77: train.csv, test.csv), CLINC150's `data_*.json`
     (`oos_` rows are a class), or one table with a column `split`.
 
-    Texts keep their bytes. Raises BadInput naming file and row for what is empty, longer than 10,000 letters or holds
-    a NUL, and for columns that cannot be found.
+    Texts are not changed. Raises MissingFile, and BadInput naming file and row for a text that is empty, longer than
+    10,000 characters or contains a NUL, and for missing columns.
     """
-    if place.is_file() and place.suffix == ".json":
-        sides = _clinc(place)
-    elif place.is_file():
-        table = _table(place, with_split=True)
-        sides = {side: [(text, label) for text, label, of in table if of == side] for side in ("train", "test")}
+    if path.is_file() and path.suffix == ".json":
+        parts = _clinc(path)
+    elif path.is_file():
+        table = _table(path, with_split=True)
+        parts = {part: [(text, label) for text, label, split in table if split == part] for part in ("train", "test")}
     else:
-        sides = {}
-        for side in ("train", "test"):
-            files = sorted(f for ending in ENDINGS for f in place.glob(f"*{side}*{ending}"))
+        parts = {}
+        for part in ("train", "test"):
+            files = sorted(f for ending in ENDINGS for f in path.glob(f"*{part}*{ending}"))
             if len(files) != 1:
-                raise MissingFile(
-                    f"{place} holds {len(files)} tables *{side}*.", f"Expected one ({', '.join(ENDINGS)})."
-                )
-            sides[side] = [(text, label) for text, label, _ in _table(files[0], with_split=False)]
-    classes = sorted({label for rows in sides.values() for _, label in rows})
+                raise MissingFile(f"{path} has {len(files)} tables *{part}*.", f"Expected one ({', '.join(ENDINGS)}).")
+            parts[part] = [(text, label) for text, label, _ in _table(files[0], with_split=False)]
+    classes = sorted({label for rows in parts.values() for _, label in rows})
     number = {name: i for i, name in enumerate(classes)}
-    made = {}
-    for side, rows in sides.items():
+    samples = {}
+    for part, rows in parts.items():
         if not rows:
-            raise BadArray(f"{place} has no {side} texts.", "Expected at least one.")
+            raise BadArray(f"{path} has no {part} texts.", "Expected at least one.")
         y = np.array([number[label] for _, label in rows], np.int64)
-        made[side] = Side(np.array([text for text, _ in rows], np.str_), y, np.arange(len(rows)))
-    return Base(place.stem, made["train"], made["test"], classes)
+        samples[part] = Samples(np.array([text for text, _ in rows], np.str_), y, np.arange(len(rows)))
+    return Dataset(path.stem, samples["train"], samples["test"], classes)
 
 
 def _table(path: Path, with_split: bool) -> list[tuple[str, str, str]]:
@@ -77,55 +68,65 @@ def _table(path: Path, with_split: bool) -> list[tuple[str, str, str]]:
             )
         except csv.Error as error:
             raise BadInput(f"{path} cannot be read ({error}).", "Expected a table with a header.") from None
-    found = []
+    rows = []
     for i, record in enumerate(records):
-        where = f"{path}, row {i + 1}"
-        text, label = (_named(record, names, where) for names in (TEXT, LABEL))
-        split = _named(record, ("split",), where) if with_split else ""
-        found.append((checked(text, where), checked(label, where), {"valid": "val"}.get(split, split)))
-    return found
+        row = f"{path}, row {i + 1}"
+        text, label = (_column(record, names, row) for names in (TEXT, LABEL))
+        split = _column(record, ("split",), row) if with_split else ""
+        rows.append((checked(text, row), checked(label, row), split))
+    return rows
 
 
-def _named(record: Mapping[str, Any], names: Iterable[str], where: str) -> str:
-    there = {str(key).strip().lower(): value for key, value in record.items() if key is not None}
+def _column(record: Mapping[str, Any], names: Iterable[str], row: str) -> str:
+    """The value of the first column that has one of the names."""
+    columns = {str(key).strip().lower(): value for key, value in record.items() if key is not None}
     for name in names:
-        if name in there:
-            return "" if there[name] is None else str(there[name])
-    raise BadInput(f"{where}: there is no column {' or '.join(names)}.", f"It has {', '.join(there) or 'none'}.")
+        if name in columns:
+            return "" if columns[name] is None else str(columns[name])
+    raise BadInput(f"{row}: there is no column {' or '.join(names)}.", f"It has {', '.join(columns) or 'none'}.")
 
 
 def _clinc(path: Path) -> dict[str, Rows]:
-    """`train`, `test`, and their `oos_` twins, are lists of [text, intent] [Larson et al. 2019]."""
-    found = _parsed(path.read_text(encoding="utf-8"), str(path))
-    sides: dict[str, Rows] = {}
-    for side in ("train", "test"):
+    """`train`, `test`, `oos_train` and `oos_test` are lists of [text, intent] [Larson et al. 2019]."""
+    lists = _parsed(path.read_text(encoding="utf-8"), str(path))
+    parts: dict[str, Rows] = {}
+    for part in ("train", "test"):
         rows: Rows = []
-        for key in (side, f"oos_{side}"):
-            for i, pair in enumerate(found.get(key, [])):
-                where = f"{path}, {key}, row {i + 1}"
+        for key in (part, f"oos_{part}"):
+            for i, pair in enumerate(lists.get(key, [])):
+                row = f"{path}, {key}, row {i + 1}"
                 if not isinstance(pair, list) or len(pair) != 2:
-                    raise BadInput(f"{where}: {str(pair)[:60]!r}.", "Expected [text, intent].")
-                rows.append((checked(str(pair[0]), where), checked(str(pair[1]), where)))
-        sides[side] = rows
-    return sides
+                    raise BadInput(f"{row}: {str(pair)[:60]!r}.", "Expected [text, intent].")
+                rows.append((checked(str(pair[0]), row), checked(str(pair[1]), row)))
+        parts[part] = rows
+    return parts
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise BadInput(f"{where}: no JSON ({error.msg} at character {error.pos}).", "") from None
-    if not isinstance(found, dict):
-        raise BadInput(f"{where}: {type(found).__name__}.", "Expected a JSON object.")
-    return found
+        raise BadInput(f"{source}: invalid JSON ({error.msg} at character {error.pos}).") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{source}: {type(value).__name__}.", "Expected a JSON object.")
+    return value
 
 
-def checked(text: str, where: str) -> str:
-    """Raises BadInput for a text that is empty, too long, or holds a NUL."""
+def checked(text: str, row: str) -> str:
+    """The text. Raises BadInput if it is empty, too long, or contains a NUL."""
     if not text.strip():
-        raise BadInput(f"{where}: an empty text or label.", "Expected some characters.", "Leave the row out.")
+        raise BadInput(f"{row}: an empty text or label.", "Expected some characters.", "Leave the row out.")
     if "\0" in text:
-        raise BadInput(f"{where}: the text holds a NUL byte.", "Expected text.", "Remove it.")
-    if len(text) > MOST:
-        raise BadInput(f"{where}: {len(text):,} characters.", f"Expected at most {MOST:,}.", "Cut it.")
+        raise BadInput(f"{row}: the text contains a NUL byte.", "Expected text.", "Remove it.")
+    if len(text) > MAX_LENGTH:
+        raise BadInput(f"{row}: {len(text):,} characters.", f"Expected at most {MAX_LENGTH:,}.", "Shorten it.")
     return text
+
+
+def _has_texts(path: Path) -> bool:
+    if path.is_file():
+        return path.suffix in (*ENDINGS, ".json")
+    return any(any(path.glob(f"*train*{ending}")) for ending in ENDINGS)
+
+
+FORMAT = Format(_has_texts, open_texts)

@@ -1,4 +1,4 @@
-"""CIFAR-10, CIFAR-100, MNIST and Fashion-MNIST through torchvision: it checks their MD5 before it reads them."""
+"""CIFAR-10, CIFAR-100, MNIST and Fashion-MNIST through torchvision, which verifies their MD5 before reading."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import DriftlineError, MissingFile
-from stream_builder.datasets import Base, Options, Side, coarse
+from stream_builder.datasets import Dataset, Format, Options, Samples, coarse
 from stream_builder.shifts.base import Labels
 
-# Sub-classes of CIFAR-100's twenty super-classes in the order in which Seq-to-Final's code introduces them [spec].
+# Sub-classes of CIFAR-100's twenty super-classes, in the order in which Seq-to-Final's code introduces them [spec].
 ORDER = (
     "otter seal beaver dolphin whale; flatfish trout aquarium_fish ray shark; poppy tulip rose orchid sunflower; "
     "bottle cup can bowl plate; apple pear orange sweet_pepper mushroom; clock lamp telephone television keyboard; "
@@ -31,69 +31,75 @@ COARSE = (
 )  # fmt: skip
 
 
-def cifar10(place: Path, options: Options) -> Base:
+def cifar10(path: Path, options: Options) -> Dataset:
     """CIFAR-10: 50,000 + 10,000 images of 32 × 32, ten classes."""
-    train, test = (_of("CIFAR10", place, options, train=side) for side in (True, False))
-    return Base("cifar10", _side(train.data, train.targets), _side(test.data, test.targets), list(train.classes))
+    train, test = _load("CIFAR10", path, options)
+    return Dataset("cifar10", _samples(train.data, train.targets), _samples(test.data, test.targets), train.classes)
 
 
-def cifar100(place: Path, options: Options) -> Base:
-    """CIFAR-100: twenty super-classes with their sub-classes, or a hundred classes (labels: fine)."""
-    train, test = (_of("CIFAR100", place, options, train=side) for side in (True, False))
-    fine = list(train.classes)
+def cifar100(path: Path, options: Options) -> Dataset:
+    """CIFAR-100: twenty super-classes with sub-classes, or a hundred classes with `--labels fine`."""
+    train, test = _load("CIFAR100", path, options)
     if options.labels == "fine":
-        return Base("cifar100", _side(train.data, train.targets), _side(test.data, test.targets), fine)
-    order = order_of(fine)
-    sides = []
-    for s in (train, test):
-        y, sub = coarse(np.asarray(s.targets, np.int64), order)
-        sides.append(_side(s.data, y, sub))
-    return Base("cifar100", sides[0], sides[1], list(COARSE))
+        parts = [_samples(part.data, part.targets) for part in (train, test)]
+        return Dataset("cifar100", parts[0], parts[1], train.classes)
+    order = order_of(train.classes)
+    parts = [_samples(part.data, *coarse(np.asarray(part.targets, np.int64), order)) for part in (train, test)]
+    return Dataset("cifar100", parts[0], parts[1], list(COARSE))
 
 
-def mnist(place: Path, options: Options) -> Base:
-    """MNIST: grey digits of 28 × 28, written into three equal channels."""
-    return _grey("MNIST", "mnist", place, options)
+def mnist(path: Path, options: Options) -> Dataset:
+    """MNIST: grey digits of 28 × 28, repeated in three channels."""
+    return _grey("MNIST", "mnist", path, options)
 
 
-def fashion_mnist(place: Path, options: Options) -> Base:
-    """Fashion-MNIST: grey clothes of 28 × 28, written into three equal channels."""
-    return _grey("FashionMNIST", "fashion-mnist", place, options)
+def fashion_mnist(path: Path, options: Options) -> Dataset:
+    """Fashion-MNIST: grey clothes of 28 × 28, repeated in three channels."""
+    return _grey("FashionMNIST", "fashion-mnist", path, options)
 
 
-def open_cifar(place: Path, options: Options) -> Base:
-    """CIFAR's official folder, `cifar-10-batches-py` or `cifar-100-python`, below `place`."""
-    return (cifar10 if (place / "cifar-10-batches-py").is_dir() else cifar100)(place, options)
+def open_cifar(path: Path, options: Options) -> Dataset:
+    """CIFAR's official folder in `path`: `cifar-10-batches-py` or `cifar-100-python`."""
+    return (cifar10 if (path / "cifar-10-batches-py").is_dir() else cifar100)(path, options)
 
 
 def order_of(fine: Sequence[str]) -> list[list[int]]:
-    """ORDER in numbers of CIFAR-100's fine classes."""
+    """ORDER as numbers of CIFAR-100's fine classes."""
     number = {name: i for i, name in enumerate(fine)}
     return [[number[name] for name in group.split()] for group in ORDER.split(";")]
 
 
-def _of(kind: str, place: Path, options: Options, train: bool) -> Any:
+def _load(kind: str, path: Path, options: Options) -> list[Any]:
+    """torchvision's training and test set. Raises MissingFile, DriftlineError."""
     import torchvision.datasets
 
     try:
-        return getattr(torchvision.datasets, kind)(root=str(place), train=train, download=options.download)
+        load = getattr(torchvision.datasets, kind)
+        return [load(root=str(path), train=train, download=options.download) for train in (True, False)]
     except RuntimeError as error:
         raise MissingFile(
-            f"{place} holds no whole {kind} ({error}).",
-            "Expected its official files, with their checksums.",
-            "Name their folder with --data-dir, or fetch them with --download.",
+            f"{path} does not contain the complete {kind} ({error}).",
+            "Expected its official files with matching checksums.",
+            "Name their folder with --data-dir, or download them with --download.",
         ) from None
     except OSError as error:
         raise DriftlineError(
-            f"{kind} cannot be fetched ({error}).", "", "Put its official files into --data-dir."
+            f"{kind} cannot be downloaded ({error}).", "", "Put its official files into --data-dir."
         ) from None
 
 
-def _grey(kind: str, name: str, place: Path, options: Options) -> Base:
-    train, test = (_of(kind, place, options, train=side) for side in (True, False))
-    sides = [_side(np.repeat(s.data.numpy()[..., None], 3, -1), s.targets.numpy()) for s in (train, test)]
-    return Base(name, sides[0], sides[1], [str(c) for c in train.classes])
+def _grey(kind: str, name: str, path: Path, options: Options) -> Dataset:
+    train, test = _load(kind, path, options)
+    parts = [_samples(np.repeat(part.data.numpy()[..., None], 3, -1), part.targets.numpy()) for part in (train, test)]
+    return Dataset(name, parts[0], parts[1], [str(c) for c in train.classes])
 
 
-def _side(x: Any, y: Any, sub: Labels | None = None) -> Side:
-    return Side(np.asarray(x), np.asarray(y, np.int64), np.arange(len(y)), sub)
+def _samples(x: Any, y: Any, subclass: Labels | None = None) -> Samples:
+    return Samples(np.asarray(x), np.asarray(y, np.int64), np.arange(len(y)), subclass)
+
+
+def _is_cifar(path: Path) -> bool:
+    return any((path / name).is_dir() for name in ("cifar-10-batches-py", "cifar-100-python"))
+
+
+FORMAT = Format(_is_cifar, open_cifar)

@@ -1,5 +1,7 @@
-"""Exports: one stream → the layouts that the ecosystem loads. A new format is one file here and one line in
-`EXPORTS`."""
+"""Exports: a stream → layouts that other libraries load.
+
+A new format is one file here and one line in `EXPORTS`, or an entry point `driftline.stream_exports`.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Exporter(Protocol):
-    """A function stream, folder → counts."""
+    """What `EXPORTS` registers: a function (stream, folder) → counts."""
 
     def __call__(self, stream: Stream, out: Path) -> dict[str, int]:
-        """Write every sample of every step and split into `out` (new or empty); returns counts."""
+        """Write all samples of all steps and splits into `out` (new or empty); returns what it wrote: kind → number."""
         ...
 
 

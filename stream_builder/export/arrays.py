@@ -1,4 +1,4 @@
-"""One .npz file that `driftline stream from-arrays` reads back."""
+"""One .npz file, which `driftline stream from-arrays` reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream_builder.stream import Stream
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:
-    """`stream.npz`: x, y, step, split, id, classes, and time where all samples have one."""
+    """`stream.npz`: x, y, step, split, id, classes, and time if all samples have one."""
     parts = [(step.index, name, split) for step in stream.steps for name, split in step.splits.items()]
     times = [split.time for _, _, split in parts]
     arrays = {

@@ -1,4 +1,4 @@
-"""Caffe-style lists: `step_000_train.txt` with lines "path label", and the images that they name."""
+"""Caffe-style lists: `step_000_train.txt` with lines "path label", and the images."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import defaultdict
 from pathlib import Path
 
 from curate.core.atomic_io import write_bytes, write_text
-from stream_builder.export.pictures import pictures
+from stream_builder.export.images import images
 from stream_builder.stream import Stream
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:
-    """Lists in the stream's own order; paths are relative to `out`."""
+    """Lists in the stream's order; paths are relative to `out`."""
     lists: dict[str, list[str]] = defaultdict(list)
-    for p in pictures(stream):
-        path = f"images/{p.key}.png"
-        write_bytes(out / path, p.data)
-        lists[f"step_{p.step.index:03d}_{p.split}.txt"].append(f"{path} {p.label}\n")
+    for image in images(stream):
+        path = f"images/{image.key}.png"
+        write_bytes(out / path, image.data)
+        lists[f"step_{image.step.index:03d}_{image.split}.txt"].append(f"{path} {image.label}\n")
     for name, lines in lists.items():
         write_text(out / name, "".join(lines))
     write_text(out / "classes.txt", "".join(f"{c}\n" for c in stream.classes))

@@ -1,4 +1,4 @@
-"""Parquet that `datasets.load_dataset` opens: one split for each step and split, Image and ClassLabel in the footer."""
+"""Parquet for `datasets.load_dataset`: one split per step and split, Image and ClassLabel in the footer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_text, writing
-from stream_builder.export.pictures import Picture, pictures
+from stream_builder.export.images import EncodedImage, images
 from stream_builder.stream import Stream
 
-GROUP = 500  # images of a row group
+GROUP = 500  # images per row group
 
 
 def export(stream: Stream, out: Path) -> dict[str, int]:
@@ -38,12 +38,12 @@ def export(stream: Stream, out: Path) -> dict[str, int]:
     )
     n = 0
     names = []
-    for (step, split), some in groupby(pictures(stream), lambda p: (p.step.index, p.split)):
+    for (step, split), of_split in groupby(images(stream), lambda image: (image.step.index, image.split)):
         name = f"step_{step:03d}_{split}"
         names.append(name)
         path = out / "data" / f"{name}-00000-of-00001.parquet"
         with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            while rows := _rows(some):
+            while rows := _rows(of_split):
                 writer.write_table(pa.Table.from_pylist(rows, schema))
                 n += len(rows)
     files = "".join(f"  - split: {name}\n    path: data/{name}-*.parquet\n" for name in names)
@@ -52,14 +52,14 @@ def export(stream: Stream, out: Path) -> dict[str, int]:
     return {"images": n, "splits": len(names)}
 
 
-def _rows(some: Iterator[Picture]) -> list[dict[str, object]]:
+def _rows(of_split: Iterator[EncodedImage]) -> list[dict[str, object]]:
     return [
         {
-            "image": {"bytes": p.data, "path": f"{p.key}.png"},
-            "label": p.label,
-            "id": p.id,
-            "step": p.step.index,
-            "time": p.time,
+            "image": {"bytes": image.data, "path": f"{image.key}.png"},
+            "label": image.label,
+            "id": image.id,
+            "step": image.step.index,
+            "time": image.time,
         }
-        for p in islice(some, GROUP)
+        for image in islice(of_split, GROUP)
     ]

@@ -1,4 +1,4 @@
-"""A stream as an Avalanche benchmark: its strategies run on it unchanged (extra `avalanche`)."""
+"""A stream as an Avalanche benchmark, for Avalanche's own strategies (extra `avalanche`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stream_builder.stream import Split, Stream
 
 
 def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:
-    """`benchmark_from_datasets` with a train experience a step and a test experience for each step that has tests.
+    """`benchmark_from_datasets` with a train experience per step, and a test experience per step with a test split.
 
-    policy: what happens to images (default: the stream's own, without augmentation). Raises BadConfig where Avalanche
-    is not installed, IncompatibleStream for a stream without tests.
+    policy: preprocessing of images (default: the stream's own, without augmentation). Raises BadConfig if Avalanche is
+    not installed, IncompatibleStream for a stream without test splits.
     """
     try:
         from avalanche.benchmarks import benchmark_from_datasets
@@ -25,15 +25,15 @@ def to_avalanche(stream: Stream, policy: Policy | None = None) -> Any:
         from avalanche.benchmarks.utils.data_attribute import DataAttribute
     except ImportError:
         raise BadConfig("Avalanche is not installed.", "", "pip install 'driftline[avalanche]'.") from None
-    how = policy or policy_of(stream)
+    policy = policy or policy_of(stream)
     if not any("test" in step.splits for step in stream.steps):
         raise IncompatibleStream(
-            f"The stream {stream.name!r} has no test split.", "Expected one for Avalanche's test stream."
+            f"The stream {stream.name!r} has no test split.", "Expected at least one, for Avalanche's test stream."
         )
 
     def dataset(split: Split) -> Any:
         labels = np.asarray(split.y).tolist()
-        tensors = TensorDataset(how.apply(np.asarray(split.x), None), torch.tensor(labels))
+        tensors = TensorDataset(policy.apply(np.asarray(split.x), None), torch.tensor(labels))
         attributes = [DataAttribute(labels, "targets"), DataAttribute([0] * len(labels), "targets_task_labels", True)]
         return make_avalanche_dataset(tensors, data_attributes=attributes)
 

@@ -1,4 +1,4 @@
-"""Streams for torch: loaders whose batches do not depend on the number of workers, with the stream's own policy."""
+"""Streams for torch: loaders whose batches do not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from curate.core.seeding import rng_for
-from stream_builder.lazy_images import Encoded
+from stream_builder.lazy_images import LazyImages
 from stream_builder.stream import Split, Stream
 
-PAD = 4  # pixels around an image before it is cut out at random
-TURN = 10.0  # degrees at most
+PAD = 4  # pixels of padding before a random crop
+MAX_ANGLE = 10.0  # degrees
 SQUASH = 255.0
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What happens to images on their way to a network. augment: of "flip", "crop", "rotate". mean, std: of the three
-    channels in [0, 1], or None for raw values from 0 to 255. squash: they are multiplied by 255 first, as the
-    reference's loader of portraits does."""
+    """Preprocessing of images for a network."""
 
     augment: tuple[str, ...] = ()
+    """any of flip, crop, rotate"""
     mean: tuple[float, float, float] | None = None
+    """mean of each channel in [0, 1]; None: raw values from 0 to 255"""
     std: tuple[float, float, float] | None = None
+    """standard deviation of each channel in [0, 1]; None: raw values from 0 to 255"""
     squash: bool = False
+    """multiply mean and std by 255 first, as the reference's loader of portraits does"""
 
     def apply(self, x: npt.NDArray[Any], rng: np.random.Generator | None) -> torch.Tensor:
-        """(n, H, W, 3) uint8 → (n, 3, H, W) float32; features (n, D) → float32. rng: None leaves augmentation out."""
+        """(n, H, W, 3) uint8 → (n, 3, H, W) float32; features (n, D) → float32. rng: None for no augmentation."""
         if x.dtype != np.uint8:
             return torch.from_numpy(np.asarray(x, np.float32))
         if rng is not None and self.augment:
@@ -46,17 +48,17 @@ class Policy:
 
 
 def policy_of(stream: Stream) -> Policy:
-    """What the stream was made for: augmentations, and the mean and deviation of its first step's training images."""
-    told: Mapping[str, Any] = stream.facts.get("loading", {})
-    augment = tuple(told.get("augment", ()))
-    if not told.get("normalise") or np.dtype(stream.steps[0]["train"].x.dtype) != np.uint8:
+    """The stream's recorded augmentations; mean and standard deviation are those of its first training split."""
+    loading: Mapping[str, Any] = stream.facts.get("loading", {})
+    augment = tuple(loading.get("augment", ()))
+    if not loading.get("normalise") or np.dtype(stream.steps[0]["train"].x.dtype) != np.uint8:
         return Policy(augment)
     mean, std = statistics(stream.steps[0]["train"].x)
-    return Policy(augment, mean, std, told["normalise"] == "squashed")
+    return Policy(augment, mean, std, loading["normalise"] == "squashed")
 
 
 def statistics(x: Any, rows: int = 4096) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean and standard deviation of each channel, in [0, 1], in blocks of `rows` images."""
+    """Mean and standard deviation of each channel in [0, 1], computed in blocks of `rows` images."""
     total, squares, n = np.zeros(3), np.zeros(3), 0
     for low in range(0, len(x), rows):
         part = np.asarray(x[low : low + rows], np.float64) / 255
@@ -69,7 +71,7 @@ def statistics(x: Any, rows: int = 4096) -> tuple[tuple[float, float, float], tu
 
 
 def augmented(x: npt.NDArray[np.uint8], kinds: tuple[str, ...], rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """Random flips, crops of the image with PAD pixels of black around it, turns of at most TURN degrees (bilinear)."""
+    """Random flips, crops after padding with PAD black pixels, rotations by at most MAX_ANGLE degrees (bilinear)."""
     n, height, width, _ = x.shape
     if "flip" in kinds:
         mirrored: npt.NDArray[np.bool_] = np.asarray(rng.random(n) < 0.5)
@@ -82,21 +84,23 @@ def augmented(x: npt.NDArray[np.uint8], kinds: tuple[str, ...], rng: np.random.G
     if "rotate" in kinds:
         from torch.nn.functional import affine_grid, grid_sample
 
-        angle = np.deg2rad(rng.uniform(-TURN, TURN, n))
+        angle = np.deg2rad(rng.uniform(-MAX_ANGLE, MAX_ANGLE, n))
         cos, sin, zero = np.cos(angle), np.sin(angle), np.zeros(n)
         matrix = torch.from_numpy(
             np.stack([cos, -sin * height / width, zero, sin * width / height, cos, zero], 1).reshape(n, 2, 3)
         ).float()
         planes = torch.from_numpy(np.ascontiguousarray(x)).permute(0, 3, 1, 2).float()
         grid = affine_grid(matrix, list(planes.shape), align_corners=False)
-        found = grid_sample(planes, grid, align_corners=False).round().clamp(0, 255)
-        x = found.permute(0, 2, 3, 1).numpy().astype(np.uint8)
+        rotated = grid_sample(planes, grid, align_corners=False).round().clamp(0, 255)
+        x = rotated.permute(0, 2, 3, 1).numpy().astype(np.uint8)
     return x
 
 
-class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """A split as a torch dataset of whole batches: an index is a list of positions. Augmentation depends on the seed,
-    the epoch and the batch's first position, so that workers change nothing."""
+class SplitDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A split as a torch dataset of whole batches: an index is a list of positions.
+
+    Augmentation depends on the seed, the epoch and the batch's first position, not on workers.
+    """
 
     def __init__(self, split: Split, policy: Policy, seed: int = 0, epoch: int | None = None) -> None:
         self.split, self.policy, self.seed, self.epoch = split, policy, seed, epoch
@@ -114,9 +118,9 @@ class Samples(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         return self.policy.apply(self._take(rows), rng), torch.from_numpy(np.asarray(self.split.y[rows]))
 
     def _take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        if isinstance(self.split.x, Encoded):
+        if isinstance(self.split.x, LazyImages):
             return self.split.x[rows]
-        order = np.argsort(rows, kind="stable")  # neighbours in a file are read together
+        order = np.argsort(rows, kind="stable")  # read neighbours in a file together
         taken = np.asarray(self.split.x[rows[order]])
         out = np.empty_like(taken)
         out[order] = taken
@@ -127,24 +131,25 @@ def loader(
     split: Split, policy: Policy | None = None, batch: int = 100, seed: int = 0, epoch: int = 0, shuffle: bool = True,
     augment: bool = True, workers: int = 0,
 ) -> DataLoader[Any]:  # fmt: skip
-    """Batches of a split: in random order of `epoch` (seeded), or in the split's own. Same batches for any
-    `workers`."""
+    """Batches of a split, in a random order that depends on `seed` and `epoch`, or in the split's own order.
+
+    The batches are the same for any number of workers.
+    """
     order = rng_for(seed, "order", epoch).permutation(len(split)) if shuffle else np.arange(len(split))
     batches = [order[low : low + batch] for low in range(0, len(order), batch)]
-    data = Samples(split, policy or Policy(), seed, epoch if augment else None)
-    # batch_size=None: what the sampler gives is one batch's positions.
+    data = SplitDataset(split, policy or Policy(), seed, epoch if augment else None)
+    # batch_size=None: an item of the sampler has the positions of a whole batch.
     return DataLoader(data, batch_size=None, sampler=batches, num_workers=workers)
 
 
 class InOrder(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
-    """A split in its own order, batch after batch, from `start` on: for online learners, and to go on where one
-    stopped.
+    """Batches of a split in its own order, from position `start` on: for online learners, and to resume.
 
-    With several workers each takes every so many-th batch, and torch puts them in order again.
+    With n workers each reads every n-th batch; torch restores their order.
     """
 
     def __init__(self, split: Split, policy: Policy | None = None, batch: int = 64, start: int = 0) -> None:
-        self.samples, self.batch, self.start = Samples(split, policy or Policy()), batch, start
+        self.samples, self.batch, self.start = SplitDataset(split, policy or Policy()), batch, start
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         worker = get_worker_info()

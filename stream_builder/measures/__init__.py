@@ -1,1 +1,21 @@
-"""What can be measured on a stream: shift distances and label correlation."""
+"""What can be measured on a stream: distances between steps, and label correlation.
+
+A new distance is a function (a (n, d), b (m, d), seed) → float and one line in `DISTANCES`, or an entry point
+`driftline.measures`.
+"""
+
+from __future__ import annotations
+
+from curate.core.registry import Registry
+
+DISTANCES = Registry(
+    "distance",
+    {
+        "w2": "stream_builder.measures.distances:wasserstein2",
+        "sliced": "stream_builder.measures.distances:sliced",
+        "entropic": "stream_builder.measures.distances:entropic",
+        "mmd": "stream_builder.measures.distances:mmd",
+        "c2st": "stream_builder.measures.distances:c2st",
+    },
+    group="measures",
+)

@@ -1,8 +1,8 @@
-"""The blind classifier: it never looks at an image, it repeats labels. What a stream's label correlation gives away.
+"""The blind classifier predicts labels from earlier labels only: it measures a stream's label correlation.
 
-[near-future accuracy, sec. 4]: predict the most frequent of the last k labels that are known when a sample comes S
-samples later. Its accuracy over S tells how far ahead one must test for labels alone to be of no use: S* is the
-smallest shift at which it is at chance: its own accuracy on the stream in random order, not 1 / classes.
+[near-future accuracy, sec. 4]: for a sample S samples ahead, predict the most frequent of the last k known labels. The
+suggested shift S* is the smallest S at which its accuracy is at chance. Chance is its accuracy on the stream in random
+order, not 1 / classes.
 """
 
 from __future__ import annotations
@@ -28,45 +28,52 @@ Z = 1.959964  # 95 % of a normal distribution
 
 @dataclass(frozen=True)
 class Curve:
-    """accuracy: (shifts, ks). best, best_k: of each shift. half: half the width of best's 95 % interval. chance: the
-    best accuracy on the permuted stream. suggested: S*, or None when no shift of the grid is at chance."""
+    """The blind classifier's accuracy over shifts and window lengths."""
 
     shifts: tuple[int, ...]
+    """S: samples ahead"""
     ks: tuple[int, ...]
+    """window lengths, in labels"""
     accuracy: npt.NDArray[np.float64]
+    """(shifts, ks)"""
     best: tuple[float, ...]
+    """highest accuracy at each shift"""
     best_k: tuple[int, ...]
-    half: tuple[float, ...]
+    """its window length"""
+    half_width: tuple[float, ...]
+    """half the width of its 95 % confidence interval"""
     chance: float
+    """highest accuracy on the permuted stream, at shift 0"""
     suggested: int | None
+    """S*, or None if no shift is at chance"""
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """As plain data for JSON."""
         return {
             "shifts": list(self.shifts),
             "ks": list(self.ks),
             "accuracy": np.round(self.accuracy, 6).tolist(),
             "best": [round(b, 6) for b in self.best],
             "best_k": list(self.best_k),
-            "half_width": [round(h, 6) for h in self.half],
+            "half_width": [round(h, 6) for h in self.half_width],
             "chance": round(self.chance, 6),
             "suggested_shift": self.suggested,
         }
 
 
 def modes(y: Labels, k: int) -> Labels:
-    """(N,) the most frequent of the last k labels up to each position; with fewer, of all.
+    """(N,) the most frequent of the last k labels up to each position; of all labels while there are fewer.
 
-    Ties: the newest label, if none is more frequent; where the mode leaves the window, the lowest of the most frequent.
+    Ties: the newest label wins. If the mode leaves the window, the lowest of the most frequent labels wins.
     """
     counts = np.zeros(int(y.max()) + 1, np.int64)
     out = np.empty(len(y), np.int64)
-    window = y.tolist()
-    mode = window[0] if window else 0
-    for i, label in enumerate(window):
+    labels = y.tolist()
+    mode = labels[0] if labels else 0
+    for i, label in enumerate(labels):
         counts[label] += 1
         if i >= k:
-            old = window[i - k]
+            old = labels[i - k]
             counts[old] -= 1
             if old == mode and label != mode:
                 mode = int(counts.argmax())
@@ -81,15 +88,15 @@ def blind_curve(
 ) -> Curve:
     """The blind classifier's accuracy over shifts and window lengths.
 
-    y: (N,) labels from 0, in stream order. A prediction for sample i uses labels up to i − S − 1; the first S + 1
-    samples are not scored. Shifts and windows that the stream is too short for are left out. Raises
-    IncompatibleStream for fewer than two samples, BadConfig for a tolerance below 0.
+    y: (N,) labels from 0, in stream order. tolerance: accuracy above chance that still counts as chance. A prediction
+    for sample i uses labels up to i − S − 1; the first S + 1 samples are not scored. Shifts and windows longer than the
+    stream are skipped. Raises IncompatibleStream for fewer than two samples, BadConfig for a tolerance below 0.
     """
     if tolerance < 0:
         raise BadConfig(f"The tolerance is {tolerance}.", "Expected 0 or more.")
     y = np.asarray(y, np.int64)
     if len(y) < 2:
-        raise IncompatibleStream(f"The stream has {len(y)} samples.", "Expected at least two for a blind classifier.")
+        raise IncompatibleStream(f"The stream has {len(y)} samples.", "Expected at least two.")
     shifts = tuple(s for s in shifts if s + 1 < len(y))
     ks = tuple(k for k in ks if k <= len(y)) or (1,)
     accuracy = np.empty((len(shifts), len(ks)))
@@ -118,15 +125,15 @@ def blind_curve(
 
 
 def blind_curve_of(stream: Stream) -> Curve:
-    """What labels alone reveal about later labels of a stream, over shifts, in time order where times are known."""
+    """The blind classifier's curve on a stream's training labels, in time order if times are known."""
     splits = [step["train"] for step in stream.steps]
     y = _train_labels(stream)
     times = [s.time for s in splits if s.time is not None]
-    return curve_of(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
+    return cached_blind_curve(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
 
 
 def label_repetition(stream: Stream) -> dict[int, float]:
-    """Lag → how much more often than by chance a training label comes again so many samples later."""
+    """`autocorrelation` of a stream's training labels."""
     return autocorrelation(_train_labels(stream))
 
 
@@ -134,19 +141,22 @@ def _train_labels(stream: Stream) -> Labels:
     return np.concatenate([np.asarray(step["train"].y, np.int64) for step in stream.steps])
 
 
-_known: dict[str, Curve] = {}
+_curves: dict[str, Curve] = {}  # by hash of the labels
 
 
-def curve_of(y: Labels) -> Curve:
+def cached_blind_curve(y: Labels) -> Curve:
     """`blind_curve` with the published shifts and windows, computed once for the same labels."""
     key = hashlib.sha256(np.ascontiguousarray(y, np.int64).tobytes()).hexdigest()
-    if key not in _known:
-        _known[key] = blind_curve(y)
-    return _known[key]
+    if key not in _curves:
+        _curves[key] = blind_curve(y)
+    return _curves[key]
 
 
 def autocorrelation(y: Labels, lags: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)) -> dict[int, float]:
-    """lag → how much more often two samples at this distance share a label than by chance, in [−1, 1]; 1: always."""
+    """Lag in samples → how much more often than by chance two samples at this distance have the same label.
+
+    In [−1, 1]: 0 is chance, 1 is always.
+    """
     y = np.asarray(y, np.int64)
     share = np.bincount(y) / max(1, len(y))
     chance = float((share**2).sum())

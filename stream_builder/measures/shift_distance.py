@@ -1,9 +1,9 @@
-"""How much shift: distances from each step's training data to the last step's test data, priors, label correlation.
+"""How much shift: distances from each step's training data to the last step's test data, and label statistics.
 
-[Seq-to-Final, sec. 2.3, table 5]: PCA on the stacked training data of all steps, at most 100 components and no more
-than explain 95 % of the variance; exact optimal transport with squared Euclidean cost; square root. Covariate distance
-on all samples, conditional distance as the mean over labels, weighted by the test data's frequencies. Both are divided
-by the last step's own distance from training to test data. Other distances are taken the same way, but not divided.
+[Seq-to-Final, sec. 2.3, table 5]: PCA on the training data of all steps, with as many components as explain 95 % of the
+variance, at most 100; exact optimal transport with squared Euclidean cost; square root. The covariate distance uses all
+samples; the conditional distance is the mean over labels, weighted by their frequency in the test data. Both are
+divided by the last step's own distance from training to test data. Other distances are not divided.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream, UnknownName
-from stream_builder.measures.distances import DISTANCES, ITERATIONS, check_points, class_priors, wasserstein2
+from curate.core.errors import IncompatibleStream
+from stream_builder.measures import DISTANCES
+from stream_builder.measures.distances import ITERATIONS, check_points, class_priors, wasserstein2
 from stream_builder.measures.label_correlation import autocorrelation, blind_curve
 from stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
-DEFAULT_ITERATIONS = 100_000  # the solver's own, with which the paper's covariate values were made
+DEFAULT_ITERATIONS = 100_000  # the solver's default, which gave the paper's covariate values
 
 
 def measure(
@@ -31,29 +32,29 @@ def measure(
     variance: float = 0.95,
     fidelity: Literal["clean", "paper-code"] | None = None,
 ) -> dict[str, Any]:
-    """{"covariate": [d(0, T) … d(T-1, T)], "conditional": […]}, each divided by d(T, T)'s train-to-test distance.
+    """{"covariate": [d(0, T) … d(T-1, T)], "conditional": […]}, each divided by d(T, T), from training to test data.
 
-    fidelity: "paper-code" ends the solver where the reference's did, before its optimum [spec, section 5]; None: as the
-    stream was made. Cost: exact transport of n × m samples takes O(n m) memory and minutes beyond some 10,000 × 10,000.
+    fidelity: "paper-code" stops the solver where the reference did, before its optimum [spec, section 5]; None: the
+    stream's own. Cost: O(n m) memory, and minutes beyond about 10,000 × 10,000 samples. Raises IncompatibleStream.
     """
-    how = fidelity or stream.facts.get("fidelity", "clean")
-    distance = partial(wasserstein2, iterations=DEFAULT_ITERATIONS if how == "paper-code" else ITERATIONS)
-    trains, test = _ends(stream)
-    points, target = projected(trains, test, components, variance)
+    fidelity = fidelity or stream.facts.get("fidelity", "clean")
+    distance = partial(wasserstein2, iterations=DEFAULT_ITERATIONS if fidelity == "paper-code" else ITERATIONS)
+    trains, test = _train_and_test(stream)
+    points, target = project(trains, test, components, variance)
     covariate = [distance(p, target) for p in points]
     labels, counts = np.unique(test.y, return_counts=True)
     conditional = []
     for p, train in zip(points, trains, strict=True):
         total = 0.0
         for label, n in zip(labels.tolist(), counts.tolist(), strict=True):
-            here = p[train.y == label]
-            if not len(here):
+            of_class = p[train.y == label]
+            if not len(of_class):
                 raise IncompatibleStream(
                     f"A step of {stream.name!r} has no training sample of class {label}.",
-                    "",
-                    "Measure with labels that all steps have.",
+                    "Expected all classes in all steps.",
+                    "Use driftline stream measure --distance w2.",
                 )
-            total += n / len(test) * distance(here, target[test.y == label])
+            total += n / len(test) * distance(of_class, target[test.y == label])
         conditional.append(total)
     return {
         "covariate": [c / covariate[-1] for c in covariate[:-1]],
@@ -62,43 +63,41 @@ def measure(
 
 
 def distances(stream: Stream, names: Sequence[str], components: int = 100, seed: int = 0) -> dict[str, list[float]]:
-    """Name of a distance → its value from each step's training data to the last step's test data, in PCA's space.
+    """Name of a distance → its values from each step's training data to the last step's test data, after PCA.
 
-    Raises UnknownName, IncompatibleStream.
+    names: registered, or package.module:Name. Raises UnknownName, BadPlugin, IncompatibleStream, BadArray.
     """
-    if unknown := [n for n in names if n not in DISTANCES]:
-        told = "; ".join(f"{name} ({d.cost})" for name, d in DISTANCES.items())
-        raise UnknownName(f"There is no distance {unknown[0]!r}.", f"Known: {told}.")
-    trains, test = _ends(stream)
-    points, target = projected(trains, test, components, 1.0)
+    functions = {name: DISTANCES.resolve(name) for name in names}
+    trains, test = _train_and_test(stream)
+    points, target = project(trains, test, components, 1.0)
     for p in points:
         check_points(p, target)
-    return {name: [DISTANCES[name].work(p, target, seed) for p in points] for name in names}
+    return {name: [float(distance(p, target, seed)) for p in points] for name, distance in functions.items()}
 
 
 def drift(stream: Stream) -> list[float]:
     """Sliced Wasserstein distance of each step's training data to the last step's test data, estimated on a few hundred
-    samples of each and a grid of pixels."""
+    samples of each step and, for images, a grid of pixels. Raises IncompatibleStream."""
     return distances(thinned(stream), ["sliced"])["sliced"]
 
 
 def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
-    """At most `most` samples of each split, evenly spaced, flat; of pictures, some `edge` × `edge` pixels."""
+    """At most `most` evenly spaced samples of each split, as vectors; of images, about `edge` × `edge` pixels."""
 
     def thin(split: Split) -> Split:
-        here = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
-        part = split.take(here)
+        positions = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
+        part = split.take(positions)
         x = np.asarray(part.x)
         if x.ndim == 4:
             x = x[:, :: -(-x.shape[1] // edge), :: -(-x.shape[2] // edge)]
-        return Split(x.astype(np.float32).reshape(len(here), -1), part.y, part.ids)
+        return Split(x.astype(np.float32).reshape(len(positions), -1), part.y, part.ids)
 
     steps = [replace(s, splits={name: thin(split) for name, split in s.splits.items()}) for s in stream.steps]
     return replace(stream, steps=steps, oracle=None)
 
 
-def label_facts(stream: Stream) -> dict[str, Any]:
-    """Drift of the classes' shares from each step to the last, and what labels in order tell of the next ones."""
+def label_statistics(stream: Stream) -> dict[str, Any]:
+    """Distance of class frequencies from each step to the last, label autocorrelation, the blind classifier's curve."""
     trains = [step["train"] for step in stream.steps]
     y = np.concatenate([t.y for t in trains])
     n = len(stream.classes)
@@ -113,7 +112,8 @@ def label_facts(stream: Stream) -> dict[str, Any]:
     }
 
 
-def _ends(stream: Stream) -> tuple[list[Split], Split]:
+def _train_and_test(stream: Stream) -> tuple[list[Split], Split]:
+    """Training splits of all steps and the last step's test split. Raises IncompatibleStream."""
     trains = [step["train"] for step in stream.steps]
     if len(trains) < 2:
         raise IncompatibleStream(f"The stream {stream.name!r} has one step.", "Expected at least two.")
@@ -123,7 +123,7 @@ def _ends(stream: Stream) -> tuple[list[Split], Split]:
     return trains, test
 
 
-def projected(trains: Sequence[Split], test: Split, components: int, variance: float) -> tuple[list[Floats], Floats]:
+def project(trains: Sequence[Split], test: Split, components: int, variance: float) -> tuple[list[Floats], Floats]:
     """Training points of each step and the test points, on the principal axes of the training data."""
     flat = [np.asarray(s.x, np.float32).reshape(len(s), -1) for s in (*trains, test)]
     mean, axes = principal(np.concatenate(flat[:-1]), components, variance)
@@ -132,7 +132,7 @@ def projected(trains: Sequence[Split], test: Split, components: int, variance: f
 
 
 def principal(x: npt.NDArray[np.float32], components: int, variance: float) -> tuple[Any, Any]:
-    """Mean (D,) and principal axes (D, k) of x (N, D): the fewest that explain `variance`, at most `components`."""
+    """Mean (D,) and principal axes (D, k) of x (N, D): as few as explain `variance`, at most `components`."""
     mean = x.mean(0, dtype=np.float64).astype(np.float32)
     centred = x - mean
     values, vectors = np.linalg.eigh((centred.T @ centred).astype(np.float64))

@@ -1,7 +1,7 @@
-"""Shifts: small, exact, composable changes of labelled images between the steps of a stream.
+"""Shifts: exact, composable changes of labelled images between the steps of a stream.
 
-A new shift is one file here and one line in `SHIFTS`. Letters are those of Seq-to-Final [Yu et al.; spec]; common
-corruptions have their own names.
+A new shift is one file here and one line in `SHIFTS`, or an entry point `driftline.shifts`. One-letter codes are those
+of Seq-to-Final [Yu et al.; spec]; common corruptions have their published names.
 """
 
 from __future__ import annotations
@@ -29,4 +29,5 @@ SHIFTS = Registry(
         **{name: f"stream_builder.shifts.common:{name}" for name in COMMON},
     },
     group="shifts",
+    base="stream_builder.shifts.base:Shift",
 )

@@ -1,38 +1,34 @@
-"""A, new classes."""
+"""A, classes that appear."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Images, Labels, Shares, Shift
+from stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)
 class Appearance(Shift):
-    """A: `classes` further classes appear each time; the last of the base are those that come. A shift of P(Y)."""
+    """`classes` more classes appear each time; the dataset's last classes come last. Changes P(Y)."""
 
-    letter: ClassVar[str] = "A"
-    acts_on: ClassVar[str] = "choice"
-    classes: int = 1
+    code: ClassVar[str] = "A"
+    acts_on: ClassVar[str] = "sampling"
+    classes: Annotated[int, Field(ge=1)] = 1
+    """classes that appear each time"""
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """None for the classes that are still to come. Raises IncompatibleStream where the source would have none."""
-        there = classes - self.classes * (total - times)
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+        """0 for the classes that have not appeared. Raises IncompatibleStream if the source step has no class left."""
+        present = classes - self.classes * (total - count)
         if classes - self.classes * total < 1:
             raise IncompatibleStream(
-                f"A({self.classes}) comes up {total} times and leaves the source no class of {classes}.",
+                f"A({self.classes}) occurs {total} times: of {classes} classes, none is left for the source step.",
                 "Expected at least one.",
-                "Shorten the sequence or lower its number.",
+                "Shorten the sequence or lower the number.",
             )
-        by_class = (np.arange(classes) < there).astype(np.float64)
+        by_class = (np.arange(classes) < present).astype(np.float64)
         return np.repeat(by_class[:, None], max(1, subclasses), 1)
-
-    def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
-        """Both as given: this shift chooses samples."""
-        return x, y

@@ -1,8 +1,7 @@
-"""What a shift is, and the two things that several of them need."""
+"""What a shift is, and two functions that several shifts need."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,43 +12,43 @@ from curate.core.errors import BadArray
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
+ORDER = ("sampling", "noise", "geometry", "colour", "quality", "label")
 
 
-class Shift(ABC):
-    """A frozen dataclass of parameters with a name.
+class Shift:
+    """A change of labelled images between two steps: a frozen dataclass whose fields are its settings.
 
-    acts_on: one of ORDER: shifts of one step are applied in that order, whatever their order in the sequence. A shift
-    that came up several times is rendered once, with `times`: two rotations by 30° must not interpolate twice.
-    smooth: whether `times` may be a fraction, so that the shift can grow from sample to sample.
+    A field may declare its range, as in `Annotated[int, Field(ge=1)]`; sequences are checked against it. A shift that
+    occurs several times is rendered once, with `count`: two rotations by 30° must not interpolate twice.
     """
 
-    letter: ClassVar[str]
+    code: ClassVar[str]
+    """short name, for names of steps"""
     acts_on: ClassVar[str]
-    smooth: ClassVar[bool] = False
+    """one of ORDER: shifts of one step are applied in that order, not in that of the sequence"""
+    fractional: ClassVar[bool] = False
+    """whether `count` may be a fraction, so that the shift can grow from sample to sample"""
 
-    @abstractmethod
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
-        """x (N, H, W, 3) uint8, y (N,) original labels → new arrays (the input is left alone).
+        """x (N, H, W, 3) uint8, y (N,) original labels → new arrays; do not modify the input. Default: both as given.
 
-        times: how often this shift has come up to this step; 0 changes nothing.
+        count: how often this shift has occurred up to this step; 0 changes nothing.
         """
+        return x, y
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares | None:
-        """(classes, subclasses) how large a share of the step's draw each has, relative to the others; None: equal.
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares | None:
+        """(classes, subclasses or 1) relative shares of the samples to draw; None: equal shares.
 
-        times: as for `apply`; total: how often the shift comes up in the whole sequence. Shifts that act on the
-        choice of samples answer here and change nothing in `apply`.
+        Only shifts that act on "sampling" return shares. count: as for `apply`; total: how often the shift occurs in
+        the whole sequence; subclasses: of each class, 0 if the dataset has none.
         """
         return None
 
 
-ORDER = ("choice", "noise", "geometry", "colour", "quality", "label")
-
-
 def check_images(x: npt.NDArray[Any]) -> None:
-    """Raise BadArray for any layout or dtype but uint8 (N, H, W, 3); nothing is guessed."""
+    """Raise BadArray for any layout or dtype except uint8 (N, H, W, 3)."""
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[-1] != 3:
         raise BadArray(
             f"Images of dtype {x.dtype} and shape {x.shape}.",
@@ -59,9 +58,9 @@ def check_images(x: npt.NDArray[Any]) -> None:
 
 
 def rotate(x: Images, degrees: float) -> Images:
-    """(N, H, W, 3) uint8, counter-clockwise about the centre, nearest pixel, zero outside, same size.
+    """Rotate (N, H, W, 3) uint8 counter-clockwise about the centre: nearest pixel, zero outside, same size.
 
-    Pixels equal torchvision's `rotate(..., NEAREST)`: the same grid in float32, the same rounding (half to even).
+    Equals torchvision's `rotate(..., NEAREST)`: same grid in float32, same rounding (half to even). Raises BadArray.
     """
     check_images(x)
     if degrees % 360 == 0:
@@ -76,8 +75,8 @@ def rotate(x: Images, degrees: float) -> Images:
     ix, iy = np.rint(source_x).astype(np.int64), np.rint(source_y).astype(np.int64)
     inside = (ix >= 0) & (ix < width) & (iy >= 0) & (iy < height)
     flat = np.where(inside, iy * width + ix, 0).ravel()
-    pixels = np.ascontiguousarray(x).reshape(len(x), height * width * 3).view("V3")  # one move a pixel, not three
+    pixels = np.ascontiguousarray(x).reshape(len(x), height * width * 3).view("V3")  # one copy per pixel, not three
     turned = np.take(pixels, flat, axis=1).view(np.uint8).reshape(len(x), height * width * 3)
-    # Black corners by a mask of bits: assigning them takes longer than the rotation.
+    # A bit mask makes the corners black: assignment takes longer than the rotation.
     turned &= np.repeat(np.where(inside.ravel(), 255, 0), 3).astype(np.uint8)
     return turned.reshape(x.shape)

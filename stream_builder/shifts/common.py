@@ -1,8 +1,8 @@
-"""Common corruptions at five severities, as ImageNet-C and CIFAR-10-C have them [Hendrycks & Dietterich 2019].
+"""Common corruptions of ImageNet-C and CIFAR-10-C at five severities [Hendrycks & Dietterich 2019].
 
-Their published constants, those of CIFAR-10-C for pictures of at most SMALL pixels; `elastic_transform` has its own.
-Coming up again raises the severity, up to five. Frost (its photographs cannot be had), snow and glass blur are not
-among them. What aged cameras did – blur, JPEG, few pixels – is `gaussian_blur`, `jpeg`, `pixelate`.
+Constants as published: those of CIFAR-10-C for images of at most SMALL pixels, else those of ImageNet-C;
+`elastic_transform` has its own. Each further occurrence raises the severity, up to five. Missing: frost (its photographs
+are not available), snow and glass blur. For the look of old cameras use `gaussian_blur`, `jpeg` and `pixelate`.
 """
 
 from __future__ import annotations
@@ -10,38 +10,40 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
 SMALL = 64  # pixels of the shorter edge
 Floats = npt.NDArray[np.float32]
+Severity = Annotated[int, Field(ge=1, le=5)]
 Work = Callable[[Floats, Any, np.random.Generator], npt.NDArray[Any]]
 BLOCK = 1024  # images at a time
 
 
 @dataclass(frozen=True)
 class Common(Shift):
-    """A corruption that `KINDS` names, at a severity of 1 to 5 for each time that it came up."""
+    """One of the corruptions in `KINDS`."""
 
     kind: str
-    severity: int = 1
+    """key of KINDS"""
+    severity: Severity = 1
+    """severity added each time, up to 5 in total"""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.severity <= 5:
-            raise ValueError(f"severity {self.severity}: expected 1 to 5")
-        object.__setattr__(self, "letter", self.kind)
+        object.__setattr__(self, "code", self.kind)
         object.__setattr__(self, "acts_on", KINDS[self.kind][0])
 
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
-        level = min(5, int(self.severity * times))
+        level = min(5, int(self.severity * count))
         if level == 0:
             return x, y
         _, work, small, large = KINDS[self.kind]
@@ -53,78 +55,78 @@ class Common(Shift):
         return out, y
 
 
-def gaussian_noise(severity: int = 1) -> Common:
-    """gaussian_noise: normal noise."""
+def gaussian_noise(severity: Severity = 1) -> Common:
+    """Gaussian noise."""
     return Common("gaussian_noise", severity)
 
 
-def shot_noise(severity: int = 1) -> Common:
-    """shot_noise: Poisson noise, as of few photons."""
+def shot_noise(severity: Severity = 1) -> Common:
+    """Poisson noise, as from few photons."""
     return Common("shot_noise", severity)
 
 
-def impulse_noise(severity: int = 1) -> Common:
-    """impulse_noise: single values black or white."""
+def impulse_noise(severity: Severity = 1) -> Common:
+    """Single values become black or white."""
     return Common("impulse_noise", severity)
 
 
-def speckle_noise(severity: int = 1) -> Common:
-    """speckle_noise: normal noise in proportion to the pixel."""
+def speckle_noise(severity: Severity = 1) -> Common:
+    """Gaussian noise in proportion to the pixel."""
     return Common("speckle_noise", severity)
 
 
-def gaussian_blur(severity: int = 1) -> Common:
-    """gaussian_blur: an unfocused lens, smoothly."""
+def gaussian_blur(severity: Severity = 1) -> Common:
+    """Gaussian blur."""
     return Common("gaussian_blur", severity)
 
 
-def defocus_blur(severity: int = 1) -> Common:
-    """defocus_blur: an unfocused lens, by its disk."""
+def defocus_blur(severity: Severity = 1) -> Common:
+    """Disk-shaped blur, as from an unfocused lens."""
     return Common("defocus_blur", severity)
 
 
-def motion_blur(severity: int = 1) -> Common:
-    """motion_blur: a camera that moved; a random direction each."""
+def motion_blur(severity: Severity = 1) -> Common:
+    """Motion blur, in a random direction for each image."""
     return Common("motion_blur", severity)
 
 
-def zoom_blur(severity: int = 1) -> Common:
-    """zoom_blur: a camera that came nearer."""
+def zoom_blur(severity: Severity = 1) -> Common:
+    """Radial blur, as from a camera that moves closer."""
     return Common("zoom_blur", severity)
 
 
-def fog(severity: int = 1) -> Common:
-    """fog: plasma noise over the picture."""
+def fog(severity: Severity = 1) -> Common:
+    """Plasma noise over the image."""
     return Common("fog", severity)
 
 
-def brightness(severity: int = 1) -> Common:
-    """brightness: more light."""
+def brightness(severity: Severity = 1) -> Common:
+    """Brighter."""
     return Common("brightness", severity)
 
 
-def contrast(severity: int = 1) -> Common:
-    """contrast: less of it."""
+def contrast(severity: Severity = 1) -> Common:
+    """Less contrast."""
     return Common("contrast", severity)
 
 
-def saturate(severity: int = 1) -> Common:
-    """saturate: paler, then more colourful."""
+def saturate(severity: Severity = 1) -> Common:
+    """Less saturated at severity 1 and 2, more from 3 on."""
     return Common("saturate", severity)
 
 
-def jpeg(severity: int = 1) -> Common:
-    """jpeg: compressed at low quality."""
+def jpeg(severity: Severity = 1) -> Common:
+    """JPEG compression at low quality."""
     return Common("jpeg", severity)
 
 
-def pixelate(severity: int = 1) -> Common:
-    """pixelate: few pixels, enlarged again."""
+def pixelate(severity: Severity = 1) -> Common:
+    """Fewer pixels, enlarged again."""
     return Common("pixelate", severity)
 
 
-def elastic_transform(severity: int = 1) -> Common:
-    """elastic_transform: stretched here and there."""
+def elastic_transform(severity: Severity = 1) -> Common:
+    """Random smooth displacement of pixels."""
     return Common("elastic_transform", severity)
 
 
@@ -146,7 +148,7 @@ def _speckle_noise(x: Floats, scale: float, rng: np.random.Generator) -> Floats:
 
 
 def _filtered(x: Floats, kernel: Floats) -> Floats:
-    """Every picture and channel with a kernel (k, k), or picture i with kernel[i] (N, k, k); edges are mirrored."""
+    """Filter all images and channels with one kernel (k, k), or image i with kernel[i] (N, k, k); edges are mirrored."""
     import torch
     from torch.nn.functional import conv2d, pad
 
@@ -154,30 +156,30 @@ def _filtered(x: Floats, kernel: Floats) -> Floats:
     kernels = torch.from_numpy(np.broadcast_to(kernel, (n, *kernel.shape[-2:])).copy()).repeat_interleave(3, 0)
     planes = torch.from_numpy(x).permute(0, 3, 1, 2).reshape(1, 3 * n, height, width)
     k = kernel.shape[-1]
-    most = min(k // 2, height - 1, width - 1)
-    padded = pad(planes, (most,) * 4, mode="reflect")
-    padded = pad(padded, (k // 2 - most,) * 4, mode="replicate")
-    found = conv2d(padded, kernels[:, None], groups=3 * n)
-    return np.asarray(found.reshape(n, 3, height, width).permute(0, 2, 3, 1).numpy())
+    mirrored = min(k // 2, height - 1, width - 1)  # reflect cannot pad more than the image has
+    padded = pad(planes, (mirrored,) * 4, mode="reflect")
+    padded = pad(padded, (k // 2 - mirrored,) * 4, mode="replicate")
+    filtered = conv2d(padded, kernels[:, None], groups=3 * n)
+    return np.asarray(filtered.reshape(n, 3, height, width).permute(0, 2, 3, 1).numpy())
 
 
-def _bell(sigma: float, radius: int) -> Floats:
+def _gaussian_kernel(sigma: float, radius: int) -> Floats:
     line = np.exp(-(np.arange(-radius, radius + 1) ** 2) / (2 * max(sigma, 1e-3) ** 2))
     return np.asarray(np.outer(line, line) / line.sum() ** 2, np.float32)
 
 
 def _gaussian_blur(x: Floats, sigma: float, rng: np.random.Generator) -> Floats:
-    return _filtered(x, _bell(sigma, max(1, int(4 * sigma + 0.5))))
+    return _filtered(x, _gaussian_kernel(sigma, max(1, int(4 * sigma + 0.5))))
 
 
 def _defocus_blur(x: Floats, setting: tuple[float, float], rng: np.random.Generator) -> Floats:
-    radius, smooth = setting
+    radius, sigma = setting
     reach = 8 if radius <= 8 else int(radius)
     line = np.arange(-reach, reach + 1)
     disk = np.array((line[:, None] ** 2 + line[None] ** 2) <= radius**2, np.float32)
     edge = 1 if radius <= 8 else 2
-    bell = np.pad(_bell(smooth, edge), reach - edge)
-    kernel = np.fft.fftshift(np.real(np.fft.ifft2(np.fft.fft2(disk / disk.sum()) * np.fft.fft2(bell))))
+    gaussian = np.pad(_gaussian_kernel(sigma, edge), reach - edge)
+    kernel = np.fft.fftshift(np.real(np.fft.ifft2(np.fft.fft2(disk / disk.sum()) * np.fft.fft2(gaussian))))
     return _filtered(x, np.asarray(kernel / kernel.sum(), np.float32))
 
 
@@ -209,15 +211,15 @@ def _zoom_blur(x: Floats, factors: tuple[float, float], rng: np.random.Generator
 
 
 def _plasma(n: int, size: int, decay: float, rng: np.random.Generator) -> Floats:
-    """(n, size, size) fractal noise from 0 to 1: noise of ever finer grain, each `decay` times weaker."""
+    """(n, size, size) fractal noise from 0 to 1: ever finer grains, each `decay` times weaker."""
     out = np.zeros((n, size, size), np.float32)
     grain, weight = 2, 1.0
     while grain <= size:
         coarse = rng.uniform(-1, 1, (n, grain + 1, grain + 1)).astype(np.float32)
-        at = np.linspace(0, grain, size, endpoint=False)
-        low, part = at.astype(int), (at % 1).astype(np.float32)
-        rows = coarse[:, low] * (1 - part[:, None]) + coarse[:, low + 1] * part[:, None]
-        out += weight * (rows[:, :, low] * (1 - part) + rows[:, :, low + 1] * part)
+        position = np.linspace(0, grain, size, endpoint=False)
+        low, fraction = position.astype(int), (position % 1).astype(np.float32)
+        rows = coarse[:, low] * (1 - fraction[:, None]) + coarse[:, low + 1] * fraction[:, None]
+        out += weight * (rows[:, :, low] * (1 - fraction) + rows[:, :, low + 1] * fraction)
         grain, weight = grain * 2, weight / decay
     least = out.min((1, 2), keepdims=True)
     return (out - least) / (out.max((1, 2), keepdims=True) - least)
@@ -232,10 +234,10 @@ def _fog(x: Floats, setting: tuple[float, float], rng: np.random.Generator) -> F
 
 
 def _brightness(x: Floats, amount: float, rng: np.random.Generator) -> Floats:
-    """More value, same hue and saturation: channels keep their ratios."""
+    """Raises the HSV value; hue and saturation stay: channels keep their ratios."""
     value = x.max(-1, keepdims=True)
-    lighter = np.clip(value + amount, 0, 1)
-    return np.where(value > 0, x * lighter / np.maximum(value, 1e-6), lighter)
+    brighter = np.clip(value + amount, 0, 1)
+    return np.where(value > 0, x * brighter / np.maximum(value, 1e-6), brighter)
 
 
 def _contrast(x: Floats, amount: float, rng: np.random.Generator) -> Floats:
@@ -244,59 +246,60 @@ def _contrast(x: Floats, amount: float, rng: np.random.Generator) -> Floats:
 
 
 def _saturate(x: Floats, setting: tuple[float, float], rng: np.random.Generator) -> Floats:
-    factor, more = setting
+    factor, offset = setting
     value, least = x.max(-1, keepdims=True), x.min(-1, keepdims=True)
     old = (value - least) / np.maximum(value, 1e-6)
-    new = np.clip(old * factor + more, 0, 1)
-    share = (value - x) / np.maximum(value - least, 1e-6)  # 0: the greatest channel, 1: the least
+    new = np.clip(old * factor + offset, 0, 1)
+    share = (value - x) / np.maximum(value - least, 1e-6)  # 0: the largest channel, 1: the smallest
     return value - share * value * np.where(old > 0, new, 0)
 
 
-def _each(x: Floats, work: Callable[[Any], Any]) -> Floats:
+def _each(x: Floats, transform: Callable[[Any], Any]) -> Floats:
+    """Transform each image as a PIL image."""
     from PIL import Image
 
-    pictures = (Image.fromarray(np.rint(p * 255).astype(np.uint8)) for p in x)
-    return np.stack([np.asarray(work(p), np.float32) / 255 for p in pictures])
+    images = (Image.fromarray(np.rint(pixels * 255).astype(np.uint8)) for pixels in x)
+    return np.stack([np.asarray(transform(image), np.float32) / 255 for image in images])
 
 
 def _jpeg(x: Floats, quality: int, rng: np.random.Generator) -> Floats:
     from PIL import Image
 
-    def again(picture: Any) -> Any:
+    def recompress(image: Any) -> Any:
         buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=quality)
+        image.save(buffer, "JPEG", quality=quality)
         return Image.open(buffer)
 
-    return _each(x, again)
+    return _each(x, recompress)
 
 
 def _pixelate(x: Floats, share: float, rng: np.random.Generator) -> Floats:
     from PIL.Image import Resampling
 
     height, width = x.shape[1:3]
-    few = (max(1, int(width * share)), max(1, int(height * share)))
-    return _each(x, lambda p: p.resize(few, Resampling.BOX).resize((width, height), Resampling.BOX))
+    smaller = (max(1, int(width * share)), max(1, int(height * share)))
+    return _each(x, lambda image: image.resize(smaller, Resampling.BOX).resize((width, height), Resampling.BOX))
 
 
 def _elastic_transform(x: Floats, setting: tuple[float, float], rng: np.random.Generator) -> Floats:
-    """alpha, sigma as shares of the shorter edge: every pixel comes from a smooth random way off."""
+    """setting: alpha and sigma as shares of the shorter edge. Every pixel moves by a smooth random displacement."""
     import torch
     from torch.nn.functional import grid_sample
 
     n, height, width, _ = x.shape
     edge = min(height, width)
     alpha, sigma = setting[0] * edge, setting[1] * edge
-    way = rng.uniform(-1, 1, (n, height, width, 3)).astype(np.float32)
-    smooth = _filtered(way, _bell(sigma, max(1, int(3 * sigma))))[..., :2] * alpha
+    noise = rng.uniform(-1, 1, (n, height, width, 3)).astype(np.float32)
+    moved = _filtered(noise, _gaussian_kernel(sigma, max(1, int(3 * sigma))))[..., :2] * alpha
     rows, columns = np.meshgrid(np.arange(height), np.arange(width), indexing="ij")
-    place = np.stack([(columns + smooth[..., 0]) / max(1, width - 1), (rows + smooth[..., 1]) / max(1, height - 1)], -1)
-    grid = torch.from_numpy(np.asarray(place * 2 - 1, np.float32))
+    source = np.stack([(columns + moved[..., 0]) / max(1, width - 1), (rows + moved[..., 1]) / max(1, height - 1)], -1)
+    grid = torch.from_numpy(np.asarray(source * 2 - 1, np.float32))
     planes = torch.from_numpy(x).permute(0, 3, 1, 2)
-    found = grid_sample(planes, grid, padding_mode="reflection", align_corners=True)
-    return np.asarray(found.permute(0, 2, 3, 1).numpy())
+    warped = grid_sample(planes, grid, padding_mode="reflection", align_corners=True)
+    return np.asarray(warped.permute(0, 2, 3, 1).numpy())
 
 
-# name → what it acts on, the work, its settings at severity 1 to 5 for small pictures and for others
+# name → what it acts on, its function, its settings at severity 1 to 5 for small images and for others
 KINDS: dict[str, tuple[str, Work, tuple[Any, ...], tuple[Any, ...]]] = {
     "gaussian_noise": ("noise", _gaussian_noise, (0.04, 0.06, 0.08, 0.09, 0.1), (0.08, 0.12, 0.18, 0.26, 0.38)),
     "shot_noise": ("noise", _shot_noise, (500, 250, 100, 75, 50), (60, 25, 12, 5, 3)),

@@ -12,21 +12,22 @@ from stream_builder.shifts.base import Images, Labels, Shift, check_images, rota
 
 @dataclass(frozen=True)
 class ConditionalRotation(Shift):
-    """r: even classes turn counter-clockwise, odd ones clockwise, by `degrees` × times [Seq-to-Final, sec. 2.2].
+    """Rotates even classes counter-clockwise and odd ones clockwise by `degrees` × count [Seq-to-Final, sec. 2.2].
 
     A conditional shift: P(X | Y) moves differently for different Y. Classes are those before any label flip.
     """
 
-    letter: ClassVar[str] = "r"
+    code: ClassVar[str] = "r"
     acts_on: ClassVar[str] = "geometry"
-    smooth: ClassVar[bool] = True
+    fractional: ClassVar[bool] = True
     degrees: float = 30.0
+    """angle"""
 
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
         out, even = np.empty_like(x), y % 2 == 0
-        out[even], out[~even] = rotate(x[even], self.degrees * times), rotate(x[~even], -self.degrees * times)
+        out[even], out[~even] = rotate(x[even], self.degrees * count), rotate(x[~even], -self.degrees * count)
         return out, y

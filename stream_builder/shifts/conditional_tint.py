@@ -12,22 +12,24 @@ from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
 @dataclass(frozen=True)
 class ConditionalTint(Shift):
-    """t: adds `amount` × times to red, green or blue where label mod 3 = 0, 1, 2 [Seq-to-Final, code only]."""
+    """Adds `amount` × count to red, green or blue if the label mod 3 is 0, 1 or 2 [Seq-to-Final, code only].
 
-    letter: ClassVar[str] = "t"
+    A conditional shift, saturating at 255.
+    """
+
+    code: ClassVar[str] = "t"
     acts_on: ClassVar[str] = "colour"
-    smooth: ClassVar[bool] = True
-    amount: int = 30  # grey levels
+    fractional: ClassVar[bool] = True
+    amount: int = 30
+    """grey levels"""
 
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
-        out = x.copy()
+        out, added = x.copy(), round(self.amount * count)
         for channel in range(3):
-            here = y % 3 == channel
-            out[here, :, :, channel] = np.clip(
-                x[here, :, :, channel].astype(np.int32) + round(self.amount * times), 0, 255
-            )
+            rows = y % 3 == channel
+            out[rows, :, :, channel] = np.clip(x[rows, :, :, channel].astype(np.int32) + added, 0, 255)
         return out, y

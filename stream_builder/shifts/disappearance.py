@@ -1,38 +1,34 @@
-"""D, classes that go."""
+"""D, classes that disappear."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Images, Labels, Shares, Shift
+from stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)
 class Disappearance(Shift):
-    """D: `classes` classes disappear each time, the first of the base first. A shift of P(Y)."""
+    """`classes` classes disappear each time, the dataset's first classes first. Changes P(Y)."""
 
-    letter: ClassVar[str] = "D"
-    acts_on: ClassVar[str] = "choice"
-    classes: int = 1
+    code: ClassVar[str] = "D"
+    acts_on: ClassVar[str] = "sampling"
+    classes: Annotated[int, Field(ge=1)] = 1
+    """classes that disappear each time"""
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """None for the classes that went. Raises IncompatibleStream where no class is left."""
-        gone = self.classes * times
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+        """0 for the classes that have disappeared. Raises IncompatibleStream if no class is left."""
+        gone = self.classes * count
         if gone >= classes:
             raise IncompatibleStream(
-                f"D({self.classes}) came up {times} times and leaves no class of {classes}.",
+                f"D({self.classes}) occurs {count} times: none of {classes} classes is left.",
                 "Expected at least one.",
-                "Shorten the sequence or lower its number.",
+                "Shorten the sequence or lower the number.",
             )
         by_class = (np.arange(classes) >= gone).astype(np.float64)
         return np.repeat(by_class[:, None], max(1, subclasses), 1)
-
-    def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
-        """Both as given: this shift chooses samples."""
-        return x, y

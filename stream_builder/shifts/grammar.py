@@ -1,16 +1,30 @@
-"""The grammar of sequences: `C,T:L:R(45)` and the paper's names, to the shifts of each step."""
+"""The grammar of shift sequences.
+
+    sequence = step : step : …          the steps after the source step: C:L:R
+    step     = shift , shift , …        several shifts at one step: C,T
+    shift    = [~] name [( settings )]  ~: the shift grows from sample to sample over its step
+    name     = R or jpeg or …           a registered name (`driftline list shifts`)
+             | {package.module:Name}    a class of your own, in braces because `:` separates steps
+    settings = value , …                in order: R(45)
+             | setting=value , …        by name: R(degrees=45)
+
+A name of the paper stands for its sequence: CLR, RCL, rrr, TTT, sss, rotations-2 … rotations-8.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_type_hints
 
-from curate.core.errors import BadConfig
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from curate.core.errors import BadConfig, BadPlugin, UnknownName
 from stream_builder.shifts import SHIFTS
-from stream_builder.shifts.base import Shift
+from stream_builder.shifts.base import ORDER, Shift
 
+SHIFT = re.compile(r"\s*(~?)(?:\{([^{}]*)\}|([^\s~{}(),:]+))(?:\(([^()]*)\))?\s*([,:]|\Z)")
 NAMES = {"CLR": "C:L:R", "RCL": "R:C:L", "rrr": "r:r:r", "TTT": "T:T:T", "sss": "s:s:s"}
 NAMES |= {f"rotations-{n}": ":".join("R" * (n - 1)) for n in range(2, 9)}
 PAPER = (6000, 4000, 6000, 4000)  # [Seq-to-Final, sec. 5.1]
@@ -25,60 +39,92 @@ SIZES |= {  # [Seq-to-Final, table 14; code]
 
 
 @dataclass(frozen=True)
-class Planned:
-    """The shifts of one step; growing: those of them that grow from sample to sample."""
+class PlannedStep:
+    """The shifts that a sequence names for one step."""
 
     shifts: tuple[Shift, ...]
+    """in the order of the sequence"""
     growing: frozenset[Shift] = frozenset()
+    """those of them that grow from sample to sample"""
 
 
-def parse(sequence: str) -> list[Planned]:
-    """Steps' own shifts: `"C,T:L:R(45):~T(60)"` → nothing, C and T, L, R by 45°, T by 60 growing over its step.
+def parse(sequence: str) -> list[PlannedStep]:
+    """The source step, without shifts, and the steps of the sequence.
 
-    A name of the paper (CLR, RCL, rrr, TTT, sss, rotations-2 …) stands for its sequence. Raises BadConfig.
+    `"C,T:L:R(45):~T(60)"` → nothing; C and T; L; R by 45°; T by 60, growing. Raises BadConfig, UnknownName, BadPlugin.
     """
-    steps = [Planned(())]
-    for part in NAMES.get(sequence, sequence).split(":"):
-        shifts, growing = [], set()
-        for word in part.split(","):
-            found = re.fullmatch(r"\s*(~?)([A-Za-z][a-z_]*)(?:\(([-0-9.]+)\))?\s*", word)
-            if found is None or found[2] not in SHIFTS:
-                known = ", ".join(f"{letter} ({SHIFTS.summary(letter)})" for letter in SHIFTS)
-                raise BadConfig(f"The sequence {sequence!r} holds {word.strip()!r}.", f"Known letters: {known}.")
-            shift = _make(found[2], found[3])
-            if found[1]:
-                if not shift.smooth:
-                    able = ", ".join(name for name in SHIFTS if SHIFTS[name]().smooth)
-                    raise BadConfig(f"{word.strip()}: {found[2]} cannot grow smoothly.", f"These can: {able}.")
-                growing.add(shift)
-            shifts.append(shift)
-        steps.append(Planned(tuple(shifts), frozenset(growing)))
-    return steps
+    steps, shifts, growing = [PlannedStep(())], [], set()
+    text, position = NAMES.get(sequence, sequence), 0
+    while True:
+        match = SHIFT.match(text, position)
+        if match is None:
+            raise BadConfig(
+                f"The sequence {sequence!r} cannot be read from {text[position:]!r} on.",
+                "Expected shifts separated by ':' (next step) or ',' (same step), as in 'C,T(60):L:~R(45)'.",
+            )
+        grows, place, name, settings, end = match.groups()
+        shift = shift_of(name or place, settings)
+        if grows and not shift.fractional:
+            able = [n for n in SHIFTS if not SHIFTS.problem(n) and getattr(SHIFTS[n], "fractional", False)]
+            raise BadConfig(f"The shift {name or place} cannot grow.", f"Expected one of {', '.join(able)} after '~'.")
+        growing |= {shift} if grows else set()
+        shifts.append(shift)
+        if end != ",":
+            steps.append(PlannedStep(tuple(shifts), frozenset(growing)))
+            shifts, growing = [], set()
+        if not end:
+            return steps
+        position = match.end()
 
 
-def _make(letter: str, parameter: str | None) -> Shift:
-    kind = SHIFTS[letter]
-    if parameter is None:
-        made: Shift = kind()
-        return made
-    taken = list(inspect.signature(kind).parameters.values())
-    if not taken:
-        raise BadConfig(f"{letter}({parameter}): {letter} takes no number.", f"Write {letter}.")
-    cast: Any = float if taken[0].annotation in ("float", float) else int
+def shift_of(name: str, settings: str | None = None) -> Shift:
+    """name: registered, or package.module:Name. settings: as in the parentheses of a sequence, or None.
+
+    Raises BadConfig for an unknown setting or a bad value, UnknownName, and BadPlugin for what is not a shift.
+    """
     try:
-        made = kind(cast(parameter))
-    except ValueError as error:
-        raise BadConfig(
-            f"{letter}({parameter}): no {taken[0].annotation} ({error}).", f"Expected a value for {taken[0].name}."
-        ) from None
-    return made
+        kind = SHIFTS.resolve(name)
+    except UnknownName as error:
+        way_out = "Write a class of your own in braces: {package.module:Name}." if "." in name else ""
+        raise UnknownName(error.given, error.expected, f"{error.way_out} {way_out}".strip()) from None
+    written = name if settings is None else f"{name}({settings})"
+    try:
+        shift = kind(**_checked(kind, written, settings))
+    except (TypeError, ValueError) as error:  # a missing setting, or the shift's own check
+        raise BadConfig(f"{written}: {error}.", f"Settings: {', '.join(inspect.signature(kind).parameters)}.") from None
+    frozen = is_dataclass(shift) and type(shift).__hash__ is not None
+    if not frozen or getattr(shift, "acts_on", "") not in ORDER or not hasattr(shift, "code"):
+        expected = f"a frozen dataclass that declares code, and acts_on as one of {', '.join(ORDER)}"
+        raise BadPlugin(f"The shift {name!r} is {kind!r}.", f"Expected {expected}.")
+    return shift
+
+
+def _checked(kind: Any, written: str, settings: str | None) -> dict[str, Any]:
+    """Setting → value. Raises BadConfig."""
+    known = list(inspect.signature(kind).parameters)
+    hints = get_type_hints(kind, include_extras=True)
+    values: dict[str, Any] = {}
+    for i, part in enumerate([] if settings is None else settings.split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not equals:
+            key, value = known[i] if i < len(known) else part.strip(), key
+        if key not in known:
+            raise BadConfig(f"{written}: unknown setting {key!r}.", f"Available: {', '.join(known) or 'none'}.")
+        try:
+            adapter = TypeAdapter(hints.get(key, Any), config=ConfigDict(allow_inf_nan=False))
+            values[key] = adapter.validate_strings(value)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"].removeprefix("Input should be ").partition(",")[0]
+            expected = f"a number {expected}" if expected.startswith(("less", "greater")) else expected
+            raise BadConfig(f"{written}: {key} is {value!r}.", f"Expected {expected}.") from None
+    return values
 
 
 def sizes_of(sequence: str) -> tuple[int, ...]:
-    """The paper's sizes of a named sequence. Raises BadConfig for another."""
+    """The paper's sizes of a named sequence. Raises BadConfig for any other sequence."""
     if sequence not in SIZES:
         raise BadConfig(
-            f"The sequence {sequence!r} has no sizes of its own.", "Expected --sizes, one number a step.",
-            f"Named sequences have: {', '.join(SIZES)}.",
+            f"The sequence {sequence!r} has no published sizes.", "Expected --sizes, one number per step.",
+            f"These have published sizes: {', '.join(SIZES)}.",
         )  # fmt: skip
     return SIZES[sequence]

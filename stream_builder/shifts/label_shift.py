@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Images, Labels, Shares, Shift
+from stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)
 class LabelShift(Shift):
-    """p: even classes lose `percent` % of their share each time, odd ones gain it [Seq-to-Final, code only].
+    """Even classes lose `percent` % of their share each time, odd classes gain it [Seq-to-Final, code only].
 
-    A shift of P(Y). With the reference's 30 % it ends after three: an even class would have less than nothing.
+    Changes P(Y). With the reference's 30 % it can occur three times: at the fourth, even classes have less than nothing.
     """
 
-    letter: ClassVar[str] = "p"
-    acts_on: ClassVar[str] = "choice"
-    percent: float = 30.0
+    code: ClassVar[str] = "p"
+    acts_on: ClassVar[str] = "sampling"
+    percent: Annotated[float, Field(ge=0, lt=100)] = 30.0
+    """percent of an equal share"""
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """1 ∓ percent × times of an equal share. Raises IncompatibleStream where an even class would have none."""
-        moved = self.percent / 100 * times
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+        """1 ∓ percent × count of an equal share. Raises IncompatibleStream if even classes have no share left."""
+        moved = self.percent / 100 * count
         if moved >= 1:
             raise IncompatibleStream(
-                f"p came up {times} times and leaves even classes {1 - moved:.0%} of their share.",
-                "Expected more than none.",
-                "Shorten the sequence or lower p's percent, as in p(10).",
+                f"p occurs {count} times: even classes have {1 - moved:.0%} of their share left.",
+                "Expected more than 0 %.",
+                "Shorten the sequence or lower the percentage, as in p(10).",
             )
         by_class = np.where(np.arange(classes) % 2 == 0, 1 - moved, 1 + moved)
         return np.repeat(by_class[:, None], max(1, subclasses), 1)
-
-    def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
-        """Both as given: this shift chooses samples."""
-        return x, y

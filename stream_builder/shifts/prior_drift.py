@@ -7,27 +7,22 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream_builder.shifts.base import Images, Labels, Shares, Shift
+from stream_builder.shifts.base import Shares, Shift
 
 
 @dataclass(frozen=True)
 class PriorDrift(Shift):
-    """P: classes become unequal: the share of the c-th is (1 + c)^(−exponent × times), as uploads of real things are.
+    """Classes become imbalanced: the share of class c is (1 + c)^(−exponent × count), a power law. Changes P(Y).
 
-    A shift of P(Y). Other schedules are given as a table: `--priors`.
+    Any other schedule is a table: `--priors`.
     """
 
-    letter: ClassVar[str] = "P"
-    acts_on: ClassVar[str] = "choice"
+    code: ClassVar[str] = "P"
+    acts_on: ClassVar[str] = "sampling"
     exponent: float = 0.5
+    """exponent of the power law, added each time"""
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """A power law over the classes' ranks."""
-        by_class = (1.0 + np.arange(classes)) ** (-self.exponent * times)
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+        """A power law over the classes' numbers."""
+        by_class = (1.0 + np.arange(classes)) ** (-self.exponent * count)
         return np.repeat(by_class[:, None], max(1, subclasses), 1)
-
-    def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
-        """Both as given: this shift chooses samples."""
-        return x, y

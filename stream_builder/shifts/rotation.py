@@ -12,18 +12,19 @@ from stream_builder.shifts.base import Images, Labels, Shift, rotate
 
 @dataclass(frozen=True)
 class Rotation(Shift):
-    """R: rotates counter-clockwise by `degrees` × times, nearest pixel, black corners [Seq-to-Final, sec. 2.2].
+    """Rotates counter-clockwise by `degrees` × count, nearest pixel, black corners [Seq-to-Final, sec. 2.2].
 
-    A covariate shift. Rendered once from the original image, so that 3 × 30° keeps its full corners.
+    A covariate shift. Rendered once from the original image, so that 3 × 30° does not cut corners twice.
     """
 
-    letter: ClassVar[str] = "R"
+    code: ClassVar[str] = "R"
     acts_on: ClassVar[str] = "geometry"
-    smooth: ClassVar[bool] = True
+    fractional: ClassVar[bool] = True
     degrees: float = 30.0
+    """angle, counter-clockwise"""
 
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
-        return rotate(x, self.degrees * times), y
+        return rotate(x, self.degrees * count), y

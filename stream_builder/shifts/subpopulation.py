@@ -1,4 +1,4 @@
-"""s, sub-population."""
+"""s, sub-population shift."""
 
 from __future__ import annotations
 
@@ -8,38 +8,34 @@ from typing import ClassVar
 import numpy as np
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.shifts.base import Images, Labels, Shares, Shift
+from stream_builder.shifts.base import Shares, Shift
+
 
 TABLE = ((1 / 2, 1 / 2, 0, 0, 0), (1 / 3, 1 / 3, 1 / 3, 0, 0), (0, 1 / 3, 1 / 3, 1 / 3, 0), (0, 0, 1 / 3, 1 / 3, 1 / 3))
 
 
 @dataclass(frozen=True)
 class Subpopulation(Shift):
-    """s: which sub-classes a class is made of: two of five, then three, which move on [Seq-to-Final, sec. 2.2; code].
+    """Which sub-classes a class consists of: two of five, then three that move on [Seq-to-Final, sec. 2.2; code].
 
-    ½ ½ 0 0 0 → ⅓ ⅓ ⅓ 0 0 → 0 ⅓ ⅓ ⅓ 0 → 0 0 ⅓ ⅓ ⅓, in the base's order of sub-classes. A covariate shift within classes.
+    ½ ½ 0 0 0 → ⅓ ⅓ ⅓ 0 0 → 0 ⅓ ⅓ ⅓ 0 → 0 0 ⅓ ⅓ ⅓, in the dataset's order of sub-classes. A covariate shift within
+    classes.
     """
 
-    letter: ClassVar[str] = "s"
-    acts_on: ClassVar[str] = "choice"
+    code: ClassVar[str] = "s"
+    acts_on: ClassVar[str] = "sampling"
 
-    def shares(self, times: int, total: int, classes: int, subclasses: int) -> Shares:
-        """The table's row for `times`. Raises IncompatibleStream beyond it and for bases without five sub-classes a
-        class."""
+    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+        """Row `count` of the table. Raises IncompatibleStream after its end, and for datasets without five sub-classes
+        per class."""
         if subclasses != 5:
             raise IncompatibleStream(
-                f"s chooses among five sub-classes; the base has {subclasses or 'none'} a class.",
-                "Expected a base like CIFAR-100 with coarse labels.",
+                f"s samples from five sub-classes; the dataset has {subclasses or 'none'} per class.",
+                "Expected a dataset like CIFAR-100 with coarse labels.",
                 "Use --base cifar100 --labels coarse.",
             )
-        if times >= len(TABLE):
+        if count >= len(TABLE):
             raise IncompatibleStream(
-                f"s came up {times} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence."
+                f"s occurs {count} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence."
             )
-        return np.tile(np.array(TABLE[times]), (classes, 1))
-
-    def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
-    ) -> tuple[Images, Labels]:
-        """Both as given: this shift chooses samples."""
-        return x, y
+        return np.tile(np.array(TABLE[count]), (classes, 1))

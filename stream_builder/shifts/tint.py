@@ -12,19 +12,20 @@ from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
 @dataclass(frozen=True)
 class Tint(Shift):
-    """T: adds `amount` × times to the red channel, saturating at 255 [Seq-to-Final, sec. 2.2]. A covariate shift."""
+    """Adds `amount` × count to the red channel, saturating at 255 [Seq-to-Final, sec. 2.2]. A covariate shift."""
 
-    letter: ClassVar[str] = "T"
+    code: ClassVar[str] = "T"
     acts_on: ClassVar[str] = "colour"
-    smooth: ClassVar[bool] = True
-    amount: int = 30  # grey levels
+    fractional: ClassVar[bool] = True
+    amount: int = 30
+    """grey levels"""
 
     def apply(
-        self, x: Images, y: Labels, times: float, n_classes: int, rng: np.random.Generator
+        self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
         out = x.copy()
-        table = np.clip(np.arange(256) + round(self.amount * times), 0, 255).astype(np.uint8)
+        table = np.clip(np.arange(256) + round(self.amount * count), 0, 255).astype(np.uint8)
         out[..., 0] = table[x[..., 0]]
         return out, y
