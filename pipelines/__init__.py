@@ -1,3 +1,23 @@
 """Orchestration: stages, command line, web pages. May import every package; no package imports it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from curate.core.lazy_face import lazy_face
+
 VERSION = "0.1.0"
+
+if TYPE_CHECKING:
+    from pipelines.run_folder import Run as Run
+    from pipelines.run_folder import init_run as init_run
+    from pipelines.run_folder import open_run as open_run
+else:
+    __getattr__, __dir__, __all__ = lazy_face(
+        __name__,
+        {
+            "Run": "pipelines.run_folder:Run",
+            "init_run": "pipelines.run_folder:init_run",
+            "open_run": "pipelines.run_folder:open_run",
+        },
+    )

@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def declared(face: str) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("face", FACES)
 def test_a_face_offers_what_type_checkers_see(face: str) -> None:
     module = importlib.import_module(face)
-    offered = {name: getattr(module, name) for name in module.__all__}
+    offered = {name: getattr(module, name) for name in module.__all__ if name != "__version__"}
     wanted = {name: getattr(importlib.import_module(home), what) for name, (home, what) in declared(face).items()}
     assert offered == wanted
     assert set(offered) <= set(dir(module))
@@ -47,3 +48,17 @@ def test_importing_a_face_imports_no_library(face: str) -> None:
     code = f"import sys, {face}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_public_face_says_its_version() -> None:
+    assert importlib.import_module("driftline").__version__ == version("driftline")
+
+
+def test_the_public_face_is_imported_in_a_tenth_of_a_second() -> None:
+    """In a process that has started: its own start is not ours."""
+    code = "import time; clock = time.perf_counter(); import driftline; print(time.perf_counter() - clock)"
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(seconds) < 0.1

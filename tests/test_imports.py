@@ -19,6 +19,11 @@ def module_of(path: Path) -> str:
 
 def imported(path: Path, top: bool = False) -> set[str]:
     """Every module of the project that a file imports, wherever in the file. top: only those at its top."""
+    return {name for name in every_import(path, top) if name.split(".")[0] in ROOMS}
+
+
+def every_import(path: Path, top: bool = False) -> set[str]:
+    """The same, of other libraries, too."""
     names: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body if top else ast.walk(tree):
@@ -27,7 +32,7 @@ def imported(path: Path, top: bool = False) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: relative import"
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return {n for n in names if n.split(".")[0] in ROOMS}
+    return names
 
 
 def may(importer: str, target: str) -> bool:
@@ -48,6 +53,11 @@ def may(importer: str, target: str) -> bool:
 def test_imports_run_downhill(path: Path) -> None:
     wrong = sorted(t for t in imported(path) if not may(module_of(path), t))
     assert not wrong, f"{module_of(path)} imports {wrong}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_nobody_imports_the_public_face(path: Path) -> None:
+    assert "driftline" not in {name.split(".")[0] for name in every_import(path)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

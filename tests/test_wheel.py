@@ -73,8 +73,8 @@ def run(installed: Path, *command: str, where: Path) -> str:
 
 @pytest.mark.slow
 def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path: Path) -> None:
-    said = run(installed, "python", "-c", "import curate, eval.engine; print(curate.__file__)", where=tmp_path)
-    assert str(installed / "env") in said
+    code = "import driftline, eval.engine; print(driftline.__file__, driftline.Release.__module__)"
+    assert f"{installed / 'env'}" in run(installed, "python", "-c", code, where=tmp_path)
     assert "driftline 0.1.0" in run(installed, "driftline", "--version", where=tmp_path)
 
 

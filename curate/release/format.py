@@ -24,6 +24,7 @@ from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
 from curate.core.formats import check_format
 from curate.images.shards import read_tar
+from curate.release import overview
 
 FORMAT = 1
 METADATA = pa.schema(
@@ -136,6 +137,10 @@ class Release:
             )
         vectors: npt.NDArray[np.float16] = np.load(self.path / "features" / f"{name}.npy", mmap_mode="r")
         return vectors
+
+    def _repr_html_(self) -> str:
+        """Counts of each class and bucket, with examples."""
+        return overview.html(self)
 
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""

@@ -1,0 +1,137 @@
+"""A run folder from Python: what `driftline init`, `run`, `status` and `trace` do, and its release."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import write_text
+from curate.core.errors import BadConfig, DriftlineError
+from curate.core.executor import Executor
+from curate.core.notebook import Thumbnail, table
+from curate.core.run_log import RunLog
+from curate.images.shards import Reader, index_path
+from curate.release import Release
+from pipelines import runner
+from pipelines.config import presets
+from pipelines.config.loader import apply, load
+from pipelines.reporting.trace import trace
+from pipelines.stage import Context
+
+SHOWN, A_ROW = 24, 8  # images of a run without a release
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder: its settings (`driftline.yaml`) and what its stages wrote."""
+
+    path: Path
+    """the folder"""
+
+    def run(
+        self,
+        until: str | None = None,
+        start: str | None = None,
+        sets: Mapping[str, Any] | None = None,
+        workers: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
+
+        until: the last stage. start: repeat this stage and all later ones. sets: settings by dotted path, instead of
+        those of the file. workers: processes (default: one per core). A run that waits for answers returns with the
+        stage `ask` "waiting"; call it again when they are in DIR/answers. Raises DriftlineError.
+        """
+        executor = Executor(workers=workers or len(os.sched_getaffinity(0)))
+        return runner.run(self._context(sets, executor, quiet=False), start, until)
+
+    def status(self, sets: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Each stage: {"stage", "state", "counts", "seconds"}."""
+        return runner.status(self._context(sets))
+
+    def trace(self, id_: str) -> dict[str, Any]:
+        """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
+        return trace(self.path, id_)
+
+    def release(self) -> Release:
+        """What the stage publish wrote. Raises MissingFile."""
+        return Release.open(self.path)
+
+    def _context(
+        self, sets: Mapping[str, Any] | None = None, executor: Executor | None = None, quiet: bool = True
+    ) -> Context:
+        config = load(self.path / "driftline.yaml", _changes(sets or {}))
+        return Context(self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor())
+
+    def _repr_html_(self) -> str:
+        """Stages with their counts, and the release or the first images."""
+        rows = []
+        for entry in self.status():
+            counts = entry["counts"] or {"read": "", "kept": "", "dropped": {}}
+            dropped = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items())
+            rows.append([entry["stage"], entry["state"], counts["read"], counts["kept"], dropped])
+        stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
+        if rows[-1][1] == "done":
+            return stages + self.release()._repr_html_()
+        folder = runner.folder_of(self.path, "fetch")
+        return stages + (_images(folder) if index_path(folder, 0).is_file() else "")
+
+
+def _images(fetched: Path) -> str:
+    """The first images of the first shard; none if it cannot be read."""
+    images = []
+    with suppress(DriftlineError, OSError):
+        reader = Reader(fetched, 0)
+        index = pq.read_table(index_path(fetched, 0), columns=["id", "member"]).drop_null()
+        images = [Thumbnail(reader.get(id_), id_) for id_ in index["id"].to_pylist()[:SHOWN]]
+    rows = [["", *images[low : low + A_ROW]] for low in range(0, len(images), A_ROW)]
+    return table(f"the first {len(images)} images", [], rows)
+
+
+def _changes(sets: Mapping[str, Any]) -> list[str]:
+    """Settings as `--set` takes them; a section may be given as a mapping."""
+    flat = {
+        key if name is None else f"{key}.{name}": value
+        for key, given in sets.items()
+        for name, value in (given.items() if isinstance(given, Mapping) else [(None, given)])
+    }
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
+
+
+def init_run(directory: str | Path, preset: str, force: bool = False, **sets: Any) -> Run:
+    """Write DIR/driftline.yaml, every setting with a comment. Raises BadConfig for a bad setting or an existing file.
+
+    sets: sections (`release={"per_class": 4}`) or dotted paths (`**{"release.per_class": 4}`), instead of the preset's.
+    force: replace an existing file.
+    """
+    path = Path(directory) / "driftline.yaml"
+    if path.exists() and not force:
+        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force.")
+    values = presets.values(preset)
+    for change in _changes(sets):
+        apply(values, change)
+    write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
+    return open_run(directory)
+
+
+def open_run(directory: str | Path) -> Run:
+    """A folder that holds driftline.yaml. Raises MissingFile, and BadConfig for a bad setting."""
+    load(Path(directory) / "driftline.yaml")
+    return Run(Path(directory))
+
+
+def demo(out: str | Path = "demo", quick: bool = False) -> Run:
+    """The whole journey on the built-in photo world, offline: photos, release, evaluation, `out`/report/index.html.
+
+    quick: a smaller world, about a minute. Finished parts are not repeated.
+    """
+    from pipelines.demo import journey
+
+    journey.demo(Path(out), journey.QUICK if quick else journey.Scale(), RunLog(Path(out) / "log.jsonl"))
+    return Run(Path(out))

@@ -1,0 +1,160 @@
+"""A run folder from Python: begin, run, look, open its release; and what it and the release show in a notebook."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+from support.helpers import album
+
+import driftline as dl
+from curate.core.errors import BadConfig, MissingFile, UnknownName
+from curate.core.notebook import Thumbnail, table
+from pipelines.config.loader import load
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
+VOID = {"img", "br"}
+
+
+class Page(HTMLParser):
+    """Tags, text and images of a piece of HTML; every tag must be closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text: list[str] = []
+        self.images: list[tuple[str, tuple[int, int]]] = []
+        self.open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        given = {name: value or "" for name, value in attrs}
+        if tag == "img":
+            source = given["src"].removeprefix("data:image/png;base64,")
+            with Image.open(io.BytesIO(base64.b64decode(source, validate=True))) as image:
+                assert image.format == "PNG"
+                self.images.append((given["alt"], image.size))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def unpacked(name: str, out: Path) -> Path:
+    with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
+        file.extractall(out, filter="data")
+    return out / name
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    return unpacked("finished", tmp_path)
+
+
+class TestRun:
+    def test_a_run_is_begun_run_and_followed(self, tmp_path: Path) -> None:
+        album(tmp_path / "album")
+        collection = {"path": str(tmp_path / "album")}
+        run = dl.init_run(tmp_path / "run", "folder", collection=collection, **{"release.per_class": 4})
+        assert load(run.path / "driftline.yaml").release.per_class == 4
+        entries = run.run(until="filter", workers=1)
+        assert [entry["state"] for entry in entries[:3]] == ["done", "done", "pending"]
+        assert dl.open_run(run.path).status() == entries
+        with pytest.raises(UnknownName, match="No stage of"):
+            run.trace("nothing")
+        with pytest.raises(MissingFile, match="publish stage"):
+            run.release()
+
+    def test_a_finished_run_gives_its_release_and_histories(self, finished: Path) -> None:
+        run = dl.open_run(finished)
+        release = run.release()
+        assert isinstance(release, dl.Release)
+        assert run.trace(release.table["id"][0].as_py())["ended"] == "It is in the release."
+
+    def test_settings_may_be_other_than_the_files(self, finished: Path) -> None:
+        run = dl.open_run(finished)
+        states = {entry["stage"]: entry["state"] for entry in run.status({"release.per_class": 3})}
+        assert (states["tally"], states["publish"]) == ("done", "stale")
+
+    def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match="no configuration"):
+            dl.open_run(tmp_path)
+
+    def test_an_existing_file_is_replaced_only_if_asked(self, tmp_path: Path) -> None:
+        dl.init_run(tmp_path, "folder")
+        with pytest.raises(BadConfig, match="already exists"):
+            dl.init_run(tmp_path, "folder")
+        assert dl.init_run(tmp_path, "mini", force=True).path == tmp_path
+
+
+class TestNotebook:
+    def test_a_run_shows_its_stages_and_its_release(self, finished: Path) -> None:
+        page = Page(dl.open_run(finished)._repr_html_())
+        assert {"ingest", "publish", "surplus 10", "36"} <= set(page.text)
+        assert ("car, 2010", (48, 37)) in page.images
+        assert len(page.images) == 6
+
+    def test_a_run_without_a_release_shows_the_first_images(self, tmp_path: Path) -> None:
+        page = Page(dl.open_run(unpacked("waiting", tmp_path))._repr_html_())
+        assert {"ask", "waiting", "the first 24 images"} <= set(page.text)
+        assert len(page.images) == 24
+
+    def test_a_run_that_has_not_begun_shows_its_stages(self, tmp_path: Path) -> None:
+        page = Page(dl.init_run(tmp_path, "folder")._repr_html_())
+        assert page.text.count("pending") == 9
+        assert page.images == []
+
+    def test_a_release_shows_counts_and_an_example_of_each_class_and_bucket(self, finished: Path) -> None:
+        page = Page(dl.Release.open(finished)._repr_html_())
+        assert "unnamed 1.0.0: 24 images of 2 classes in 3 buckets" in page.text
+        assert sorted(name for name, _ in page.images) == sorted(
+            f"{name}, {year}" for name in ("bus", "car") for year in (2010, 2011, 2012)
+        )
+        assert page.text.count("4") == 6
+
+    def test_names_are_escaped(self, finished: Path) -> None:
+        release = dl.Release.open(finished)
+        bad = '<script>alert("x")</script>'
+        facts = release.facts | {"classes": [bad, "car"], "name": "<b>"}
+        column = release.table.schema.get_field_index("class")
+        names = pa.array([bad if name == "bus" else name for name in release.table["class"].to_pylist()])
+        shown = Page(
+            replace(release, facts=facts, table=release.table.set_column(column, "class", names))._repr_html_()
+        )
+        assert "script" not in shown.tags | {"b"} - {"b"}
+        assert bad in shown.text
+        assert f"{bad}, 2010" in [name for name, _ in shown.images]
+
+    def test_the_work_is_bounded(self, finished: Path) -> None:
+        release = dl.Release.open(finished)
+        many = [f"class {i}" for i in range(1000)]
+        html = replace(release, facts=release.facts | {"classes": many})._repr_html_()
+        assert html.count("<tr>") == 32
+        assert "and 970 more classes" in html
+
+    def test_lost_and_broken_images_leave_the_counts(self, finished: Path) -> None:
+        release = dl.Release.open(finished)
+        shards = sorted((release.path / "shards").iterdir())
+        shards[0].unlink()
+        shards[1].write_bytes(b"no tar")
+        page = Page(release._repr_html_())
+        assert sorted(name for name, _ in page.images) == ["bus, 2012", "car, 2012"]
+        assert page.text.count("4") == 6
+
+    def test_what_is_no_image_is_named(self) -> None:
+        html = table("t", ["", "a"], [["row", Thumbnail(b"nonsense", "<photo>", "7")]])
+        assert Page(html).text == ["t", "a", "row", "<photo>", "7"]
