@@ -41,7 +41,7 @@ def pretrain(
     as_json: Json = False,
 ) -> None:
     """Learn features from a bucket's images, without labels (MoCo v2); several processes: torchrun -m pipelines.cli."""
-    from curate.encoders.network import place
+    from curate.encoders.network import resolve_device
     from curate.pretrain import RECIPES
     from curate.pretrain.gather import gather
     from curate.pretrain.train import Team
@@ -50,7 +50,7 @@ def pretrain(
     if recipe not in RECIPES:
         raise UnknownName(f"There is no recipe {recipe!r}.", f"Known: {', '.join(RECIPES)}.")
     rules = _changed(RECIPES[recipe], sets or [])
-    team = Team.join(place(device))
+    team = Team.join(resolve_device(device))
     run_log = RunLog(out / "log.jsonl", as_json) if team.rank == 0 else RunLog(None, True)
     asked = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():

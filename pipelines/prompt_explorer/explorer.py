@@ -226,7 +226,7 @@ class Explorer:
                 read = [t for group in made.texts() for t in group] + list(asked.negatives)
                 if len(self._views) > 200:
                     self._views.clear()
-                self._views[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.cut(t))]
+                self._views[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
             return self._views[key]
 
     def _others(self) -> dict[str, dict[int, set[int]]]:

@@ -98,7 +98,7 @@ def warn_of_cuts(context: Context, encoder: Encoder, concepts: Sequence[Concept]
     """Say which prompts are longer than the model can read."""
     for concept in concepts:
         for text in dict.fromkeys([t for group in concept.texts() for t in group] + list(concept.negatives)):
-            if tail := encoder.cut(text):
+            if tail := encoder.truncated(text):
                 context.run_log.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
 
 
