@@ -14,7 +14,7 @@ from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
 from curate.embedding.embed import PART
 from curate.encoders import unit
-from curate.retrieval.vector_store import part_of
+from curate.retrieval.vector_store import vector_file
 
 KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 
@@ -72,9 +72,11 @@ def _import_part(
             f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
         )
     keys = [str(key) for key in pq.read_table(path, columns=[column])[column].to_pylist()]
-    part = part_of(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
-    if part.rows != len(keys):
-        raise BadInput(f"{part.path} has {part.rows} vectors for {len(keys)} rows of {path}.", "Expected as many.")
+    vectors = vector_file(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
+    if vectors.rows != len(keys):
+        raise BadInput(
+            f"{vectors.path} has {vectors.rows} vectors for {len(keys)} rows of {path}.", "Expected as many."
+        )
     their_rows, our_rows = [], []
     for i, key in enumerate(keys):
         row = row_of.get(key, row_of.get(Path(key).name.rpartition(".")[0] or Path(key).name))
@@ -82,7 +84,7 @@ def _import_part(
             done[row] = True
             their_rows.append(i)
             our_rows.append(row)
-    x = part.map()[their_rows].astype(np.float32) if their_rows else np.zeros((0, part.width), np.float32)
+    x = vectors.map()[their_rows].astype(np.float32) if their_rows else np.zeros((0, vectors.width), np.float32)
     finite = np.asarray(np.isfinite(x).all(1))
     lengths = np.linalg.norm(np.where(finite[:, None], x, 0), axis=1)
     reasons = [

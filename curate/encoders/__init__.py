@@ -36,9 +36,9 @@ class Encoder:
     width: int
     """D, the length of a vector"""
     device: str = "cpu"
-    """where it computes: "cpu" or "cuda…\""""
+    """where it computes: cpu or cuda…"""
     precision: str = "float32"
-    """of its arithmetic: "float32", "bfloat16" or "float16\""""
+    """of its arithmetic: float32, bfloat16 or float16"""
     prepare: Callable[[Any], Any] = staticmethod(_no_images)
     """RGB image (PIL) → input tensor: uint8 (3, H, W), or float32 after normalisation. With `embed.decoders` other
     processes call it: then use a function or an object that can be pickled without the model."""

@@ -24,7 +24,7 @@ from curate.encoders import ENCODERS, EncoderSpec, spec_of
 from curate.encoders.backbone import Backbone
 from curate.encoders.clip import Clip
 from curate.images.shards import index_path, shard_path, write_tar
-from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.candidates import Concept, query_vectors
 from curate.retrieval.vector_store import Store
 from pipelines.demo.draw import jpeg, photo
 from stream_builder.builders.encoded import encoded
@@ -76,7 +76,7 @@ def test_vectors_are_unit_float16_in_clip_retrievals_layout(
 
 def test_a_text_finds_its_images(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     embed(*images, SPEC, tmp_path, QUIET)
-    texts, _ = queries(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
+    texts, _ = query_vectors(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
         id_.startswith(("car", "bus")[int(np.argmax(texts @ v.astype(np.float32)))])
