@@ -27,13 +27,13 @@ import pyarrow as pa
 from curate.core.atomic_io import write_json, write_parquet
 from curate.core.executor import Executor
 from curate.retrieval.exact_search import search
-from curate.retrieval.vector_store import Part, Store, part_of
+from curate.retrieval.vector_store import Store, VectorFile, vector_file
 
 CORES = len(os.sched_getaffinity(0))
 REPEATS = 5
 
 
-def make(path: Path, rows: int, width: int, dtype: str, seed: int = 0) -> Part:
+def make(path: Path, rows: int, width: int, dtype: str, seed: int = 0) -> VectorFile:
     """Clustered unit vectors on disk."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((256, width)).astype(np.float32)
@@ -43,7 +43,7 @@ def make(path: Path, rows: int, width: int, dtype: str, seed: int = 0) -> Part:
         x = centres[rng.integers(0, 256, n)] + rng.standard_normal((n, width), np.float32)
         out[low : low + n] = x / np.linalg.norm(x, axis=1, keepdims=True)
     out.flush()
-    return part_of(path)
+    return vector_file(path)
 
 
 def prompts(n: int, width: int) -> Any:
@@ -51,7 +51,7 @@ def prompts(n: int, width: int) -> Any:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def store_of(part: Part, buckets: int) -> Store:
+def store_of(part: VectorFile, buckets: int) -> Store:
     ids = pa.chunked_array([pa.array([f"{i:010d}" for i in range(part.rows)])])
     return Store((part,), (np.arange(part.rows) % buckets).astype(np.int32), ids)
 
@@ -155,7 +155,7 @@ def part_explore(folder: Path, rows: int) -> dict[str, Any]:
     assert server.stdout is not None
     try:
         address = server.stdout.readline().split()[0]
-        part = part_of(run / "stages" / "05_embed" / "img_emb" / "img_emb_00000.npy")
+        part = vector_file(run / "stages" / "05_embed" / "img_emb" / "img_emb_00000.npy")
         store = store_of(part, 11)
         with httpx.Client(timeout=120) as client:
             client.get(address, params={"a": "warm up", "k": 12})
@@ -191,7 +191,7 @@ def prompt_pass(store: Store, q: Any) -> float:
     return median(lambda: search(store, q, 60, list(range(11)), sides=("top",), executor=executor), 1)
 
 
-def bare_pass(part: Part) -> None:
+def bare_pass(part: VectorFile) -> None:
     """What any exact search has to do: read, widen, multiply by one prompt; all cores, nothing kept."""
     from concurrent.futures import ThreadPoolExecutor
 

@@ -33,7 +33,8 @@ AGAIN = "Create the stream again."
 
 
 def write(stream: Stream, folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write a stream into a new folder; `stream.json` is written last. facts: what it says about the stream's origin."""
+    """Write a stream into a new folder; `stream.json` is written last. facts: what it says about the stream's
+    origin."""
     check_steps([(s.index, s.name) for s in stream.steps], str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)

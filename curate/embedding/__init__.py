@@ -1,1 +1,1 @@
-"""Images → vectors: computed here, imported, or extracted as features for evaluation."""
+"""Images → vectors: computed by an encoder, or imported from files; also features of a release."""

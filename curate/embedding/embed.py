@@ -1,8 +1,8 @@
 """Shards + encoder → vectors: unit length, float16, in clip-retrieval's folder convention.
 
-`img_emb/img_emb_00000.npy` holds (N, D) float16, `metadata/metadata_00000.parquet` the ids in the same order,
-one pair per shard, so that embeddings made by clip-retrieval can be used and ours by its tools. The metadata
-part is written last: it exists only when the vectors are whole.
+Per shard, `img_emb/img_emb_00000.npy` holds (N, D) float16 and `metadata/metadata_00000.parquet` the ids in the same
+order, so that clip-retrieval's tools read our vectors and we read theirs. The metadata file is written last: if it
+exists, the vectors are complete.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,41 +33,54 @@ from curate.images.near_duplicates import perceptual_hashes, thumbnail
 from curate.images.shards import Reader
 
 PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string()), ("phash", pa.uint64())])
-AHEAD = 4  # batches that each decoding process prepares in advance
-GROUPS = 4  # groups of shards for each device of a cluster: what is lost with a machine
+PREFETCH = 4  # batches that each decoding process prepares in advance
+GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 
 
 @dataclass(frozen=True)
 class Task:
-    """One shard: the rows of `members` that are in it, and where its vectors go. decoders: processes that decode for
-    the one that computes; 0: it decodes itself."""
+    """One shard to embed."""
 
     images: Path
+    """folder of the shards"""
     shard: int
+    """number of the shard"""
     part: pa.Table
+    """the rows of `members` that are in the shard"""
     spec: EncoderSpec
+    """which encoder"""
     out: Path
+    """folder of the vectors"""
     batch: int
-    decoders: int = 0
+    """images per batch"""
+    decoders: int
+    """processes that decode for the one that computes; 0: it decodes itself"""
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """One batch: ids and faults (None: good) of its rows, the good ones' tensor and hashes."""
+    """One batch of N rows, M of which have a good image."""
 
     ids: list[str]
-    faults: list[str | None]
+    """(N,)"""
+    reasons: list[str | None]
+    """(N,) why the image is dropped; None: good"""
     tensor: Any
+    """(M, ...) prepared images; None if M is 0"""
     hashes: list[int | None]
+    """(N,) perceptual hashes; None for dropped images"""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """images in `seconds`, of which the model computed `model_seconds` (the rest: reading, decoding, writing)."""
+class Throughput:
+    """How fast one group of shards was embedded."""
 
     images: int
+    """number of images"""
     seconds: float
+    """total time"""
     model_seconds: float
+    """the part of it in the model; the rest is reading, decoding, writing"""
 
 
 def embed(
@@ -82,10 +95,12 @@ def embed(
 ) -> Counter[str]:
     """Embed every image of `members` (rows of the fetch index plus `bucket`); finished shards are skipped.
 
-    images: folder of the shards. Returns counts by fault ("" = kept). decoders: processes that decode for each device
-    (default: none on CPU, where every worker decodes for itself, else one a worker of the executor). Batches never
-    cross a shard and a CPU worker computes on one thread, so a resumed run, and any number of workers, compute the same
-    bytes. With Ray and CUDA each task has one GPU.
+    images: folder of the shards. decoders: processes that decode for each device (default: on CPU none, because every
+    worker decodes for itself; else as many as the executor has workers). With Ray and CUDA each task has one GPU.
+    Returns the number of images by reason ("": kept).
+
+    Batches never cross a shard and a CPU worker computes on one thread, so that a resumed run and any number of workers
+    give the same bytes.
     """
     executor = executor or Executor()
     device = spec.load().device
@@ -98,99 +113,102 @@ def embed(
         for s in shards
         if not _metadata(out, s).exists()
     ]
-    spread = executor if (device == "cpu" and not decoders) or executor.kind == "ray" else Executor()
+    if executor.kind == "local" and (device != "cpu" or decoders):
+        executor = Executor()  # one process computes: the device is shared, or the cores decode
     groups = [[task] for task in tasks]
-    if decoders and tasks:  # processes that decode are started once a group
-        size = -(-len(tasks) // (GROUPS * executor.workers)) if spread.kind == "ray" else len(tasks)
+    if decoders and tasks:  # the decoding processes are started once per group
+        size = -(-len(tasks) // (GROUPS * executor.workers)) if executor.kind == "ray" else len(tasks)
         groups = [tasks[i : i + size] for i in range(0, len(tasks), size)]
-    paces: list[Pace] = []
-    begun = time.monotonic()
+    throughputs: list[Throughput] = []
+    started = time.monotonic()
     with run_log.progress("embed", len(members), "images") as tick:
         tick(len(members) - sum(len(task.part) for task in tasks))
-        if spread.kind == "local" and decoders:
-            paces += [_embed_shards(group, tick) for group in groups]
+        if executor.kind == "local" and decoders:
+            throughputs += [_embed_shards(group, tick) for group in groups]
         else:
-            for i, pace in spread.run_tasks(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
-                paces.append(pace)
+            for i, throughput in executor.run_tasks(_embed_shards, groups, gpus=0 if device == "cpu" else 1):
+                throughputs.append(throughput)
                 tick(sum(len(task.part) for task in groups[i]))
-    _tell(run_log, paces, time.monotonic() - begun)
+    _log_throughput(run_log, throughputs, time.monotonic() - started)
     counts: Counter[str] = Counter()
     for shard in shards:
-        faults = pq.read_table(_metadata(out, shard), columns=["fault"])["fault"].to_pylist()
-        counts.update(f or "" for f in faults)
+        reasons = pq.read_table(_metadata(out, shard), columns=["fault"])["fault"].to_pylist()
+        counts.update(reason or "" for reason in reasons)
     return counts
 
 
-def _tell(run_log: RunLog, paces: Sequence[Pace], seconds: float) -> None:
-    """Throughput, and what share of it the model alone would allow."""
-    done = sum(p.images for p in paces)
+def _log_throughput(run_log: RunLog, throughputs: Sequence[Throughput], seconds: float) -> None:
+    """Log images per second, and their ratio to the speed of the model alone."""
+    done = sum(t.images for t in throughputs)
     if done:
-        share = sum(p.model_seconds for p in paces) / max(sum(p.seconds for p in paces), 1e-9)
+        share = sum(t.model_seconds for t in throughputs) / max(sum(t.seconds for t in throughputs), 1e-9)
         run_log.say(
-            f"embed: {done:,} images, {done / max(seconds, 1e-9):,.1f} a second, {share:.0%} of the model's own speed",
+            f"embed: {done:,} images, {done / max(seconds, 1e-9):,.1f} per second, {share:.0%} of the model's speed",
             images=done,
             images_per_second=round(done / max(seconds, 1e-9), 2),
             share_of_model=round(share, 4),
         )
 
 
-def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Pace:
-    """Embed the shards of one group, in order, and write each when its last batch is done."""
-    begun, model_seconds, images = time.monotonic(), 0.0, 0
+def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Throughput:
+    """Embed the shards of one group in order; each is written after its last batch."""
+    started, model_seconds, images = time.monotonic(), 0.0, 0
     encoder = tasks[0].spec.load()
     with one_thread() if encoder.device == "cpu" and not tasks[0].decoders else nullcontext():
-        held: list[Decoded] = []
+        batches: list[Decoded] = []
         vectors: list[npt.NDArray[np.float16]] = []
         for number, last, batch in _batches(tasks, encoder):
             if batch.tensor is not None:
-                clock = time.monotonic()
+                before = time.monotonic()
                 vectors.append(encoder.images(batch.tensor).astype(np.float16))
-                model_seconds += time.monotonic() - clock
-            held.append(Decoded(batch.ids, batch.faults, None, batch.hashes))
+                model_seconds += time.monotonic() - before
+            batches.append(replace(batch, tensor=None))
             images += len(batch.ids)
             if last:
-                _write(tasks[number], held, vectors, encoder)
-                held, vectors = [], []
+                _write(tasks[number], batches, vectors, encoder)
+                batches, vectors = [], []
             if tick is not None:
                 tick(len(batch.ids))
-    return Pace(images, time.monotonic() - begun, model_seconds)
+    return Throughput(images, time.monotonic() - started, model_seconds)
 
 
 def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:
-    """Yield (position of the task, last of its shard?, batch) in order; decoded here, or in processes of their own."""
+    """Yield (position of the task, last of its shard?, batch) in order, decoded in this process or by a DataLoader."""
     plan = [
         (number, low, min(low + task.batch, len(task.part)))
         for number, task in enumerate(tasks)
         for low in range(0, len(task.part), task.batch)
     ]
-    stretches = Stretches(tuple((t.images, t.shard, t.part.select(["id"])) for t in tasks), plan, encoder.prepare)
+    batches = BatchDataset(tuple((t.images, t.shard, t.part.select(["id"])) for t in tasks), plan, encoder.prepare)
     if tasks[0].decoders:
         from torch.utils.data import DataLoader
 
-        pinned = encoder.device != "cpu"
         decoded: Iterator[Decoded] = iter(
             DataLoader(
-                stretches,  # type: ignore[arg-type]
+                batches,  # type: ignore[arg-type]
                 batch_size=None,
                 num_workers=min(tasks[0].decoders, len(plan)),
-                prefetch_factor=AHEAD,
-                pin_memory=pinned,
+                prefetch_factor=PREFETCH,
+                pin_memory=encoder.device != "cpu",
                 multiprocessing_context="forkserver",
             )
         )
     else:
-        decoded = (stretches[i] for i in range(len(plan)))
+        decoded = (batches[i] for i in range(len(plan)))
     for (number, _, high), batch in zip(plan, decoded, strict=True):
         yield number, high == len(tasks[number].part), batch
 
 
 @dataclass(frozen=True)
-class Stretches:
-    """The i-th batch, decoded: what a torch DataLoader asks for. plan: (shard's position, first row, end)."""
+class BatchDataset:
+    """Decoded batches by number, as a map-style dataset for torch's DataLoader."""
 
     shards: tuple[tuple[Path, int, pa.Table], ...]
+    """(folder of the shards, number, ids)"""
     plan: list[tuple[int, int, int]]
+    """of each batch: (position in `shards`, first row, end)"""
     prepare: Callable[[Any], Any]
+    """of the encoder"""
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -203,24 +221,23 @@ class Stretches:
         images, shard, part = self.shards[number]
         reader = _reader(images, shard)
         ids = part["id"].slice(low, high - low).to_pylist()
-        faults: list[str | None] = []
-        tensors, thumbs = [], []
+        reasons: list[str | None] = []
+        tensors, thumbnails = [], []
         for id_ in ids:
             data = reader.get(id_)
             try:
                 with Image.open(io.BytesIO(data)) as image:
-                    prepared = self.prepare(image)
-                thumb = thumbnail(data)
-            except Exception:  # it decoded when it was fetched, but not to RGB: rare modes of TIFF
-                faults.append("not_rgb")
+                    rgb = image.convert("RGB")
+                thumbnails.append(thumbnail(data))
+            except Exception:  # fetch decoded the image, but rare modes of TIFF cannot be converted to RGB
+                reasons.append("not_rgb")
                 continue
-            tensors.append(prepared)
-            thumbs.append(thumb)
-            faults.append(None)
+            tensors.append(self.prepare(rgb))
+            reasons.append(None)
         if not tensors:
-            return Decoded(ids, faults, None, [None] * len(ids))
-        known: Iterator[int] = iter(perceptual_hashes(torch.stack(thumbs)).tolist())
-        return Decoded(ids, faults, torch.stack(tensors), [None if f else next(known) for f in faults])
+            return Decoded(ids, reasons, None, [None] * len(ids))
+        hashes: Iterator[int] = iter(perceptual_hashes(torch.stack(thumbnails)).tolist())
+        return Decoded(ids, reasons, torch.stack(tensors), [None if r else next(hashes) for r in reasons])
 
 
 @lru_cache(maxsize=2)
@@ -228,20 +245,22 @@ def _reader(images: Path, shard: int) -> Reader:
     return Reader(images, shard)
 
 
-def _write(task: Task, held: Sequence[Decoded], vectors: Sequence[npt.NDArray[np.float16]], encoder: Encoder) -> None:
+def _write(
+    task: Task, batches: Sequence[Decoded], vectors: Sequence[npt.NDArray[np.float16]], encoder: Encoder
+) -> None:
     stacked = np.concatenate(vectors) if vectors else np.zeros((0, encoder.width), np.float16)
     if not np.isfinite(stacked).all():
         raise BadInput(
-            f"The encoder gave vectors that are not finite for shard {task.shard}.",
+            f"The encoder returned vectors that are not finite for shard {task.shard}.",
             "Expected unit vectors.",
             "Check the weights (embed.weights), or set embed.precision: float32.",
         )
     write_array(task.out / "img_emb" / f"img_emb_{task.shard:05d}.npy", stacked)
     columns = [
-        pa.array([id_ for d in held for id_ in d.ids], pa.string()),
+        pa.array([id_ for b in batches for id_ in b.ids], pa.string()),
         task.part["bucket"].combine_chunks().cast(pa.int32()),
-        pa.array([f for d in held for f in d.faults], pa.string()),
-        pa.array([h for d in held for h in d.hashes], pa.uint64()),
+        pa.array([reason for b in batches for reason in b.reasons], pa.string()),
+        pa.array([hash_ for b in batches for hash_ in b.hashes], pa.uint64()),
     ]
     write_parquet(_metadata(task.out, task.shard), pa.Table.from_arrays(columns, schema=PART))
 
@@ -251,7 +270,7 @@ def _metadata(out: Path, shard: int) -> Path:
 
 
 def parts(folder: Path) -> Iterator[tuple[pa.Table, npt.NDArray[np.float16]]]:
-    """Yield (ids, buckets and hashes, memory-mapped vectors (N, D) float16) of every part, in shard order."""
+    """Yield (table with id, bucket, phash; memory-mapped vectors (N, D) float16) of every part, in shard order."""
     for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
         table = pq.read_table(metadata)
         table = table.filter(pc.is_null(table["fault"]))
@@ -263,15 +282,15 @@ def parts(folder: Path) -> Iterator[tuple[pa.Table, npt.NDArray[np.float16]]]:
 
 
 def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
-    """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile where it has no vectors."""
-    where = {id_: i for i, id_ in enumerate(ids)}
+    """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile if it has no vectors."""
+    row_of = {id_: i for i, id_ in enumerate(ids)}
     out: npt.NDArray[np.float16] | None = None
     for table, vectors in parts(folder):
         if out is None:
             out = np.zeros((len(ids), vectors.shape[1]), np.float16)
         for position, id_ in enumerate(table["id"].to_pylist()):
-            if id_ in where:
-                out[where[id_]] = vectors[position]
+            if id_ in row_of:
+                out[row_of[id_]] = vectors[position]
     if out is None:
         raise MissingFile(f"{folder} holds no vectors.", "Expected a finished embed stage.")
     return out

@@ -1,4 +1,4 @@
-"""Features of a release's images by any encoder: what evaluation learns on."""
+"""Features of a release's images by any encoder, as input of learners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import EncoderSpec
 
-CHUNK = 256  # images a task
+CHUNK = 256  # images per task
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ def features(
     """(N, D) float16, unit length, in the order of `images`; the same bytes for any number of workers."""
     chunks = [_Chunk(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
     on_cpu = spec.load().device == "cpu"
-    found: dict[int, npt.NDArray[np.float16]] = {}
+    vectors: dict[int, npt.NDArray[np.float16]] = {}
     with run_log.progress("features", len(images), "images") as tick:
-        for i, vectors in ((executor or Executor()) if on_cpu else Executor()).run_tasks(_features, chunks):
-            found[i] = vectors
-            tick(len(vectors))
-    return np.concatenate([found[i] for i in range(len(chunks))])
+        for i, result in (executor if executor and on_cpu else Executor()).run_tasks(_features, chunks):
+            vectors[i] = result
+            tick(len(result))
+    return np.concatenate([vectors[i] for i in range(len(chunks))])
 
 
 def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
@@ -49,6 +49,6 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
             tensors = []
             for data in chunk.images[low : low + chunk.batch]:
                 with Image.open(io.BytesIO(data)) as image:
-                    tensors.append(encoder.prepare(image))
+                    tensors.append(encoder.prepare(image.convert("RGB")))
             out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
     return np.concatenate(out)

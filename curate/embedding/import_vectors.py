@@ -1,4 +1,4 @@
-"""Vectors that were computed elsewhere, in clip-retrieval's folder convention, matched to the images of a run."""
+"""Imports vectors that were computed elsewhere, in clip-retrieval's folder layout, for the images of a run."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
 from curate.embedding.embed import PART
 from curate.encoders import unit
-from curate.retrieval.vector_store import part_of
+from curate.retrieval.vector_store import vector_file
 
-KEYS = ("id", "key", "image_path")  # how their metadata may name an image
+KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 
 
-def adopt(given: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter[str]:
-    """Take the vectors of `given` for the images of `members` (columns id, member, bucket), normalised to float16.
+def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter[str]:
+    """Write the vectors of the folder `given` for the images of `members` (columns id, member, bucket) to `out`.
 
-    Their `metadata_*.parquet` names each image in the column id, key or image_path: by our id, or by the name that the
-    image has in our shards (with or without folder and extension). Writes the folder of an embed stage, one part for
-    each of theirs; finished parts are not done again. Returns counts by fault ("" = kept): `no_vector`,
-    `not_finite`, `zero_vector`. Raises BadInput for files that do not fit each other.
+    Their `metadata_*.parquet` names each image in the column id, key or image_path: by our id, or by the image's name
+    in our shards (with or without folder and extension). `out` has the layout of an embed stage, unit vectors in
+    float16, one part per part of theirs; finished parts are skipped. Returns the number of images by reason ("": kept):
+    `no_vector`, `not_finite`, `zero_vector`. Raises MissingFile, or BadInput for vectors and metadata that do not
+    match.
     """
     listed = sorted((given / "metadata").glob("metadata_*.parquet"))
     if not listed:
         raise MissingFile(
             f"{given} holds no metadata/metadata_*.parquet.",
-            "Expected img_emb/ and metadata/ as clip-retrieval writes them.",
+            "Expected img_emb/ and metadata/ in clip-retrieval's layout.",
             "Set embed.from to that folder.",
         )
     names = members["member"].to_pylist()
@@ -43,18 +44,18 @@ def adopt(given: Path, members: pa.Table, out: Path, run_log: RunLog) -> Counter
     counts: Counter[str] = Counter()
     with run_log.progress("embed", len(listed), "parts") as tick:
         for number, path in enumerate(listed):
-            mark = out / "metadata" / f"metadata_{number:05d}.parquet"
-            if not mark.exists():
-                _adopt_part(path, given, out, number, row_of, ids, buckets, done)
-            known = pq.read_table(mark)
-            done[[row_of[id_] for id_ in known["id"].to_pylist()]] = True
-            counts.update(f or "" for f in known["fault"].to_pylist())
+            imported = out / "metadata" / f"metadata_{number:05d}.parquet"
+            if not imported.exists():
+                _import_part(path, given, out, number, row_of, ids, buckets, done)
+            part = pq.read_table(imported)
+            done[[row_of[id_] for id_ in part["id"].to_pylist()]] = True
+            counts.update(reason or "" for reason in part["fault"].to_pylist())
             tick(1)
     counts["no_vector"] += int((~done).sum())
     return counts
 
 
-def _adopt_part(
+def _import_part(
     path: Path,
     given: Path,
     out: Path,
@@ -71,30 +72,32 @@ def _adopt_part(
             f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
         )
     keys = [str(key) for key in pq.read_table(path, columns=[column])[column].to_pylist()]
-    part = part_of(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
-    if part.rows != len(keys):
-        raise BadInput(f"{part.path} has {part.rows} vectors for {len(keys)} rows of {path}.", "Expected as many.")
-    theirs, ours = [], []
+    vectors = vector_file(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
+    if vectors.rows != len(keys):
+        raise BadInput(
+            f"{vectors.path} has {vectors.rows} vectors for {len(keys)} rows of {path}.", "Expected as many."
+        )
+    their_rows, our_rows = [], []
     for i, key in enumerate(keys):
         row = row_of.get(key, row_of.get(Path(key).name.rpartition(".")[0] or Path(key).name))
         if row is not None and not done[row]:
             done[row] = True
-            theirs.append(i)
-            ours.append(row)
-    x = part.map()[theirs].astype(np.float32) if theirs else np.zeros((0, part.width), np.float32)
+            their_rows.append(i)
+            our_rows.append(row)
+    x = vectors.map()[their_rows].astype(np.float32) if their_rows else np.zeros((0, vectors.width), np.float32)
     finite = np.asarray(np.isfinite(x).all(1))
     lengths = np.linalg.norm(np.where(finite[:, None], x, 0), axis=1)
-    faults = [
-        None if f and n > 0 else "not_finite" if not f else "zero_vector" for f, n in zip(finite, lengths, strict=True)
+    reasons = [
+        "not_finite" if not f else "zero_vector" if n == 0 else None for f, n in zip(finite, lengths, strict=True)
     ]
     good = finite & (lengths > 0)
     write_array(out / "img_emb" / f"img_emb_{number:05d}.npy", unit(x[good]).astype(np.float16))
     table = pa.Table.from_arrays(
         [
-            pa.array([ids[row] for row in ours], pa.string()),
-            pa.array([buckets[row] for row in ours], pa.int32()),
-            pa.array(faults, pa.string()),
-            pa.nulls(len(ours), pa.uint64()),
+            pa.array([ids[row] for row in our_rows], pa.string()),
+            pa.array([buckets[row] for row in our_rows], pa.int32()),
+            pa.array(reasons, pa.string()),
+            pa.nulls(len(our_rows), pa.uint64()),
         ],
         schema=PART,
     )

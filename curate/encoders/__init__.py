@@ -1,6 +1,7 @@
 """Encoders: images and texts → unit vectors in one space.
 
-A new encoder is one file here and one line in `ENCODERS`.
+A new encoder is a class derived from `Encoder`: one file here and one line in `ENCODERS`, or an entry point of another
+package in the group `driftline.encoders`, or any importable class named as `package.module:Name`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,42 +20,58 @@ from curate.core.registry import Registry
 Vectors = npt.NDArray[np.float32]
 
 
-class Encoder(Protocol):
-    """fingerprint: changes when model or weights do. width: D. device: where it computes, "cpu" or "cuda…".
-    precision: of its arithmetic."""
+def _no_images(image: Any) -> Any:
+    raise BadConfig("The encoder does not read images.", "Expected an encoder for images, such as clip.")
+
+
+class Encoder:
+    """Base class of encoders. Set `fingerprint` and `width`; implement `prepare` and `images`, or `texts`, or all.
+
+    The constructor is called as `Name(model, weights, device, precision, compiled)` with the settings of `embed`, or
+    with the parts of `NAME:MODEL:WEIGHTS`; it may ignore what it does not need. Every process loads its own encoder.
+    """
 
     fingerprint: str
+    """changes when the model or its weights change"""
     width: int
-    device: str
-    precision: str
-
-    prepare: Callable[[Any], Any]
-    """A PIL image → the model's input tensor: uint8 (3, H, W) after resize and crop, or float32, normalised; can be
-    sent to other processes without the model"""
+    """D, the length of a vector"""
+    device: str = "cpu"
+    """where it computes: cpu or cuda…"""
+    precision: str = "float32"
+    """of its arithmetic: float32, bfloat16 or float16"""
+    prepare: Callable[[Any], Any] = staticmethod(_no_images)
+    """RGB image (PIL) → input tensor: uint8 (3, H, W), or float32 after normalisation. With `embed.decoders` other
+    processes call it: then use a function or an object that can be pickled without the model."""
 
     def images(self, batch: Any) -> Vectors:
-        """Prepared inputs (N, ...) → (N, D) float32, unit length."""
-        ...
+        """Stacked prepared images (N, ...) → (N, D) float32, unit length."""
+        return np.asarray(self.prepare(batch))
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
-        ...
+        raise BadConfig("The encoder does not read texts.", "Expected an encoder for texts, such as clip.")
 
-    def cut(self, text: str) -> str:
-        """The end of a text that does not fit into the model's context; "" where all of it does."""
-        ...
+    def truncated(self, text: str) -> str:
+        """The end of a text that is not read because it exceeds the model's context; "" if all of it is read."""
+        return ""
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Which encoder: plain data, so that workers can load it. See the encoder's own class for the fields."""
+    """Which encoder, as plain data that can be sent to worker processes. The encoder's class explains the values."""
 
     model: str
+    """name, file or folder of the model"""
     weights: str | None = None
+    """name or file of the weights, if the model needs one"""
     device: str = "auto"
+    """auto, cpu or cuda"""
     kind: str = "clip"
+    """registered name, or package.module:Name"""
     precision: str = "auto"
+    """auto, float32, bfloat16 or float16"""
     compile: bool = False
+    """use torch.compile"""
 
     def load(self) -> Encoder:
         """The encoder; a process loads it once."""
@@ -63,29 +80,30 @@ class EncoderSpec:
 
 @lru_cache(maxsize=1)
 def _load(spec: EncoderSpec) -> Encoder:
-    made: Encoder = ENCODERS[spec.kind](spec.model, spec.weights, spec.device, spec.precision, spec.compile)
-    return made
+    encoder: Encoder = ENCODERS.resolve(spec.kind)(spec.model, spec.weights, spec.device, spec.precision, spec.compile)
+    return encoder
 
 
 def spec_of(text: str, device: str = "auto") -> EncoderSpec:
-    """`sentence:all-MiniLM-L6-v2`, `clip:ViT-B-32:openai`, `ngrams:2048`, `table:FOLDER` → which encoder. Raises
-    UnknownName, BadConfig.
+    """Parse KIND:MODEL or KIND:MODEL:WEIGHTS; KIND may be `package.module:Name`. Raises UnknownName, BadConfig.
 
     >>> spec_of("clip:ViT-B-32:openai")
     EncoderSpec(model='ViT-B-32', weights='openai', device='auto', kind='clip', precision='auto', compile=False)
     """
     kind, _, rest = text.partition(":")
-    ENCODERS[kind]
-    hub = "hf-hub:" if rest.startswith("hf-hub:") else ""  # open_clip's own colon
+    if kind not in ENCODERS and "." in kind:
+        name, _, rest = rest.partition(":")
+        kind = f"{kind}:{name}"
+    ENCODERS.resolve(kind)
+    hub = "hf-hub:" if rest.startswith("hf-hub:") else ""  # a colon inside open_clip's model name
     model, _, weights = rest.removeprefix(hub).partition(":")
-    model = hub + model
-    if model == hub:
+    if not model:
         raise BadConfig(f"The encoder is {text!r}.", "Expected KIND:MODEL or KIND:MODEL:WEIGHTS, as in ngrams:2048.")
-    return EncoderSpec(model, weights or None, device, kind)
+    return EncoderSpec(hub + model, weights or None, device, kind)
 
 
 def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> dict[str, Any]:
-    """What a folder of vectors says of its maker."""
+    """The record of an encoder that is kept with its vectors (`encoder.json`)."""
     return {
         "kind": kind,
         "model": model,
@@ -97,7 +115,7 @@ def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> di
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Rows (N, D) of length 1; a row of zeros stays."""
+    """Rows (N, D) scaled to length 1; rows of zeros stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
 
@@ -112,4 +130,5 @@ ENCODERS = Registry(
         "ngrams": "curate.encoders.ngrams:Ngrams",
     },
     group="encoders",
+    base="curate.encoders:Encoder",
 )

@@ -1,28 +1,29 @@
-"""Backbones for evaluation features, as in CLEAR's supplement: ImageNet, MoCo v2, BYOL checkpoints, any timm model."""
+"""Image backbones for evaluation features, as in CLEAR's supplement: any timm model; ImageNet, MoCo v2 or BYOL
+weights."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint, read_json, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.encoders import Vectors
-from curate.encoders.network import MEAN, STD, Network, place
+from curate.encoders import Encoder
+from curate.encoders.network import MEAN, STD, Network, resolve_device
 
-CLEAR = 224  # pixels; another size is part of the fingerprint
+SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
 HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed, and MoCo's have other shapes
 
 
-class Backbone(Network):
-    """A timm network without its head.
+class Backbone(Network, Encoder):
+    """A timm network without its head; images only.
 
     model: a timm name ("resnet50"). weights: a checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's,
-    or any whose names match after a common prefix), a timm tag ("tv_in1k") from the hub, or a folder that `driftline
-    pretrain` wrote. Preprocessing is that of CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop
-    of 224, ImageNet's mean and deviation; of a pre-trained folder the size is the one that it was trained at.
+    or any file whose names match after a common prefix), a timm tag ("tv_in1k") from the hub, or a folder written by
+    `driftline pretrain`. Preprocessing as in CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop
+    of 224, ImageNet's mean and standard deviation; for a pre-trained folder, the size that it was trained at.
     """
 
     def __init__(
@@ -41,21 +42,21 @@ class Backbone(Network):
             raise BadConfig(f"There is no backbone {model!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
         if weights is None:
             raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
-        device = place(device)
-        size = CLEAR
+        device = resolve_device(device)
+        size = SIZE
         if (Path(weights) / "pretrain.json").is_file():
             size, weights = pretrained(Path(weights), model)
         if Path(weights).is_file():
             network = timm.create_model(model, pretrained=False, num_classes=0)
             load_checkpoint(network, Path(weights))
-            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != CLEAR else [])])
+            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != SIZE else [])])
         else:
             try:
                 network = timm.create_model(f"{model}.{weights}", pretrained=True, num_classes=0)
             except (RuntimeError, OSError, ValueError) as error:
                 raise MissingFile(
                     f"The weights {weights} of {model} cannot be reached ({str(error).splitlines()[0]}).",
-                    "Expected a checkpoint file, or a tag of timm's hub.",
+                    "Expected a checkpoint file, or a tag of the timm hub.",
                     "Without internet: download the checkpoint elsewhere and give its path.",
                 ) from None
             self.fingerprint = fingerprint([model, weights])
@@ -71,47 +72,44 @@ class Backbone(Network):
         )
         super().__init__(network.eval().to(device), transform, device, precision, compiled)
 
-    def texts(self, texts: Sequence[str]) -> Vectors:
-        """Raises BadConfig: a backbone reads no text."""
-        raise BadConfig("A backbone has no text tower.", "Expected CLIP for retrieval.", "Use it for features only.")
-
-    def cut(self, text: str) -> str:
-        """Nothing is read."""
-        return text
-
 
 def pretrained(folder: Path, model: str) -> tuple[int, str]:
-    """Edge in pixels and weights of what `driftline pretrain` wrote. Raises BadConfig for another network."""
+    """(edge in pixels, weights file) of a folder written by `driftline pretrain`. Raises BadConfig for another
+    network."""
     recipe = read_json(folder / "pretrain.json")["recipe"]
     if recipe["network"] != model:
-        raise BadConfig(f"{folder} holds a {recipe['network']}.", f"The encoder's model is {model}.", "Name that one.")
+        raise BadConfig(
+            f"{folder} holds a {recipe['network']}.",
+            f"Expected a {model}.",
+            "Set the model to the network of the folder.",
+        )
     return int(recipe["size"]), str(folder / "weights.safetensors")
 
 
 def load_checkpoint(network: Any, path: Path) -> None:
-    """Fill `network` from a file, whatever its keys' common prefix; heads are left out.
+    """Load a checkpoint file into `network`; its keys may have a common prefix, heads are skipped.
 
-    Raises BadInput where a layer is missing or has another shape: never a network that is partly random.
+    Raises BadInput if a layer is missing or has another shape, because the network would be partly random.
     """
     import torch
 
     if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 
-        found: Any = load_file(path)
+        checkpoint: Any = load_file(path)
     else:
         try:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # unpickling raises what it likes
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # unpickling raises many kinds of exceptions
             raise BadInput(
                 f"{path} cannot be read as a checkpoint ({type(error).__name__}: {str(error).splitlines()[0][:150]}).",
                 "Expected tensors only.",
                 "Save the state_dict alone: torch.save(model.state_dict(), PATH).",
             ) from None
     for key in ("state_dict", "model", "online_network_state_dict"):
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
-    tensors = {k: v for k, v in found.items() if hasattr(v, "shape")} if isinstance(found, Mapping) else {}
+        if isinstance(checkpoint, Mapping) and isinstance(checkpoint.get(key), Mapping):
+            checkpoint = checkpoint[key]
+    tensors = {k: v for k, v in checkpoint.items() if hasattr(v, "shape")} if isinstance(checkpoint, Mapping) else {}
     wanted = {k: v for k, v in network.state_dict().items() if not k.startswith(HEADS)}
     first = next(iter(wanted))
     prefixes = sorted(
@@ -125,7 +123,7 @@ def load_checkpoint(network: Any, path: Path) -> None:
     if lacking:
         raise BadInput(
             f"{path} does not fit the network: {len(lacking)} of {len(wanted)} tensors are missing or have another "
-            f"shape, {lacking[0]} first.",
+            f"shape, for example {lacking[0]}.",
             "Expected a checkpoint of this architecture.",
             "Check model and weights.",
         )

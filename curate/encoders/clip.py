@@ -1,4 +1,4 @@
-"""CLIP through open_clip: any model name, with weights by hub tag, checkpoint file or local folder."""
+"""CLIP models of open_clip, with weights from a hub tag, a checkpoint file or a local folder."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 from curate.core.atomic_io import fingerprint, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.encoders import Vectors, unit
-from curate.encoders.network import Network, place
+from curate.encoders import Encoder, Vectors, unit
+from curate.encoders.network import Network, resolve_device
 
 
-class Clip(Network):
-    """A CLIP model.
+class Clip(Network, Encoder):
+    """A CLIP model; images and texts.
 
-    model: an open_clip name ("RN50", "ViT-B-32"), `hf-hub:org/name`, or a folder that holds
-    `open_clip_config.json` and weights. weights: hub tag ("openai"), checkpoint path, or None when `model` is a
-    folder or hub name. device: "auto", "cpu" or "cuda".
+    model: an open_clip name ("RN50", "ViT-B-32"), `hf-hub:org/name`, or a folder with `open_clip_config.json` and
+    weights. weights: hub tag ("openai"), checkpoint path, or None if `model` is a folder or hub name. device: "auto",
+    "cpu" or "cuda".
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class Clip(Network):
         import open_clip
         import torch
 
-        device = place(device)
+        device = resolve_device(device)
         name, source = self._resolve(model, weights)
         try:
-            made, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
+            clip, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
         except (RuntimeError, OSError) as error:
             if isinstance(error, OSError) or "download" in str(error):
                 raise MissingFile(
@@ -48,7 +48,7 @@ class Clip(Network):
                 "Expected a checkpoint of this architecture.",
                 "Check embed.model and embed.weights.",
             ) from None
-        self._model = made.eval()
+        self._model = clip.eval()
         super().__init__(self._model.encode_image, transform, device, precision, compiled)
         self._tokenize = open_clip.get_tokenizer(name)
         self.fingerprint = self._identity(model, weights)
@@ -69,7 +69,7 @@ class Clip(Network):
         if model not in known:
             near = difflib.get_close_matches(model, known, 3)
             raise BadConfig(
-                f"embed.model is {model!r}: no folder, and no model that open_clip knows.",
+                f"embed.model is {model!r}: neither a folder nor a model of open_clip.",
                 f"Nearest names: {', '.join(near) or 'none'}.",
                 "See open_clip.list_models().",
             )
@@ -92,19 +92,20 @@ class Clip(Network):
         return fingerprint([model, weights])
 
     def texts(self, texts: Sequence[str]) -> Vectors:
-        """Texts → (N, D) float32, unit length; what `cut` names is not read."""
+        """N texts → (N, D) float32, unit length; the part that `truncated` returns is not read."""
         import torch
 
         with torch.inference_mode():
             tokens = self._tokenize(list(texts)).to(self.device)
             return unit(self._model.encode_text(tokens).float().cpu().numpy())
 
-    def cut(self, text: str) -> str:
-        """The end of a text that does not fit into the model's context; "" where all of it does."""
+    def truncated(self, text: str) -> str:
+        """The end of a text that exceeds the model's context; "" if all of it is read."""
         tokenizer: Any = self._tokenize
-        if not hasattr(tokenizer, "encode") or not hasattr(tokenizer, "decode"):
-            inner = tokenizer.tokenizer  # a Hugging Face tokenizer, wrapped by open_clip
-            tokens, room = inner.encode(text, add_special_tokens=False), tokenizer.context_length - 2
-            return str(inner.decode(tokens[room:])).strip() if len(tokens) > room else ""
-        tokens, room = tokenizer.encode(text), tokenizer.context_length - 2  # begin and end take a place each
-        return str(tokenizer.decode(tokens[room:])).strip() if len(tokens) > room else ""
+        most = tokenizer.context_length - 2  # the start and end tokens take two places
+        if hasattr(tokenizer, "encode") and hasattr(tokenizer, "decode"):
+            tokens = tokenizer.encode(text)
+        else:
+            tokenizer = tokenizer.tokenizer  # a Hugging Face tokenizer, wrapped by open_clip
+            tokens = tokenizer.encode(text, add_special_tokens=False)
+        return str(tokenizer.decode(tokens[most:])).strip() if len(tokens) > most else ""

@@ -1,4 +1,4 @@
-"""What encoders with a torch network share: device, precision, and preprocessing that ends on the device."""
+"""The shared part of encoders with a torch network: device, precision, normalisation on the device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from curate.core.errors import BadConfig
 from curate.encoders import Vectors, unit
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as CLEAR's and MoCo's code have them
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in the code of CLEAR and MoCo
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
-def place(device: str) -> str:
-    """ "auto" → "cuda" where there is one. Raises BadConfig for a device that is not there."""
+def resolve_device(device: str) -> str:
+    """ "auto" → "cuda" if available, else "cpu". Raises BadConfig for a device that does not exist."""
     import torch
 
     if device == "auto":
@@ -30,26 +30,24 @@ def place(device: str) -> str:
 
 @dataclass(frozen=True)
 class Prepare:
-    """PIL image → uint8 (3, H, W) where scaling and normalisation are left to the device, else the whole transform.
-    Plain data: processes that decode hold it without the network."""
+    """RGB image (PIL) → tensor. Holds no network, so that it can be sent to processes that decode."""
 
     transform: Callable[[Any], Any]
-    pixels: bool
+    to_pixels: bool
+    """`transform` gives an image, which becomes uint8 (3, H, W); the device normalises it. Else it gives a tensor."""
 
     def __call__(self, image: Any) -> Any:
-        """The tensor of one image."""
+        """The input tensor of one image."""
         import torch
 
-        picture = self.transform(image.convert("RGB"))
-        if not self.pixels:
-            return picture
-        return torch.from_numpy(np.array(picture.convert("RGB"))).permute(2, 0, 1)
+        transformed = self.transform(image)
+        return torch.from_numpy(np.array(transformed)).permute(2, 0, 1) if self.to_pixels else transformed
 
 
 class Network:
-    """A torch function images → features on a device, in a precision.
+    """The image side of an `Encoder`: a torch function images → features on a device, in a precision.
 
-    precision: "auto" is float16 on CUDA and float32 on CPU; vectors of another precision differ by about 1e-3.
+    precision: "auto": float16 on CUDA, float32 on CPU. Vectors of different precisions differ by about 1e-3.
     """
 
     def __init__(self, forward: Callable[[Any], Any], transform: Any, device: str, precision: str, compiled: bool):
@@ -61,14 +59,13 @@ class Network:
             precision = "float16" if device.startswith("cuda") else "float32"
         self.device, self.precision = device, precision
         self._forward = torch.compile(forward, dynamic=False) if compiled else forward
-        picture, self._mean, self._std = split_transform(transform)
-        self.prepare = Prepare(picture, self._mean is not None)
+        on_image, self._mean, self._std = split_transform(transform)
+        self.prepare: Callable[[Any], Any] = Prepare(on_image, self._mean is not None)
 
     def images(self, batch: Any) -> Vectors:
         """uint8 or float32 (N, 3, H, W) → (N, D) float32, unit length."""
         import torch
 
-        kind = self.device.partition(":")[0]
         with torch.inference_mode():
             x = batch.to(self.device, non_blocking=True)
             if x.dtype == torch.uint8:
@@ -76,20 +73,20 @@ class Network:
                 x = x.float().div_(255).sub_(mean).div_(std)
             enabled = self.precision != "float32"
             dtype = getattr(torch, self.precision) if enabled else torch.bfloat16
-            with torch.autocast(kind, dtype=dtype, enabled=enabled):
+            with torch.autocast(self.device.partition(":")[0], dtype=dtype, enabled=enabled):
                 out = self._forward(x)
             return unit(out.float().cpu().numpy())
 
 
 def split_transform(transform: Any) -> tuple[Callable[[Any], Any], list[float] | None, list[float] | None]:
-    """A torchvision Compose → (its part on PIL images, mean, std), so that the rest runs on the device in batches.
+    """A torchvision Compose → (its steps on PIL images, mean, std), so that normalisation runs on the device in
+    batches.
 
-    A transform of another form is returned whole, with None for mean and std.
+    A transform that does not end in ToTensor and Normalize is returned unchanged, with None for mean and std.
     """
     from torchvision.transforms import Compose, Normalize, ToTensor
 
     steps = list(getattr(transform, "transforms", []))
-    place_ = next((i for i, step in enumerate(steps) if isinstance(step, ToTensor)), None)
-    if place_ is None or len(steps) != place_ + 2 or not isinstance(steps[-1], Normalize):
+    if len(steps) < 2 or not isinstance(steps[-2], ToTensor) or not isinstance(steps[-1], Normalize):
         return transform, None, None
-    return Compose(steps[:place_]), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]
+    return Compose(steps[:-2]), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]

@@ -1,4 +1,4 @@
-"""Texts whose vectors were computed elsewhere: for machines that have no weights."""
+"""Text vectors that were computed elsewhere, for machines without the weights."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile
-from curate.encoders import Vectors, unit
+from curate.encoders import Encoder, Vectors, unit
 
 
-class TableOfVectors:
-    """A table of texts and their vectors, made by a model that is not here.
+def _no_images(image: Any) -> Any:
+    raise BadConfig(
+        "embed.encoder is table, which holds texts only.",
+        "Expected image vectors that were computed elsewhere.",
+        "Set embed.from to their folder.",
+    )
 
-    model: a folder with `texts.json` (a list of N texts) and `texts.npy` (N, D). Image vectors come from
-    `embed.from`; this encoder cannot make any.
+
+class TableOfVectors(Encoder):
+    """A table of texts and their vectors; texts only.
+
+    model: a folder with `texts.json` (a list of N texts) and `texts.npy` (N, D). The image vectors of the same model
+    come from `embed.from`.
     """
 
-    device, precision = "cpu", "float32"
+    prepare = staticmethod(_no_images)
 
-    def __init__(
-        self,
-        model: str,
-        weights: str | None = None,
-        device: str = "cpu",
-        precision: str = "auto",
-        compiled: bool = False,
-    ) -> None:
+    def __init__(self, model: str, *_: Any) -> None:
         folder = Path(model)
         for name in ("texts.json", "texts.npy"):
             if not (folder / name).is_file():
@@ -45,7 +46,7 @@ class TableOfVectors:
         if not isinstance(texts, list) or vectors.ndim != 2 or len(texts) != len(vectors):
             raise BadInput(
                 f"{folder} holds vectors of shape {vectors.shape} for {len(texts)} texts.",
-                "Expected one row for each text.",
+                "Expected one row per text.",
             )
         if not np.isfinite(vectors).all():
             raise BadInput(f"{folder / 'texts.npy'} holds values that are not finite.", "Expected text vectors.")
@@ -54,28 +55,15 @@ class TableOfVectors:
         self.width = int(vectors.shape[1])
         self.fingerprint = fingerprint([sha256_file(folder / name) for name in ("texts.json", "texts.npy")])
 
-    def prepare(self, image: Any) -> Any:
-        """Raises BadConfig: there is no model."""
-        raise BadConfig(
-            "embed.encoder is table, which holds texts only.",
-            "Expected image vectors that were computed elsewhere.",
-            "Set embed.from to their folder.",
-        )
-
-    images = prepare
-
     def texts(self, texts: Sequence[str]) -> Vectors:
-        """The rows of some texts. Raises BadConfig for one that is not in the table, with the nearest that is."""
+        """The rows of some texts (N, D). Raises BadConfig for a text that is not in the table, with the nearest
+        ones."""
         for text in texts:
             if text not in self._row:
                 near = difflib.get_close_matches(text, self._row, 3)
                 raise BadConfig(
                     f"The table of texts holds no vector of {text!r}.",
                     f"Nearest: {', '.join(map(repr, near)) or 'none'}.",
-                    "Use a text of texts.json, or compute its vector where the model is.",
+                    "Use a text of texts.json, or compute its vector on a machine that has the model.",
                 )
         return self._vectors[[self._row[text] for text in texts]]
-
-    def cut(self, text: str) -> str:
-        """Nothing is cut."""
-        return ""

@@ -19,7 +19,7 @@ from curate.core.errors import BadConfig
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import Vectors, unit
-from curate.encoders.network import place
+from curate.encoders.network import resolve_device
 from curate.pretrain import Recipe
 from curate.pretrain.gather import Pictures
 from curate.pretrain.moco import Moco
@@ -95,7 +95,7 @@ def pretrain(
     an `out` that was begun with other settings.
     """
     run_log = run_log or RunLog()
-    device = place(device)
+    device = resolve_device(device)
     team = Team.join(device)
     n = len(pictures.x)
     if n < 2 * recipe.batch or recipe.batch % (team.size * 2):

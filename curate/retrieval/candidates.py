@@ -1,13 +1,13 @@
-"""Concepts → candidates: per bucket the images nearest to each concept's text, by CLEAR's rules and some of our own.
+"""Concepts → candidates: per bucket the images nearest to each concept's texts, by CLEAR's rules and additional ones.
 
-CLEAR's [supplement 1; prepare_concepts.py]:
-- top `depth` images per concept by cosine, exact, ties by id;
-- an image in several lists goes to its highest cosine (`highest`, the code), or is discarded and replaced from
-  further down each list (`discard`, the paper), or stays in all (`allow`);
-- background: per concept the lowest cosines, walked upwards, ids not used before, `int(per_class × ratio)` each.
+CLEAR's rules [supplement 1; prepare_concepts.py]:
+- the top `depth` images per concept by cosine, exact, ties by id;
+- an image in several lists goes to its highest cosine (`highest`, as in the code), or is discarded and replaced by the
+  next ones of each list (`discard`, as in the paper), or stays in all lists (`allow`);
+- background: per concept the images with the lowest cosines that are not used yet, `int(per_class × ratio)` each.
 
-Ours, off by default; an image they pass over has a fate of its own and the next in the list takes its place: a cap for
-each uploader, no near copies, a margin over the second-best concept, equal shares of the bucket's span.
+Additional rules, off by default: a maximum per uploader, no near copies, a margin over the second-best concept, equal
+shares of the bucket's time span. An image that fails one of them is replaced by the next in the list.
 """
 
 from __future__ import annotations
@@ -26,30 +26,35 @@ from curate.retrieval.exact_search import Ranked
 from curate.retrieval.vector_store import Ints
 
 BACKGROUND = "background"
-EVERY = "{}"  # the template of a prompt that stands for itself
+PLACEHOLDER = "{}"  # where a template takes the prompt; alone: the prompt itself
 
 
 @dataclass(frozen=True)
 class Concept:
-    """prompts: put into every template and embedded; the mean of the unit vectors, unit again, is the query [CLIP,
-    section 3.1.4]. subcategories: each a query of its own; the concept's score is that of its best query. negatives:
-    texts that the queries are moved away from, by `negative_weight`. option: what workers read beside the checkbox.
-    label: the source's own name of this class, if it has labels. examples: what workers read below the option."""
+    """A class of the data set, described by texts."""
 
     name: str
     prompts: tuple[str, ...]
+    """put into every template and embedded; the normalised mean of the unit vectors is the query [CLIP, section
+    3.1.4]"""
     option: str
+    """the text of the checkbox that workers read"""
     label: str
-    templates: tuple[str, ...] = (EVERY,)
+    """the source's own name of this class, if the source has labels"""
+    templates: tuple[str, ...] = (PLACEHOLDER,)
     subcategories: tuple[str, ...] = ()
+    """each is an additional query; the concept's score is that of its best query"""
     negatives: tuple[str, ...] = ()
+    """texts that the queries are moved away from"""
     negative_weight: float = 0.5
+    """by how much"""
     examples: tuple[str, ...] = ()
+    """examples that workers read below the checkbox"""
 
     def texts(self) -> list[list[str]]:
-        """The texts of each query: the prompts together, then every sub-category, each in all templates."""
+        """The texts of each query: all prompts, then each subcategory; always in all templates."""
         groups = [list(self.prompts), *([s] for s in self.subcategories)]
-        return [[t.replace(EVERY, text) for text in group for t in self.templates] for group in groups if group]
+        return [[t.replace(PLACEHOLDER, text) for text in group for t in self.templates] for group in groups if group]
 
 
 @dataclass(frozen=True)
@@ -74,14 +79,14 @@ class RetrieveRules:
     reserve: int = 0
 
 
-def queries(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vectors, list[int]]:
-    """Unit vectors (Q, D) of all queries, and the number of each concept's first query.
+def query_vectors(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vectors, list[int]]:
+    """(unit vectors (Q, D) float32 of all queries, the first query of each concept).
 
-    Raises BadConfig for a concept without texts and for two concepts with the same.
+    Raises BadConfig for a concept without texts and for two concepts with the same texts.
     """
     rows: list[Vectors] = []
     first: list[int] = []
-    asked: dict[Any, str] = {}
+    concept_of: dict[Any, str] = {}
     for concept in concepts:
         groups = concept.texts()
         if not groups:
@@ -90,12 +95,12 @@ def queries(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vectors, lis
                 "Expected at least one.",
                 "Add prompts: [a photo of …].",
             )
-        same = asked.setdefault((tuple(map(tuple, groups)), concept.negatives), concept.name)
+        same = concept_of.setdefault((tuple(map(tuple, groups)), concept.negatives), concept.name)
         if same != concept.name:
             raise BadConfig(
                 f"The concepts {same!r} and {concept.name!r} have the same prompts.",
                 "Expected each image to have one nearest concept.",
-                "Change the prompts of one, or drop it.",
+                "Change the prompts of one, or remove it.",
             )
         first.append(len(rows))
         away = _unit(encoder.texts(concept.negatives).mean(0)) * concept.negative_weight if concept.negatives else 0.0
@@ -108,31 +113,37 @@ def _unit(vector: Vectors) -> Vectors:
 
 
 @dataclass(frozen=True)
-class Look:
-    """What the rules of our own ask about rows: their uploaders (None: unknown), their part of the bucket's time (from
-    0), their vectors (n, D) float32, their scores under every concept (n, C)."""
+class Lookup:
+    """Functions of rows (n,) that the additional rules call; None: the rule cannot be used."""
 
     users: Callable[[Ints], Sequence[str | None]] | None = None
+    """uploaders; None: unknown"""
     strata: Callable[[Ints], Ints] | None = None
+    """parts of the bucket's time span, from 0"""
     vectors: Callable[[Ints], Vectors] | None = None
+    """(n, D) float32, unit length"""
     scores: Callable[[Ints], Vectors] | None = None
+    """(n, C) cosines with all C concepts"""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """fates: of every image of every concept's list, in its order: "kept", "ambiguous" (in several lists, lost here),
-    "surplus" (beyond per_class), "user_cap", "near_copy", "small_margin". background, reserve: (concept whose list it
-    ends, its rank there, row, score)."""
+    """The candidates of one bucket."""
 
     fates: list[list[str]]
+    """[concept][rank]: kept, ambiguous (in several lists), surplus (beyond per_class), user_cap, near_copy,
+    small_margin"""
     background: list[tuple[int, int, int, float]]
+    """(concept in whose bottom list it is, its rank there, row, score)"""
     reserve: list[tuple[int, int, int, float]]
+    """further background images, as `background`"""
 
 
-def choose(tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRules, look: Look | None = None) -> Chosen:
-    """One bucket's candidates from the top and bottom lists of every concept (same order of concepts)."""
-    look = look or Look()
-    kept = _resolve(tops, rules, look)
+def choose(
+    tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRules, lookup: Lookup | None = None
+) -> Chosen:
+    """The candidates of one bucket from the top and bottom lists of every concept (same order of concepts)."""
+    kept = _resolve_overlap(tops, rules, lookup or Lookup())
     fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(kept, tops, strict=True)]
     used = {row for fate in kept for row, name in fate.items() if name == "kept"}
     share = int(rules.per_class * rules.negative_ratio)
@@ -141,8 +152,8 @@ def choose(tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRul
 
 
 def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tuple[int, int, int, float]]:
-    """The next `wanted` images of every concept's bottom list that are not `used`; they are, afterwards."""
-    found: list[tuple[int, int, int, float]] = []
+    """The next `wanted` images of every concept's bottom list that are not in `used`, which is updated."""
+    lowest: list[tuple[int, int, int, float]] = []
     for c, bottom in enumerate(bottoms):
         free = (
             (rank, row, score)
@@ -150,16 +161,16 @@ def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tupl
             if row not in used
         )
         for (rank, row, score), _ in zip(free, range(wanted), strict=False):
-            found.append((c, rank, row, score))
+            lowest.append((c, rank, row, score))
             used.add(row)
-    return found
+    return lowest
 
 
-def _resolve(tops: Sequence[Ranked], rules: RetrieveRules, look: Look) -> list[dict[int, str]]:
-    """Per concept: row → fate; rows not named are surplus."""
+def _resolve_overlap(tops: Sequence[Ranked], rules: RetrieveRules, lookup: Lookup) -> list[dict[int, str]]:
+    """Per concept: row → fate; all other rows are surplus."""
     lists = [top.rows.tolist() for top in tops]
     if rules.overlap == "allow":
-        return [_pick(c, one, rules, look) for c, one in enumerate(lists)]
+        return [_pick(c, rows, rules, lookup) for c, rows in enumerate(lists)]
     if rules.overlap == "highest":
         best: dict[int, tuple[float, int]] = {}
         for c, top in enumerate(tops):
@@ -167,36 +178,35 @@ def _resolve(tops: Sequence[Ranked], rules: RetrieveRules, look: Look) -> list[d
                 if row not in best or score > best[row][0]:  # equal cosines: the earlier concept
                     best[row] = (score, c)
         return [
-            {row: "ambiguous" for row in one if best[row][1] != c}
-            | _pick(c, [row for row in one if best[row][1] == c], rules, look)
-            for c, one in enumerate(lists)
+            {row: "ambiguous" for row in rows if best[row][1] != c}
+            | _pick(c, [row for row in rows if best[row][1] == c], rules, lookup)
+            for c, rows in enumerate(lists)
         ]
     discarded: set[int] = set()
-    while True:  # replace discarded images from further down until no image stands in two lists
-        picked = [_pick(c, [r for r in one if r not in discarded], rules, look) for c, one in enumerate(lists)]
-        seen = Counter(row for one in picked for row, fate in one.items() if fate == "kept")
-        twice = {row for row, n in seen.items() if n > 1}
+    while True:  # discarded images are replaced by the next ones, which may overlap again
+        picked = [_pick(c, [r for r in rows if r not in discarded], rules, lookup) for c, rows in enumerate(lists)]
+        times = Counter(row for fates in picked for row, fate in fates.items() if fate == "kept")
+        twice = {row for row, n in times.items() if n > 1}
         if not twice:
             return [
-                {row: "ambiguous" for row in one if row in discarded} | fates
-                for one, fates in zip(lists, picked, strict=True)
+                {row: "ambiguous" for row in rows if row in discarded} | fates
+                for rows, fates in zip(lists, picked, strict=True)
             ]
         discarded |= twice
 
 
-def _pick(concept: int, rows: Sequence[int], rules: RetrieveRules, look: Look) -> dict[int, str]:
-    """Row → "kept" for the first `per_class` that the rules of our own let pass; others met on the way have their
-    reason."""
-    passes = _Passes(concept, np.array(rows, np.int64), rules, look)
+def _pick(concept: int, rows: Sequence[int], rules: RetrieveRules, lookup: Lookup) -> dict[int, str]:
+    """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails."""
+    checks = _AdditionalRules(concept, np.array(rows, np.int64), rules, lookup)
     fates: dict[int, str] = {}
-    if rules.strata is not None and look.strata is not None and rows:
-        parts = look.strata(np.array(rows, np.int64))
+    if rules.strata is not None and lookup.strata is not None and rows:
+        strata = lookup.strata(np.array(rows, np.int64))
         share = -(-rules.per_class // rules.strata)
-        for part in range(rules.strata):
-            _take(np.flatnonzero(parts == part).tolist(), rows, share, passes, fates)
-    left = rules.per_class - sum(fate == "kept" for fate in fates.values())
-    _take(range(len(rows)), rows, left, passes, fates)
-    if len(fates) > rules.per_class:  # the shares of the parts were rounded up: the lowest go again
+        for stratum in range(rules.strata):
+            _take(np.flatnonzero(strata == stratum).tolist(), rows, share, checks, fates)
+    missing = rules.per_class - sum(fate == "kept" for fate in fates.values())
+    _take(range(len(rows)), rows, missing, checks, fates)
+    if len(fates) > rules.per_class:  # the shares of the strata are rounded up: drop the lowest scores
         kept = [row for row in rows if fates.get(row) == "kept"]
         for row in kept[rules.per_class :]:
             del fates[row]
@@ -204,42 +214,43 @@ def _pick(concept: int, rows: Sequence[int], rules: RetrieveRules, look: Look) -
 
 
 def _take(
-    positions: Sequence[int] | range, rows: Sequence[int], wanted: int, passes: _Passes, fates: dict[int, str]
+    positions: Sequence[int], rows: Sequence[int], wanted: int, checks: _AdditionalRules, fates: dict[int, str]
 ) -> None:
+    """Add the fates of `positions` in `rows` until `wanted` more are kept."""
     for position in positions:
         if wanted <= 0:
             return
         if rows[position] not in fates:
-            fates[rows[position]] = passes.judge(position)
+            fates[rows[position]] = checks.fate(position)
             wanted -= fates[rows[position]] == "kept"
 
 
-class _Passes:
-    """Judges one concept's images, best first, by the rules of our own."""
+class _AdditionalRules:
+    """Applies the additional rules to the images of one concept, best first."""
 
-    def __init__(self, concept: int, rows: Ints, rules: RetrieveRules, look: Look) -> None:
+    def __init__(self, concept: int, rows: Ints, rules: RetrieveRules, lookup: Lookup) -> None:
         self.rules = rules
-        self.users = look.users(rows) if rules.per_user is not None and look.users else None
-        self.vectors = look.vectors(rows) if rules.near is not None and look.vectors else None
+        self.users = lookup.users(rows) if rules.per_user is not None and lookup.users else None
+        self.vectors = lookup.vectors(rows) if rules.near is not None and lookup.vectors else None
         self.margins: npt.NDArray[Any] | None = None
-        if rules.margin is not None and look.scores and len(rows):
-            scores = look.scores(rows)
+        if rules.margin is not None and lookup.scores and len(rows):
+            scores = lookup.scores(rows)
             if scores.shape[1] > 1:
                 self.margins = scores[:, concept] - np.delete(scores, concept, 1).max(1)
-        self.of_user: Counter[str] = Counter()
+        self.per_user: Counter[str] = Counter()
         self.kept: list[int] = []
 
-    def judge(self, position: int) -> str:
-        """The fate of one image; what is kept counts against those that follow."""
+    def fate(self, position: int) -> str:
+        """The fate of one image; a kept image counts for the checks of the following ones."""
         if self.margins is not None and self.margins[position] < (self.rules.margin or 0):
             return "small_margin"
         user = self.users[position] if self.users is not None else None
-        if user and self.of_user[user] >= (self.rules.per_user or 0):
+        if user and self.per_user[user] >= (self.rules.per_user or 0):
             return "user_cap"
         if self.vectors is not None and self._is_near(position):
             return "near_copy"
         if user:
-            self.of_user[user] += 1
+            self.per_user[user] += 1
         self.kept.append(position)
         return "kept"
 
@@ -250,7 +261,7 @@ class _Passes:
 
 
 def check_enough(counts: Mapping[tuple[str, str], int], wanted: Mapping[str, int], what: str, way_out: str) -> None:
-    """Raise Shortage with a table unless every (bucket, class) of `counts` has what its class wants."""
+    """Raise Shortage with a table if a (bucket, class) of `counts` has fewer images than `wanted` for the class."""
     lacking = [(b, c, n) for (b, c), n in sorted(counts.items()) if n < wanted[c]]
     if lacking:
         table = "\n".join(f"  bucket {b:>12}  {c:<24} {n:>6} of {wanted[c]}" for b, c, n in lacking)

@@ -1,15 +1,15 @@
-"""Vectors on disk → the nearest and the farthest images of every concept in every bucket, in one pass.
+"""Exact search: the nearest and the farthest images of every concept in every bucket, in one pass over the vectors.
 
-Exact, whatever the number of threads or machines: a fast pass in float32 keeps everything that could be among the best
-given its rounding error, and what it kept is scored again in float64. Equal scores are ordered by id.
+The result does not depend on the number of threads or machines: a fast pass in float32 keeps every image that could be
+among the best within its rounding error, and these are scored again in float64. Equal scores are ordered by id.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,38 +17,43 @@ import numpy.typing as npt
 from curate.core.errors import BadConfig, BadInput
 from curate.core.executor import Executor
 from curate.encoders import Vectors
-from curate.retrieval.vector_store import Ints, Part, Store
+from curate.retrieval.vector_store import Ints, Store, VectorFile
 
 Side = Literal["top", "bottom"]
-Kind = Literal["exact", "ivf", "hnsw"]
-BLOCK_BYTES = 4 << 20  # vectors that are multiplied at a time: they and their float32 copy stay in the cache
-SPAN = 8  # blocks between two looks at what is good enough
-MEMORY = 256 << 20  # bytes for candidates; more concepts than fit are searched in several passes
-SAMPLE = 16  # queries whose exact answer an approximate index is held against
+BLOCK_BYTES = 4 << 20  # vectors per matrix product: small enough that they and their float32 copy stay in the cache
+SPAN = 8  # blocks whose scores are compared with the thresholds at once
+MEMORY = 256 << 20  # bytes for candidates; if the concepts need more, they are searched in several passes
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One concept in one bucket: rows of the store (k,) and their cosines (k,) float32, best first; for the bottom
-    side lowest first."""
+    """The ranked images of one concept in one bucket: best first, on the bottom side lowest first."""
 
     rows: Ints
+    """(k,) rows of the store"""
     scores: Vectors
+    """(k,) float32 cosines"""
 
 
 @dataclass(frozen=True)
-class Found:
-    """ranked: [side][bucket][concept]. histogram: bucket → (concepts, bins) counts of cosines over [-1, 1]."""
+class SearchResult:
+    """What `search` returns."""
 
     ranked: dict[str, dict[int, list[Ranked]]]
+    """[side][bucket][concept]"""
     histogram: dict[int, Ints]
+    """bucket → (concepts, bins) counts of cosines over [-1, 1]"""
+
+
+Piece = tuple[VectorFile, int, int, int, npt.NDArray[np.int32]]
+"""a file, its first row in the store, the first and the end row in the file, and the buckets of these rows"""
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A stretch of parts to look through: (part, its first row in the store, from, to, buckets of these rows)."""
+    """A range of rows to scan; the other fields are arguments of `search`."""
 
-    pieces: tuple[tuple[Part, int, int, int, npt.NDArray[np.int32]], ...]
+    pieces: tuple[Piece, ...]
     queries: Vectors
     groups: tuple[int, ...]
     asked: tuple[int, ...]
@@ -68,33 +73,35 @@ def search(
     executor: Executor | None = None,
     memory: int = MEMORY,
     bins: int = 0,
-) -> Found:
-    """Rank every image of the `asked` buckets under every concept; the best `depth` of each side are kept.
+) -> SearchResult:
+    """Rank the images of the `asked` buckets under every concept and keep the best `depth` of each side.
 
-    queries: (Q, D) float32, unit length. groups: the first query of each concept, whose score is the highest of its
-    queries' cosines (default: one query a concept). Cosines are those of the stored vectors, computed in float64.
-    Private memory: about `memory` and 8 MiB a thread, whatever the number of vectors.
+    queries: (Q, D) float32, unit length. groups: the first query of each concept (default: one query per concept); the
+    score of a concept is the highest cosine of its queries, computed from the stored vectors in float64. bins: of the
+    histograms of cosines; 0: none. Private memory: about `memory` bytes and 8 MiB per thread, for any number of
+    vectors.
     """
     groups = list(range(len(queries))) if groups is None else list(groups)
-    _check(store, queries, depth)
+    check_search(store, queries, depth)
     executor = executor or Executor()
     ends = [*groups[1:], len(queries)]
-    each = 2 * len(sides) * executor.workers * max(1, len(asked)) * min(depth, max(1, len(store))) * 16  # bytes
-    step = max(1, memory // each)
+    per_concept = 2 * len(sides) * executor.workers * max(1, len(asked)) * min(depth, max(1, len(store))) * 16  # bytes
+    step = max(1, memory // per_concept)
     ranked: dict[str, dict[int, list[Ranked]]] = {side: {b: [] for b in asked} for side in sides}
     histogram: dict[int, list[Ints]] = {b: [] for b in asked}
     for first in range(0, len(groups), step):
         low, high = groups[first], ends[min(first + step, len(groups)) - 1]
-        inner = tuple(g - low for g in groups[first : first + step])
-        for side, of_bucket in _one_pass(
-            store, queries[low:high], depth, tuple(asked), inner, tuple(sides), executor, bins, histogram
+        pass_groups = tuple(g - low for g in groups[first : first + step])
+        for side, by_bucket in _one_pass(
+            store, queries[low:high], depth, tuple(asked), pass_groups, tuple(sides), executor, bins, histogram
         ).items():
-            for bucket, lists in of_bucket.items():
+            for bucket, lists in by_bucket.items():
                 ranked[side][bucket] += lists
-    return Found(ranked, {b: np.concatenate(h) for b, h in histogram.items()} if bins else {})
+    return SearchResult(ranked, {b: np.concatenate(h) for b, h in histogram.items()} if bins else {})
 
 
-def _check(store: Store, queries: Vectors, depth: int) -> None:
+def check_search(store: Store, queries: Vectors, depth: int) -> None:
+    """Raise BadConfig for a depth below 1, BadInput if vectors and queries have different widths."""
     if depth < 1:
         raise BadConfig(f"The depth of a search is {depth}.", "Expected at least 1.")
     if len(store) and store.width != queries.shape[1]:
@@ -116,153 +123,156 @@ def _one_pass(
     bins: int,
     histogram: dict[int, list[Ints]],
 ) -> dict[str, dict[int, list[Ranked]]]:
-    # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, for both ends of a comparison
+    # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, for both sides of a comparison
     slack = 4.0 * max(1, store.width) * 2.0**-24
-    tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _stretches(store, executor)]
-    kept: dict[str, list[_Kept]] = {side: [] for side in sides}
-    bars = np.zeros((len(asked), len(groups), bins), np.int64)
-    for _, (found, bar) in executor.run_tasks(_scan, tasks, threads=True):
+    tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _ranges(store, executor)]
+    candidates: dict[str, list[_Candidates]] = {side: [] for side in sides}
+    counts = np.zeros((len(asked), len(groups), bins), np.int64)
+    for _, (task_candidates, task_counts) in executor.run_tasks(_scan, tasks, threads=True):
         for side in sides:
-            kept[side].append(found[side])
-        bars += bar
+            candidates[side].append(task_candidates[side])
+        counts += task_counts
     for i, bucket in enumerate(asked):
-        histogram[bucket].append(bars[i])
-    return {side: _settle(store, queries, groups, asked, depth, side, slack, kept[side]) for side in sides}
+        histogram[bucket].append(counts[i])
+    return {side: _rank_all(store, queries, groups, asked, depth, side, slack, candidates[side]) for side in sides}
 
 
-def _stretches(store: Store, executor: Executor) -> Iterator[tuple[tuple[Part, int, int, int, Any], ...]]:
-    """The rows of the store in as many equal stretches as there are workers (Ray: four times as many)."""
+def _ranges(store: Store, executor: Executor) -> Iterator[tuple[Piece, ...]]:
+    """The rows of the store in as many equal ranges as there are workers (Ray: four times as many)."""
     n = len(store)
-    pieces = max(1, min(executor.workers * (4 if executor.kind == "ray" else 1), n // 4096))
-    edges = np.linspace(0, n, pieces + 1).astype(np.int64)
+    ranges = max(1, min(executor.workers * (4 if executor.kind == "ray" else 1), n // 4096))
+    edges = np.linspace(0, n, ranges + 1).astype(np.int64)
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        found = []
-        for part, start in zip(store.parts, store.starts.tolist(), strict=False):
-            a, b = max(low, start) - start, min(high, start + part.rows) - start
+        pieces = []
+        for file, start in zip(store.files, store.starts.tolist(), strict=False):
+            a, b = max(low, start) - start, min(high, start + file.rows) - start
             if a < b:
-                found.append((part, start, a, b, store.buckets[start + a : start + b]))
-        yield tuple(found)
+                pieces.append((file, start, a, b, store.buckets[start + a : start + b]))
+        yield tuple(pieces)
 
 
 @dataclass
-class _Kept:
-    """Rows that may be among the best, flat: cell = position of the bucket × concepts + concept."""
+class _Candidates:
+    """n rows that may be among the best of their cell."""
 
     cells: npt.NDArray[np.int32]
+    """(n,) position of the bucket × number of concepts + concept"""
     rows: Ints
-    scores: Vectors  # of the bottom side negated, so that more is better
+    """(n,)"""
+    scores: Vectors
+    """(n,) float32; negated on the bottom side, so that higher is better"""
 
 
-class _Best:
-    """Collects what is good enough: the best `depth` of every cell, and what rounding could confuse with them."""
+class _Collector:
+    """Collects the best `depth` rows of every cell, and all rows whose score differs from theirs only by rounding."""
 
     def __init__(self, cells: int, depth: int, slack: float) -> None:
         self.depth, self.slack = depth, slack
-        self.least = np.full(cells, -np.inf, np.float32)
-        self._held: list[_Kept] = []
+        self.least = np.full(cells, -np.inf, np.float32)  # lower scores cannot be among the best any more
+        self._collected: list[_Candidates] = []
         self._size, self._limit = 0, 2 * cells * depth
 
-    def add(self, kept: _Kept) -> None:
-        """Take what passed `least`."""
-        if len(kept.rows):
-            self._held.append(kept)
-            self._size += len(kept.rows)
+    def add(self, candidates: _Candidates) -> None:
+        """Add rows with scores from `least` on."""
+        if len(candidates.rows):
+            self._collected.append(candidates)
+            self._size += len(candidates.rows)
             if self._size > self._limit:
                 self.shrink()
 
-    def shrink(self) -> _Kept:
-        """Forget what cannot be among the best any more."""
-        kept = joined(self._held)
+    def shrink(self) -> _Candidates:
+        """Raise `least` and drop the rows below it."""
+        kept = _joined(self._collected)
         order = np.argsort(kept.cells, kind="stable")
         edges = np.searchsorted(kept.cells[order], np.arange(len(self.least) + 1))
         for cell in np.flatnonzero(np.diff(edges) > self.depth).tolist():
             scores = kept.scores[order[edges[cell] : edges[cell + 1]]]
             self.least[cell] = np.partition(scores, len(scores) - self.depth)[len(scores) - self.depth] - self.slack
         good = kept.scores >= self.least[kept.cells]
-        kept = _Kept(kept.cells[good], kept.rows[good], kept.scores[good])
-        self._held, self._size = [kept], len(kept.rows)
+        kept = _Candidates(kept.cells[good], kept.rows[good], kept.scores[good])
+        self._collected, self._size = [kept], len(kept.rows)
         self._limit = max(self._limit, 2 * self._size)
         return kept
 
 
-def joined(held: Sequence[_Kept]) -> _Kept:
-    """Several in one."""
-    if not held:
-        return _Kept(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    return _Kept(*(np.concatenate([getattr(k, name) for k in held]) for name in ("cells", "rows", "scores")))
+def _joined(collected: Sequence[_Candidates]) -> _Candidates:
+    if not collected:
+        return _Candidates(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float32))
+    return _Candidates(*(np.concatenate([getattr(c, f.name) for c in collected]) for f in fields(_Candidates)))
 
 
-def _scan(task: _Task) -> tuple[dict[str, _Kept], Ints]:
-    """One stretch: scores in float32, block by block, each block read into one small buffer."""
+def _scan(task: _Task) -> tuple[dict[str, _Candidates], Ints]:
+    """Score one range of rows in float32, block by block; each block is read into the same small buffer."""
     import torch
 
-    torch.set_num_threads(1)  # of this thread: the stretches are the parallelism
+    torch.set_num_threads(1)  # of this thread: the ranges are the parallelism
     concepts, buckets, width = len(task.groups), len(task.asked), task.queries.shape[1]
     position = np.full(max([*task.asked, 0], default=0) + 2, -1, np.int32)
     position[list(task.asked)] = np.arange(buckets)
-    best = {side: _Best(buckets * concepts, task.depth, task.slack) for side in task.sides}
-    bars = np.zeros((buckets, concepts, task.bins), np.int64)
+    collectors = {side: _Collector(buckets * concepts, task.depth, task.slack) for side in task.sides}
+    counts = np.zeros((buckets, concepts, task.bins), np.int64)
     queries = torch.from_numpy(np.ascontiguousarray(task.queries))
     single = len(task.groups) == len(task.queries)
     rows = max(64, BLOCK_BYTES // (4 * width))
     wide = torch.empty((rows, width))
-    raw = {"float32": wide, "float16": torch.empty((rows, width), dtype=torch.float16)}
+    buffers = {"float32": wide, "float16": torch.empty((rows, width), dtype=torch.float16)}
     product = np.empty((concepts, SPAN * rows), np.float32)
-    for part, start, low, high, of in task.pieces:
-        into = raw[part.dtype]
-        view = into.numpy().reshape(-1).view(np.uint8).data
-        item = into.element_size() * width
-        with part.path.open("rb", buffering=0) as file:
+    for vectors, start, low, high, buckets_of in task.pieces:
+        buffer = buffers[vectors.dtype]
+        view = buffer.numpy().reshape(-1).view(np.uint8).data
+        item = buffer.element_size() * width
+        with vectors.path.open("rb", buffering=0) as file:
             for span in range(low, high, SPAN * rows):
                 stop = min(span + SPAN * rows, high)
                 for block in range(span, stop, rows):
                     n = min(rows, stop - block)
-                    _fill(file.fileno(), view[: n * item], part, block * item)
-                    if part.dtype == "float16":
-                        wide[:n].copy_(into[:n])
+                    _fill(file.fileno(), view[: n * item], vectors, block * item)
+                    if vectors.dtype == "float16":
+                        wide[:n].copy_(buffer[:n])
                     scores = torch.mm(queries, wide[:n].t()).numpy()
                     target = product[:, block - span : block - span + n]
                     np.copyto(target, scores if single else np.maximum.reduceat(scores, task.groups, axis=0))
-                here = of[span - low : stop - low]
-                where = position[np.where((here < 0) | (here >= len(position)), len(position) - 1, here)]
-                _keep(product[:, : stop - span], where, start + span, concepts, best, bars, task.bins)
-    return {side: b.shrink() for side, b in best.items()}, bars
+                bucket = buckets_of[span - low : stop - low]
+                positions = position[np.where((bucket < 0) | (bucket >= len(position)), len(position) - 1, bucket)]
+                _collect(product[:, : stop - span], positions, start + span, concepts, collectors, counts, task.bins)
+    return {side: collector.shrink() for side, collector in collectors.items()}, counts
 
 
-def _fill(descriptor: int, view: memoryview, part: Part, offset: int) -> None:
+def _fill(descriptor: int, view: memoryview, vectors: VectorFile, offset: int) -> None:
+    """Read bytes of the vectors from `offset` on, until `view` is full."""
     done = 0
     while done < len(view):
-        got = os.preadv(descriptor, [view[done:]], part.offset + offset + done)
-        if got == 0:
-            raise BadInput(f"{part.path} ends before its {part.rows:,} vectors do.", "", "Embed the shard again.")
-        done += got
+        count = os.preadv(descriptor, [view[done:]], vectors.offset + offset + done)
+        if count == 0:
+            raise BadInput(f"{vectors.path} ends before its {vectors.rows:,} vectors do.", "", "Embed the shard again.")
+        done += count
 
 
-def _keep(
+def _collect(
     scores: Vectors,
-    where: npt.NDArray[np.int32],
+    positions: npt.NDArray[np.int32],
     first: int,
     concepts: int,
-    best: Mapping[Side, _Best],
-    bars: Ints,
+    collectors: Mapping[Side, _Collector],
+    counts: Ints,
     bins: int,
 ) -> None:
-    """scores: (concepts, n). where: (n,) position of each row's bucket, -1: not asked."""
-    for side, collector in best.items():
+    """scores: (concepts, n). positions: (n,) position of each row's bucket, -1: not asked. first: row of column 0."""
+    for side, collector in collectors.items():
         signed = scores if side == "top" else -scores
-        # the last line, which -1 means, is of the rows that are not asked: nothing is good enough there
+        # index -1, for rows of buckets that are not asked, selects the last line: no score reaches infinity
         least = np.vstack([collector.least.reshape(-1, concepts), np.full((1, concepts), np.inf, np.float32)])
-        concept, column = np.nonzero(signed >= least.T[:, where])
-        cells = where[column] * concepts + concept
-        collector.add(_Kept(cells.astype(np.int32), column + first, signed[concept, column]))
+        concept, column = np.nonzero(signed >= least.T[:, positions])
+        cells = positions[column] * concepts + concept
+        collector.add(_Candidates(cells.astype(np.int32), column + first, signed[concept, column]))
     if bins:
-        asked = np.flatnonzero(where >= 0)
-        bar = np.clip(((scores[:, asked] + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
-        bar += (where[asked] * concepts + np.arange(concepts)[:, None]) * bins
-        bars += np.bincount(bar.ravel(), minlength=bars.size).reshape(bars.shape)
+        asked = np.flatnonzero(positions >= 0)
+        index = np.clip(((scores[:, asked] + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
+        index += (positions[asked] * concepts + np.arange(concepts)[:, None]) * bins
+        counts += np.bincount(index.ravel(), minlength=counts.size).reshape(counts.shape)
 
 
-def _settle(
+def _rank_all(
     store: Store,
     queries: Vectors,
     groups: tuple[int, ...],
@@ -270,27 +280,27 @@ def _settle(
     depth: int,
     side: str,
     slack: float,
-    kept: Sequence[_Kept],
+    candidates: Sequence[_Candidates],
 ) -> dict[int, list[Ranked]]:
-    """What all stretches kept → exact scores, exact order."""
-    collector = _Best(len(asked) * len(groups), depth, slack)
-    for one in kept:
-        collector.add(one)
+    """The candidates of all ranges → exact scores in exact order."""
+    collector = _Collector(len(asked) * len(groups), depth, slack)
+    for some in candidates:
+        collector.add(some)
     merged = collector.shrink()
     order = np.argsort(merged.cells, kind="stable")
     edges = np.searchsorted(merged.cells[order], np.arange(len(asked) * len(groups) + 1))
     ends = [*groups[1:], len(queries)]
-    found: dict[int, list[Ranked]] = {b: [] for b in asked}
+    ranked: dict[int, list[Ranked]] = {b: [] for b in asked}
     for i, bucket in enumerate(asked):
         for c, (low, high) in enumerate(zip(groups, ends, strict=True)):
             cell = i * len(groups) + c
             rows = np.sort(merged.rows[order[edges[cell] : edges[cell + 1]]])
-            found[bucket].append(rank(store, rows, queries[low:high], depth, side))
-    return found
+            ranked[bucket].append(rank(store, rows, queries[low:high], depth, side))
+    return ranked
 
 
 def rank(store: Store, rows: Ints, queries: Vectors, depth: int, side: str = "top") -> Ranked:
-    """The best `depth` of some rows by their exact score, equal scores by id."""
+    """The best `depth` of some rows by exact score; equal scores are ordered by id."""
     scores = cosines(store, rows, queries)
     names = np.array(store.names(rows), dtype=np.str_)
     order = np.lexsort((names, scores if side == "bottom" else -scores))[:depth]
@@ -298,9 +308,9 @@ def rank(store: Store, rows: Ints, queries: Vectors, depth: int, side: str = "to
 
 
 def cosines(store: Store, rows: Ints, queries: Vectors, block: int = 4096) -> Vectors:
-    """The highest of the queries' cosines for some rows: summed in float64, rounded to float32.
+    """For each of some rows the highest cosine of the queries (n,), summed in float64 and rounded to float32.
 
-    Rounded once, equal vectors have equal scores on every machine, which float32 sums do not promise.
+    Because they are rounded only once, equal vectors have equal scores on every machine; float32 sums would differ.
     """
     out = np.empty(len(rows), np.float32)
     wide = queries.astype(np.float64)

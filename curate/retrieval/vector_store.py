@@ -1,4 +1,4 @@
-"""Vectors on disk: the embedded shards of a run, memory-mapped, with their ids and buckets."""
+"""Vectors on disk: the output of an embed stage, memory-mapped, with ids and buckets."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class VectorFile:
     """One `.npy` file of vectors, (rows, width) float16 or float32, row-major."""
 
     path: Path
     offset: int
+    """bytes before the first vector"""
     rows: int
     width: int
     dtype: Literal["float16", "float32"]
@@ -35,18 +36,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Store:
-    """Vectors in parts, and of every row its bucket (int32) and id."""
+    """N vectors in several files, each with a bucket and an id."""
 
-    parts: tuple[Part, ...]
+    files: tuple[VectorFile, ...]
     buckets: npt.NDArray[np.int32]
+    """(N,)"""
     ids: pa.ChunkedArray
+    """N strings"""
     starts: Ints = field(init=False)
+    """first row of each file, and N"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "starts", np.cumsum([0, *(p.rows for p in self.parts)]).astype(np.int64))
-        widths = {p.width for p in self.parts}
+        object.__setattr__(self, "starts", np.cumsum([0, *(file.rows for file in self.files)]).astype(np.int64))
+        widths = {file.width for file in self.files}
         if len(widths) > 1:
-            raise BadInput(f"The vectors have different widths: {sorted(widths)}.", "Expected one.", "Embed again.")
+            raise BadInput(
+                f"The vectors have different widths: {sorted(widths)}.", "Expected one width.", "Embed again."
+            )
         if not len(self.ids) == len(self.buckets) == self.starts[-1]:
             raise BadInput(
                 f"There are {self.starts[-1]:,} vectors for {len(self.ids):,} ids.", "", "Embed the shard again."
@@ -54,72 +60,73 @@ class Store:
 
     @property
     def width(self) -> int:
-        """D; 0 without any part."""
-        return self.parts[0].width if self.parts else 0
+        """D; 0 for a store without files."""
+        return self.files[0].width if self.files else 0
 
     def __len__(self) -> int:
         return len(self.buckets)
 
     @staticmethod
     def open(folder: Path) -> Store:
-        """The folder of an embed stage: `img_emb/*.npy`, `metadata/*.parquet` (id, bucket, fault)."""
-        parts, buckets, ids = [], [], []
+        """Open the folder of an embed stage: `img_emb/*.npy`, `metadata/*.parquet` (id, bucket, fault)."""
+        files, buckets, ids = [], [], []
         for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
             table = pq.read_table(metadata, columns=["id", "bucket", "fault"])
             table = table.filter(pc.is_null(table["fault"]))
             name = metadata.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy")
-            part = part_of(folder / "img_emb" / name)
-            if part.rows != len(table):
-                raise BadInput(f"{part.path} has {part.rows} vectors for {len(table)} ids.", "", "Embed it again.")
-            parts.append(part)
+            file = vector_file(folder / "img_emb" / name)
+            if file.rows != len(table):
+                raise BadInput(f"{file.path} has {file.rows} vectors for {len(table)} ids.", "", "Embed it again.")
+            files.append(file)
             buckets.append(table["bucket"].to_numpy())
             ids += table["id"].chunks
         return Store(
-            tuple(parts),
+            tuple(files),
             np.concatenate(buckets).astype(np.int32) if buckets else np.zeros(0, np.int32),
             pa.chunked_array(ids, pa.string()),
         )
 
     @staticmethod
     def of_array(vectors: npt.NDArray[Any], ids: Sequence[str], path: Path, bucket: int = 0) -> Store:
-        """Vectors in memory, written to `path` first."""
+        """A store of vectors (N, D) in memory; writes them to `path`."""
         np.save(path, np.ascontiguousarray(vectors), allow_pickle=False)
-        return Store((part_of(path),), np.full(len(ids), bucket, np.int32), pa.chunked_array([pa.array(ids)]))
+        return Store((vector_file(path),), np.full(len(ids), bucket, np.int32), pa.chunked_array([pa.array(ids)]))
 
     def take(self, rows: Ints) -> npt.NDArray[Any]:
-        """The vectors of some rows, in their order, as they are stored."""
+        """The vectors of some rows, in the order of `rows`, in the stored dtype."""
         order = np.argsort(rows, kind="stable")
         ordered = rows[order]
-        dtype = self.parts[0].dtype if self.parts else "float16"
-        out = np.empty((len(rows), self.width), dtype)
+        out = np.empty((len(rows), self.width), self.files[0].dtype if self.files else "float16")
         cuts = np.searchsorted(ordered, self.starts)
-        for part, start, low, high in zip(self.parts, self.starts, cuts[:-1], cuts[1:], strict=False):
+        for file, start, low, high in zip(self.files, self.starts, cuts[:-1], cuts[1:], strict=False):
             if high > low:
-                out[order[low:high]] = part.map()[ordered[low:high] - start]
+                out[order[low:high]] = file.map()[ordered[low:high] - start]
         return out
 
     def names(self, rows: Ints) -> list[str]:
         """The ids of some rows."""
-        taken: list[str] = pc.take(self.ids, pa.array(rows)).to_pylist()
-        return taken
+        names: list[str] = pc.take(self.ids, pa.array(rows)).to_pylist()
+        return names
 
 
-def part_of(path: Path) -> Part:
-    """The header of a `.npy` file. Raises BadInput for what is no matrix of float16 or float32."""
+def vector_file(path: Path) -> VectorFile:
+    """Read the header of a `.npy` file. Raises BadInput for anything but a matrix of float16 or float32."""
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise BadInput(f"There is no file {path}.", "Expected vectors beside their metadata.", "Embed again.") from None
+        raise BadInput(
+            f"There is no file {path}.", "Expected the vectors of its metadata file.", "Embed again."
+        ) from None
     except ValueError as error:
         raise BadInput(
-            f"{path} cannot be read ({error}).", "Expected a whole .npy file without objects.", "Embed again."
+            f"{path} cannot be read ({error}).", "Expected a complete .npy file without objects.", "Embed again."
         ) from None
     good = mapped.ndim == 2 and mapped.dtype in (np.float16, np.float32) and mapped.flags.c_contiguous
     if not good or not isinstance(mapped, np.memmap):
-        if mapped.ndim == 2 and len(mapped) == 0:  # an empty file cannot be mapped
-            return Part(path, 0, 0, mapped.shape[1], "float16")
+        if mapped.ndim == 2 and len(mapped) == 0:  # an empty file cannot be memory-mapped
+            return VectorFile(path, 0, 0, mapped.shape[1], "float16")
         raise BadInput(
             f"{path} holds {mapped.dtype} of shape {mapped.shape}.", "Expected float16 or float32 (N, D), row-major."
         )
     rows, width = mapped.shape
-    return Part(path, mapped.offset, rows, width, "float16" if mapped.dtype == np.float16 else "float32")
+    return VectorFile(path, mapped.offset, rows, width, "float16" if mapped.dtype == np.float16 else "float32")

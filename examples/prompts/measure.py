@@ -28,7 +28,7 @@ from curate.core.atomic_io import read_json, write_bytes, write_text
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec
 from curate.pretrain.small_clip import train
-from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.candidates import Concept, query_vectors
 from curate.retrieval.exact_search import search
 from curate.retrieval.vector_store import Store
 from pipelines.config.loader import load
@@ -72,7 +72,7 @@ def precision(
     """concept → bucket → (right, looked at) among the best K. shows: id → what it shows."""
     store = Store.open(folder_of(folder, "embed"))
     buckets = {b["index"]: str(b["name"]) for b in read_json(folder_of(folder, "bucket") / "buckets.json")}
-    texts, groups = queries(encoder, concepts)
+    texts, groups = query_vectors(encoder, concepts)
     ranked = search(store, texts, K, list(buckets), groups, ("top",)).ranked["top"]
     found: dict[str, dict[str, tuple[int, int]]] = {}
     for c, concept in enumerate(concepts):

@@ -49,14 +49,14 @@ def pretrain(
 
     For several processes: torchrun -m pipelines.cli pretrain …
     """
-    from curate.encoders.network import place
+    from curate.encoders.network import resolve_device
     from curate.pretrain import RECIPES
     from curate.pretrain.gather import gather
     from curate.pretrain.train import Team
     from curate.pretrain.train import pretrain as train
 
     rules = _changed(RECIPES[recipe], sets or [])
-    team = Team.join(place(device))
+    team = Team.join(resolve_device(device))
     run_log = log_of(out / "log.jsonl", as_json) if team.rank == 0 else RunLog(None, True)
     prober = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():

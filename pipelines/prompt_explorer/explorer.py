@@ -19,8 +19,8 @@ import yaml
 from curate.core.atomic_io import read_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.images.shards import Reader
-from curate.retrieval.candidates import Concept, queries
-from curate.retrieval.exact_search import Found, Ranked, search
+from curate.retrieval.candidates import Concept, query_vectors
+from curate.retrieval.exact_search import Ranked, SearchResult, search
 from curate.retrieval.vector_store import Store
 from curate.validation.batches import estimate
 from pipelines.config.loader import load, resolve
@@ -182,7 +182,7 @@ class Explorer:
         self._shard = dict(zip(members["id"], members["shard"], strict=True))
         self._lock = Lock()
         self._readers: dict[int, Reader] = {}
-        self._searches: dict[tuple[Query, int], tuple[Found, list[str]]] = {}
+        self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
         self.thumbnail = lru_cache(4096)(self._thumbnail)
 
@@ -229,12 +229,12 @@ class Explorer:
         cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
         return BucketView(name, shots, cut, histogram, Share(sum(marks), len(marks)))
 
-    def _search(self, query: Query, concept: str) -> tuple[Found, list[str]]:
+    def _search(self, query: Query, concept: str) -> tuple[SearchResult, list[str]]:
         made = self.concept(query, concept)
         key = (Query((*made.templates, "|", *query.prompts), query.negatives), self.context.config.retrieve.per_class)
         with self._lock:
             if key not in self._searches:
-                texts, groups = queries(self.encoder, [made])
+                texts, groups = query_vectors(self.encoder, [made])
                 per_class = self.context.config.retrieve.per_class
                 found = search(
                     self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
@@ -242,14 +242,14 @@ class Explorer:
                 read = [t for group in made.texts() for t in group] + list(query.negatives)
                 if len(self._searches) > 200:
                     self._searches.clear()
-                self._searches[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.cut(t))]
+                self._searches[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
             return self._searches[key]
 
     def _candidates(self) -> dict[str, dict[int, set[int]]]:
         """Saved concept → bucket → rows of its candidates; computed once."""
         if self._listed is None:
             concepts = self.concepts
-            texts, groups = queries(self.encoder, concepts)
+            texts, groups = query_vectors(self.encoder, concepts)
             found = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
                 self.context.executor,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_json
 from curate.embedding.embed import embed
-from curate.embedding.import_vectors import adopt
+from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
 from pipelines.stage import Context, Counts, Records, Stage
 
@@ -79,7 +79,7 @@ class Embed(Stage):
         facts = describe(encoder, section.encoder, name or "", file)
         if section.vectors is not None:
             given = self.context.path(section.vectors)
-            faults = adopt(given, members, out, self.context.run_log)
+            faults = import_vectors(given, members, out, self.context.run_log)
             facts |= maker_of(given)
         else:
             faults = embed(

@@ -16,8 +16,17 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import read_json, write_array, write_json, writing
 from curate.core.errors import BadConfig, BadInput
 from curate.encoders import Encoder, Vectors
-from curate.retrieval.approximate import approximate
-from curate.retrieval.candidates import BACKGROUND, Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.retrieval.approximate import approximate_search
+from curate.retrieval.candidates import (
+    BACKGROUND,
+    Chosen,
+    Concept,
+    Lookup,
+    RetrieveRules,
+    check_enough,
+    choose,
+    query_vectors,
+)
 from curate.retrieval.exact_search import Ranked, cosines, search
 from curate.retrieval.vector_store import Ints, Store
 from pipelines.config.schema import Config
@@ -98,7 +107,7 @@ def warn_of_cuts(context: Context, encoder: Encoder, concepts: Sequence[Concept]
     """Say which prompts are longer than the model can read."""
     for concept in concepts:
         for text in dict.fromkeys([t for group in concept.texts() for t in group] + list(concept.negatives)):
-            if tail := encoder.cut(text):
+            if tail := encoder.truncated(text):
                 context.run_log.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
 
 
@@ -127,7 +136,7 @@ class Retrieve(Stage):
         concepts, rules = concepts_of(config), rules_of(config)
         encoder = text_encoder(context, inputs["embed"])
         warn_of_cuts(context, encoder, concepts)
-        texts, groups = queries(encoder, concepts)
+        texts, groups = query_vectors(encoder, concepts)
         write_array(out / "queries.npy", texts)
         store = Store.open(inputs["embed"])
         asked = labelled_buckets(config, read_json(inputs["bucket"] / "buckets.json"))
@@ -143,7 +152,7 @@ class Retrieve(Stage):
         ranked = self._ranked(store, texts, groups, rules, numbers, out)
         counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
         found: dict[tuple[str, str], int] = {}
-        look = self._look(inputs, store, texts, groups, rules)
+        lookup = self._lookup(inputs, store, texts, groups, rules)
         with (
             context.run_log.progress("retrieve", len(asked), "buckets") as tick,
             writing(out / "candidates.parquet") as file,
@@ -151,7 +160,7 @@ class Retrieve(Stage):
         ):
             for bucket in asked:
                 tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
-                chosen = choose(tops, bottoms, rules, look(bucket))
+                chosen = choose(tops, bottoms, rules, lookup(bucket))
                 rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
                 writer.write_table(rows)
                 fates = _best_fates(rows)
@@ -188,7 +197,7 @@ class Retrieve(Stage):
         ranked: dict[str, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
         recalls = {}
         for bucket in asked:
-            lists, recalls[str(bucket)] = approximate(
+            lists, recalls[str(bucket)] = approximate_search(
                 store, texts, rules.depth, bucket, groups, section.search, ("top", "bottom")
             )
             for side in SIDES:
@@ -198,7 +207,7 @@ class Retrieve(Stage):
         self.context.run_log.say(f"retrieve: {section.search} finds at least {lowest:.1%} of the exact lists")
         return ranked
 
-    def _look(
+    def _lookup(
         self, inputs: Mapping[str, Path], store: Store, texts: Vectors, groups: list[int], rules: RetrieveRules
     ) -> Any:
         """bucket → what the rules of our own ask; reads only what a switched-on rule needs."""
@@ -218,20 +227,20 @@ class Retrieve(Stage):
         def scores(rows: Ints) -> Vectors:
             return np.stack([cosines(store, rows, texts[a:b]) for a, b in zip(groups, ends, strict=True)], axis=1)
 
-        def look(bucket: Mapping[str, Any]) -> Look:
+        def lookup(bucket: Mapping[str, Any]) -> Lookup:
             def strata(rows: Ints) -> Ints:
                 when = np.array([times[i] for i in store.names(rows)], np.int64)
                 first, last = spans[bucket["index"]]
                 return np.asarray((when - first) * (rules.strata or 1) // (last - first + 1))
 
-            return Look(
+            return Lookup(
                 None if users is None else lambda rows: [users[i] for i in store.names(rows)],
                 strata if times else None,
                 lambda rows: store.take(rows).astype(np.float32),
                 scores,
             )
 
-        return look
+        return lookup
 
 
 def _table(

@@ -69,7 +69,9 @@ def compose(
         counts.append((counts[-1] if counts else Counter()) + Counter(step.shifts))
     published = published_draws(dataset, sizes, test_size) if composition.draws != "own" else None
     if composition.draws == "published" and published is None:
-        raise BadConfig(f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder.")
+        raise BadConfig(
+            f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."
+        )
     if published is None:
         shares = [class_shares(dataset, t, count, total, composition) for t, count in enumerate(counts)]
         overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)

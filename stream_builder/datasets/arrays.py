@@ -23,9 +23,7 @@ def open_arrays(path: Path, options: Options) -> Dataset:
                 except ValueError:
                     continue  # an array of Python objects, which is never loaded
     except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise BadInput(
-            f"{path} cannot be read as .npz ({error}).", "Expected arrays saved with numpy.savez."
-        ) from None
+        raise BadInput(f"{path} cannot be read as .npz ({error}).", "Expected arrays saved with numpy.savez.") from None
     if missing := {"train_x", "train_y", "test_x", "test_y"} - set(arrays):
         raise BadInput(
             f"{path} lacks {', '.join(sorted(missing))}.", f"It holds {', '.join(sorted(arrays)) or 'nothing'}."

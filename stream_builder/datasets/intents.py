@@ -35,7 +35,8 @@ def clinc150(path: Path, options: Options) -> Dataset:
 
 
 def _ensure(file: Path, url: str, download: bool) -> None:
-    """Download a file unless it exists. Raises MissingFile if that is not allowed or fails, BadInput for other content."""
+    """Download a file unless it exists. Raises MissingFile if that is not allowed or fails, BadInput for other
+    content."""
     import urllib3
 
     if file.is_file():

@@ -1,8 +1,9 @@
 """Common corruptions of ImageNet-C and CIFAR-10-C at five severities [Hendrycks & Dietterich 2019].
 
 Constants as published: those of CIFAR-10-C for images of at most SMALL pixels, else those of ImageNet-C;
-`elastic_transform` has its own. Each further occurrence raises the severity, up to five. Missing: frost (its photographs
-are not available), snow and glass blur. For the look of old cameras use `gaussian_blur`, `jpeg` and `pixelate`.
+`elastic_transform` has its own. Each further occurrence raises the severity, up to five. Missing: frost (its
+photographs are not available), snow and glass blur. For the look of old cameras use `gaussian_blur`, `jpeg` and
+`pixelate`.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ def _speckle_noise(x: Floats, scale: float, rng: np.random.Generator) -> Floats:
 
 
 def _filtered(x: Floats, kernel: Floats) -> Floats:
-    """Filter all images and channels with one kernel (k, k), or image i with kernel[i] (N, k, k); edges are mirrored."""
+    """Filter all images and channels with one kernel (k, k), or image i with kernel[i] (N, k, k); edges are
+    mirrored."""
     import torch
     from torch.nn.functional import conv2d, pad
 

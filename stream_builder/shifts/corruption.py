@@ -10,7 +10,6 @@ from pydantic import Field
 
 from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
-
 BLOCK = 1 << 20  # values at a time
 
 
@@ -37,8 +36,8 @@ class Corruption(Shift):
         return out, y
 
     def _add_noise(self, x: Images, rng: np.random.Generator) -> Images:
-        """Each byte of 64-bit draws gives one value. Bytes beyond the largest multiple of the number of values are drawn
-        again, so that all values are equally likely."""
+        """Each byte of 64-bit draws gives one value. Bytes beyond the largest multiple of the number of values are
+        drawn again, so that all values are equally likely."""
         values = 2 * self.amount
         bytes_per_value = np.uint8(256 // values)
         flat, out = np.ascontiguousarray(x).reshape(-1), np.empty(x.size, np.uint8)

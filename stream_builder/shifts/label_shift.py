@@ -16,7 +16,8 @@ from stream_builder.shifts.base import Shares, Shift
 class LabelShift(Shift):
     """Even classes lose `percent` % of their share each time, odd classes gain it [Seq-to-Final, code only].
 
-    Changes P(Y). With the reference's 30 % it can occur three times: at the fourth, even classes have less than nothing.
+    Changes P(Y). With the reference's 30 % it can occur three times: at the fourth, even classes have less than
+    nothing.
     """
 
     code: ClassVar[str] = "p"

@@ -1,4 +1,4 @@
-"""Queries from concepts; CLEAR's rules against slow, literal twins; the rules of our own."""
+"""Queries from concepts; CLEAR's rules against a slow, literal implementation; the additional rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curate.core.errors import BadConfig, Shortage
-from curate.retrieval.candidates import Chosen, Concept, Look, RetrieveRules, check_enough, choose, queries
+from curate.retrieval.candidates import Chosen, Concept, Lookup, RetrieveRules, check_enough, choose, query_vectors
 from curate.retrieval.exact_search import Ranked, search
 from curate.retrieval.vector_store import Store
 
@@ -73,7 +73,7 @@ def literal(scores: np.ndarray, ids: list[str], rules: RetrieveRules) -> tuple[d
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 10_000), st.sampled_from(["highest", "discard", "allow"]), st.integers(2, 12), st.integers(2, 40))
-def test_clears_rules_equal_their_literal_twin(
+def test_clears_rules_equal_their_literal_implementation(
     tmp_path: Path, seed: int, overlap: str, per_class: int, depth: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -99,65 +99,67 @@ def ranked(*scores: list[float]) -> list[Ranked]:
     return found
 
 
-def fates(tops: list[Ranked], rules: RetrieveRules, look: Look | None = None) -> list[dict[int, str]]:
-    chosen = choose(tops, [], rules, look)
+def fates(tops: list[Ranked], rules: RetrieveRules, lookup: Lookup | None = None) -> list[dict[int, str]]:
+    chosen = choose(tops, [], rules, lookup)
     return [dict(zip(t.rows.tolist(), f, strict=True)) for t, f in zip(tops, chosen.fates, strict=True)]
 
 
-def test_discard_replaces_from_further_down() -> None:
+def test_discarded_images_are_replaced_by_the_next() -> None:
     tops = ranked([0.9, 0.3, 0.2, 0.0], [0.9, 0.0, 0.1, 0.3])
     p, q = fates(tops, RetrieveRules(1, 4, "discard", background=False))
     assert (p[1], q[3]) == ("kept", "kept")
     assert (p[0], q[0]) == ("ambiguous", "ambiguous")
 
 
-class TestRulesOfOurOwn:
+class TestAdditionalRules:
     rules = RetrieveRules(2, 4, background=False)
 
-    def test_an_uploader_over_the_cap_gives_way_to_the_next(self) -> None:
-        look = Look(users=lambda rows: [["ann", "ann", None, None][r] for r in rows])
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), look)
+    def test_images_above_the_maximum_of_an_uploader_are_replaced(self) -> None:
+        lookup = Lookup(users=lambda rows: [["ann", "ann", None, None][r] for r in rows])
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), lookup)
         assert found == [{0: "kept", 1: "user_cap", 2: "kept", 3: "surplus"}]
 
-    def test_photos_without_uploader_are_not_one_persons(self) -> None:
-        look = Look(users=lambda rows: [None] * len(rows))
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), look)
+    def test_photos_without_uploader_do_not_count_as_one_uploader(self) -> None:
+        lookup = Lookup(users=lambda rows: [None] * len(rows))
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), lookup)
         assert list(found[0].values()).count("kept") == 2
 
-    def test_a_near_copy_gives_way_to_the_next(self) -> None:
+    def test_a_near_copy_is_replaced(self) -> None:
         x = np.array([[1, 0], [0.999, 0.04], [0, 1], [0, 1]], np.float32)
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, near=0.99), Look(vectors=lambda rows: x[rows]))
+        found = fates(
+            ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, near=0.99), Lookup(vectors=lambda rows: x[rows])
+        )
         assert found == [{0: "kept", 1: "near_copy", 2: "kept", 3: "surplus"}]
 
-    def test_a_score_close_to_another_concepts_is_passed_over(self) -> None:
+    def test_a_score_close_to_that_of_another_concept_is_replaced(self) -> None:
         both = np.array([[0.9, 0.2], [0.8, 0.79], [0.7, 0.1], [0.6, 0.0]], np.float32)
         tops = ranked(both[:, 0].tolist(), both[:, 1].tolist())
-        first, _ = fates(tops, replace(self.rules, margin=0.05), Look(scores=lambda rows: both[rows]))
+        first, _ = fates(tops, replace(self.rules, margin=0.05), Lookup(scores=lambda rows: both[rows]))
         assert first == {0: "kept", 1: "small_margin", 2: "kept", 3: "surplus"}
 
-    def test_parts_of_the_span_give_equal_shares(self) -> None:
-        look = Look(strata=lambda rows: np.array([0, 0, 0, 1])[rows])
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), look)
+    def test_strata_give_equal_shares(self) -> None:
+        lookup = Lookup(strata=lambda rows: np.array([0, 0, 0, 1])[rows])
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), lookup)
         assert found == [{0: "kept", 1: "surplus", 2: "surplus", 3: "kept"}]
 
-    def test_what_a_part_lacks_the_others_give(self) -> None:
-        look = Look(strata=lambda rows: np.zeros(len(rows), np.int64))
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), look)
+    def test_missing_images_of_a_stratum_come_from_the_others(self) -> None:
+        lookup = Lookup(strata=lambda rows: np.zeros(len(rows), np.int64))
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), lookup)
         assert [row for row, fate in found[0].items() if fate == "kept"] == [0, 1]
 
 
 class Words:
-    """Texts as counts of letters: enough to see what is averaged."""
+    """Texts as counts of letters, which show what is averaged."""
 
     def texts(self, texts: Sequence[str]) -> np.ndarray:
         rows = np.array([[t.count(c) + 1e-3 for c in "abcd"] for t in texts], np.float32)
         return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-def test_prompts_in_templates_are_one_query_and_subcategories_their_own() -> None:
+def test_prompts_in_templates_are_one_query_and_subcategories_further_ones() -> None:
     concept = Concept("x", ("a", "b"), "x", "x", ("{}", "c {}"), ("d",))
     assert concept.texts() == [["a", "c a", "b", "c b"], ["d", "c d"]]
-    found, first = queries(Words(), [concept, Concept("y", ("b",), "y", "y")])  # type: ignore[arg-type]
+    found, first = query_vectors(Words(), [concept, Concept("y", ("b",), "y", "y")])  # type: ignore[arg-type]
     assert first == [0, 2]
     mean = Words().texts(["a", "c a", "b", "c b"]).mean(0)
     assert np.allclose(found[0], mean / np.linalg.norm(mean), atol=1e-6)
@@ -165,7 +167,7 @@ def test_prompts_in_templates_are_one_query_and_subcategories_their_own() -> Non
 
 def test_negatives_move_the_query_away() -> None:
     plain, away = (
-        queries(Words(), [Concept("x", ("a b",), "x", "x", negatives=n)])[0][0]  # type: ignore[arg-type]
+        query_vectors(Words(), [Concept("x", ("a b",), "x", "x", negatives=n)])[0][0]  # type: ignore[arg-type]
         for n in ((), ("b",))
     )
     assert away[1] < plain[1]
@@ -175,9 +177,9 @@ def test_negatives_move_the_query_away() -> None:
 def test_two_concepts_with_the_same_prompts_are_refused() -> None:
     same = [Concept(n, ("a photo",), n, n) for n in ("bus", "car")]
     with pytest.raises(BadConfig, match="'bus' and 'car' have the same prompts"):
-        queries(Words(), same)  # type: ignore[arg-type]
+        query_vectors(Words(), same)  # type: ignore[arg-type]
 
 
-def test_a_shortage_is_a_table_never_a_smaller_class_in_silence() -> None:
+def test_a_shortage_is_an_error_with_a_table() -> None:
     with pytest.raises(Shortage, match=r"bucket\s+2009  bus\s+3 of 5[\s\S]*Lower"):
         check_enough({("2009", "bus"): 3, ("2010", "bus"): 5}, {"bus": 5}, "Too few", "Lower it.")

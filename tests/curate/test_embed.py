@@ -1,4 +1,4 @@
-"""Embedding: unit vectors in a convention others read, resumable to the byte, and clear about wrong models."""
+"""Embedding: unit vectors in clip-retrieval's layout, resumable to the byte, clear errors for wrong models."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ import pyarrow as pa
 import pytest
 
 from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
 from curate.core.executor import Executor
+from curate.core.registry import Entry
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.embedding.embed import embed, parts
-from curate.embedding.import_vectors import adopt
-from curate.encoders import EncoderSpec
+from curate.embedding.import_vectors import import_vectors
+from curate.encoders import ENCODERS, EncoderSpec, spec_of
 from curate.encoders.backbone import Backbone
 from curate.encoders.clip import Clip
 from curate.images.shards import index_path, shard_path, write_tar
-from curate.retrieval.candidates import Concept, queries
+from curate.retrieval.candidates import Concept, query_vectors
 from curate.retrieval.vector_store import Store
 from pipelines.demo.draw import jpeg, photo
+from stream_builder.builders.encoded import encoded
+from stream_builder.stream import Split, Step, Stream
 
 MODEL = str(files("pipelines") / "demo" / "model")
 SPEC = EncoderSpec(MODEL)
@@ -57,7 +60,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return folder, pa.Table.from_pylist(rows)
 
 
-def test_vectors_are_unit_float16_in_clip_retrievals_convention(
+def test_vectors_are_unit_float16_in_clip_retrievals_layout(
     encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
     counts = embed(*images, SPEC, tmp_path, QUIET, batch=4)
@@ -71,9 +74,9 @@ def test_vectors_are_unit_float16_in_clip_retrievals_convention(
         assert np.allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
 
 
-def test_the_text_finds_its_pictures(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
+def test_a_text_finds_its_images(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     embed(*images, SPEC, tmp_path, QUIET)
-    texts, _ = queries(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
+    texts, _ = query_vectors(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
         id_.startswith(("car", "bus")[int(np.argmax(texts @ v.astype(np.float32)))])
@@ -82,12 +85,14 @@ def test_the_text_finds_its_pictures(encoder: Clip, images: tuple[Path, pa.Table
     assert np.mean(right) > 0.85
 
 
-def test_a_killed_run_embeds_only_what_is_missing_and_ends_in_the_same_bytes(
+def test_a_killed_run_embeds_only_the_missing_shards_and_gives_the_same_bytes(
     encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
     embed(*images, SPEC, tmp_path / "whole", QUIET, batch=4)
     shutil.copytree(tmp_path / "whole", tmp_path / "killed")
-    (tmp_path / "killed" / "metadata" / "metadata_00001.parquet").unlink()  # killed between vectors and their mark
+    (
+        tmp_path / "killed" / "metadata" / "metadata_00001.parquet"
+    ).unlink()  # killed after the vectors, before the metadata
     kept = tmp_path / "killed" / "img_emb" / "img_emb_00000.npy"
     before = kept.stat().st_mtime_ns
     embed(*images, SPEC, tmp_path / "killed", QUIET, batch=4, executor=Executor(workers=2))
@@ -96,19 +101,19 @@ def test_a_killed_run_embeds_only_what_is_missing_and_ends_in_the_same_bytes(
         assert path.read_bytes() == (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes()
 
 
-def test_open_clip_opens_the_model_by_itself() -> None:
+def test_open_clip_opens_the_built_in_model() -> None:
     import open_clip
 
     model, _, _ = open_clip.create_model_and_transforms(f"local-dir:{MODEL}")
     assert model.visual.image_size in (64, (64, 64))
 
 
-def test_an_unknown_model_is_answered_with_the_nearest_names() -> None:
+def test_an_unknown_model_gives_the_nearest_names() -> None:
     with pytest.raises(BadConfig, match=r"'RN5O'.*Nearest names: .*RN50"):
         Clip("RN5O", "openai")
 
 
-def test_an_unknown_tag_is_answered_with_the_models_tags() -> None:
+def test_an_unknown_tag_gives_the_tags_of_the_model() -> None:
     with pytest.raises(BadConfig, match=r"one of RN50's tags: .*openai"):
         Clip("RN50", "openay")
 
@@ -122,12 +127,14 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path: Path) -> None
         Clip(str(tmp_path / "model"))
 
 
-def test_weights_that_cannot_be_reached_say_how_to_place_the_file(
+def test_weights_that_cannot_be_reached_say_where_to_put_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import huggingface_hub.constants
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # the environment is read at import only
+    monkeypatch.setattr(
+        huggingface_hub.constants, "HF_HUB_OFFLINE", True
+    )  # the environment variable is read at import only
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(MissingFile, match=r"cannot be reached[\s\S]*set embed\.weights to its path"):
         Clip("ViT-B-32", "laion2b_s34b_b79k")
@@ -138,7 +145,7 @@ def test_a_folder_without_a_config_is_refused(tmp_path: Path) -> None:
         Clip(str(tmp_path))
 
 
-def test_cuda_is_refused_where_there_is_none() -> None:
+def test_cuda_is_refused_on_a_machine_without_it() -> None:
     import torch
 
     if torch.cuda.is_available():
@@ -147,9 +154,7 @@ def test_cuda_is_refused_where_there_is_none() -> None:
         Clip(MODEL, device="cuda")
 
 
-def test_a_process_that_decodes_for_the_model_gives_the_same_vectors(
-    images: tuple[Path, pa.Table], tmp_path: Path
-) -> None:
+def test_decoding_processes_give_the_same_vectors(images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     import torch
 
     threads = torch.get_num_threads()
@@ -163,7 +168,7 @@ def test_a_process_that_decodes_for_the_model_gives_the_same_vectors(
         assert path.read_bytes() == (tmp_path / "helped" / path.relative_to(tmp_path / "alone")).read_bytes()
 
 
-def test_pixels_that_are_normalised_on_the_device_equal_the_models_own_transform(encoder: Clip) -> None:
+def test_normalisation_on_the_device_equals_the_models_own_transform(encoder: Clip) -> None:
     import open_clip
     import torch
 
@@ -184,7 +189,7 @@ def test_half_precision_is_close() -> None:
     assert (full.images(batch) * half.images(batch)).sum(1).min() > 0.995
 
 
-def test_an_image_that_is_not_rgb_is_a_counted_reject(tmp_path: Path) -> None:
+def test_an_image_that_is_not_rgb_is_dropped_and_counted(tmp_path: Path) -> None:
     data = [jpeg(photo(["car"], 0.2, rng_for(0))), b"not an image"]
     members = [(f"{i}.jpg", d) for i, d in enumerate(data)]
     rows = [
@@ -198,23 +203,64 @@ def test_an_image_that_is_not_rgb_is_a_counted_reject(tmp_path: Path) -> None:
     assert (len(store), store.names(np.array([0]))) == (1, ["0"])
 
 
-def test_the_log_tells_throughput_and_the_share_of_the_models_own_speed(
+def test_the_log_gives_throughput_and_its_ratio_to_the_models_speed(
     images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
     embed(*images, SPEC, tmp_path / "out", RunLog(tmp_path / "log.jsonl", quiet=True))
-    said = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    found = next(line for line in said if "images_per_second" in line)
+    events = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    found = next(event for event in events if "images_per_second" in event)
     assert found["images"] == 18
     assert 0 < found["share_of_model"] <= 1
 
 
-def test_a_text_longer_than_the_context_tells_what_was_cut(encoder: Clip) -> None:
-    assert encoder.cut("a photo of a bus") == ""
-    assert encoder.cut("a photo of a bus " + "and a car " * 20).endswith("and a car")
+def test_the_end_of_a_text_beyond_the_context_is_reported(encoder: Clip) -> None:
+    assert encoder.truncated("a photo of a bus") == ""
+    assert encoder.truncated("a photo of a bus " + "and a car " * 20).endswith("and a car")
 
 
-class TestAdopt:
-    """`embed.from`: vectors that clip-retrieval, or anyone, made."""
+def test_an_encoder_without_images_is_an_error_and_not_a_reason_to_drop_images(
+    images: tuple[Path, pa.Table], tmp_path: Path
+) -> None:
+    with pytest.raises(BadConfig, match="does not read images"):
+        embed(*images, EncoderSpec("64", kind="ngrams"), tmp_path, QUIET)
+
+
+class TestEncoderOfAnotherPackage:
+    KIND = "support.toy_encoder:MeanColour"
+
+    def test_a_class_named_by_its_module_embeds_images_in_worker_processes(
+        self, images: tuple[Path, pa.Table], tmp_path: Path
+    ) -> None:
+        assert embed(*images, EncoderSpec("a", kind=self.KIND), tmp_path, QUIET, executor=Executor(workers=2)) == {
+            "": 18
+        }
+        store = Store.open(tmp_path)
+        assert (len(store), store.width) == (18, 3)
+
+    def test_a_registered_name_encodes_the_images_and_texts_of_a_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(ENCODERS._found, "mean-colour", [Entry(self.KIND, "toy 1.0")])
+        encoder = spec_of("mean-colour:a").load()
+        red = np.zeros((5, 8, 8, 3), np.uint8)
+        red[..., 0] = 200
+        for x, vector in ((red, [1, 0, 0]), (np.array(["a"] * 5), [0.5**0.5, 0.5**0.5, 0])):
+            split = Split(x, np.zeros(5, np.int64), np.array(list("abcde")), np.arange(5))
+            stream = encoded(
+                Stream("red", [Step(0, "0", {"train": split})], ["c"], sha256="red"), encoder, "mean-colour:a"
+            )
+            assert np.allclose(stream.steps[0]["train"].x, vector, atol=1e-3)
+            assert stream.facts["encoder"] == "mean-colour:a"
+
+    def test_a_specification_names_the_class_the_model_and_the_weights(self) -> None:
+        spec = spec_of(f"{self.KIND}:a:b")
+        assert (spec.kind, spec.model, spec.weights) == (self.KIND, "a", "b")
+
+    def test_a_class_that_is_no_encoder_is_refused(self) -> None:
+        with pytest.raises(BadPlugin, match=r"Expected a class derived from curate\.encoders\.Encoder"):
+            EncoderSpec("a", kind="support.toy_encoder:Any").load()
+
+
+class TestImportVectors:
+    """`embed.from`: vectors of clip-retrieval or other tools."""
 
     @staticmethod
     def given(folder: Path, keys: list[str], x: np.ndarray, column: str = "image_path") -> Path:
@@ -225,9 +271,9 @@ class TestAdopt:
     members = pa.table({"id": ["7", "8", "9"], "member": ["7.jpg", "8.png", "9.jpg"], "bucket": [0, 1, 1]})
 
     @pytest.mark.parametrize("keys", [["7", "8", "9"], ["a/7.jpg", "a/8.png", "a/9.jpg"]], ids=["id", "path"])
-    def test_vectors_are_matched_and_made_unit_float16(self, tmp_path: Path, keys: list[str]) -> None:
+    def test_vectors_are_matched_and_scaled_to_unit_float16(self, tmp_path: Path, keys: list[str]) -> None:
         x = np.arange(1, 13, dtype=np.float32).reshape(3, 4)
-        adopt(self.given(tmp_path / "theirs", keys[::-1], x[::-1]), self.members, tmp_path / "out", QUIET)
+        import_vectors(self.given(tmp_path / "theirs", keys[::-1], x[::-1]), self.members, tmp_path / "out", QUIET)
         store = Store.open(tmp_path / "out")
         assert store.names(np.arange(3)) == ["9", "8", "7"]
         assert store.buckets.tolist() == [1, 1, 0]
@@ -236,23 +282,25 @@ class TestAdopt:
     def test_every_image_without_a_good_vector_is_counted(self, tmp_path: Path) -> None:
         x = np.array([[1, np.nan], [0, 0], [1, 1]], np.float16)
         given = self.given(tmp_path / "theirs", ["7", "8", "unknown"], x, "id")
-        counts = adopt(given, self.members, tmp_path / "out", QUIET)
+        counts = import_vectors(given, self.members, tmp_path / "out", QUIET)
         assert counts == {"not_finite": 1, "zero_vector": 1, "no_vector": 1}
-        assert adopt(given, self.members, tmp_path / "out", QUIET) == counts  # nothing is done again
+        assert (
+            import_vectors(given, self.members, tmp_path / "out", QUIET) == counts
+        )  # the second call skips finished parts
 
-    def test_vectors_and_names_that_do_not_fit_are_refused(self, tmp_path: Path) -> None:
+    def test_different_numbers_of_vectors_and_names_are_refused(self, tmp_path: Path) -> None:
         given = self.given(tmp_path / "theirs", ["7"], np.ones((2, 3), np.float32))
         with pytest.raises(BadInput, match="2 vectors for 1 rows"):
-            adopt(given, self.members, tmp_path / "out", QUIET)
+            import_vectors(given, self.members, tmp_path / "out", QUIET)
 
-    def test_metadata_that_names_no_image_is_refused(self, tmp_path: Path) -> None:
+    def test_metadata_without_a_column_of_names_is_refused(self, tmp_path: Path) -> None:
         given = self.given(tmp_path / "theirs", ["7"], np.ones((1, 3), np.float32), "title")
         with pytest.raises(BadInput, match="columns title, caption.*Expected one of id, key, image_path"):
-            adopt(given, self.members, tmp_path / "out", QUIET)
+            import_vectors(given, self.members, tmp_path / "out", QUIET)
 
-    def test_a_folder_of_something_else_is_refused(self, tmp_path: Path) -> None:
+    def test_a_folder_of_another_layout_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match=r"holds no metadata/metadata_\*\.parquet"):
-            adopt(tmp_path, self.members, tmp_path / "out", QUIET)
+            import_vectors(tmp_path, self.members, tmp_path / "out", QUIET)
 
 
 class TestTableOfTexts:
@@ -267,7 +315,7 @@ class TestTableOfTexts:
             EncoderSpec(str(folder), kind="table").load().texts(["a dog", "a cat"]), [[0, 1], [0.6, 0.8]]
         )
 
-    def test_an_unknown_text_is_answered_with_the_nearest(self, folder: Path) -> None:
+    def test_an_unknown_text_gives_the_nearest(self, folder: Path) -> None:
         with pytest.raises(BadConfig, match="no vector of 'a car'.*Nearest: 'a cat'"):
             EncoderSpec(str(folder), kind="table").load().texts(["a car"])
 
@@ -304,7 +352,7 @@ class TestBackbone:
         [("", None), ("module.encoder_q.", "state_dict"), ("backbone.", "model")],
         ids=["torchvision", "moco", "byol"],
     )
-    def test_checkpoints_of_any_prefix_give_the_networks_features(
+    def test_checkpoints_with_any_prefix_give_the_networks_features(
         self, network: Any, tmp_path: Path, prefix: str, nest: str | None
     ) -> None:
         import torch
@@ -323,7 +371,7 @@ class TestBackbone:
         expected = expected.numpy() / np.linalg.norm(expected.numpy(), axis=1, keepdims=True)
         assert np.allclose(encoder.images(batch), expected, atol=1e-5)
 
-    def test_a_checkpoint_of_another_network_is_refused_never_half_loaded(self, network: Any, tmp_path: Path) -> None:
+    def test_a_checkpoint_of_another_network_is_refused(self, network: Any, tmp_path: Path) -> None:
         import torch
 
         torch.save(network.state_dict(), tmp_path / "w.pt")
@@ -337,6 +385,6 @@ class TestBackbone:
         with pytest.raises(BadInput, match="cannot be read as a checkpoint"):
             Backbone("resnet18", str(tmp_path / "w.pt"), "cpu")
 
-    def test_an_unknown_network_is_answered_with_the_nearest(self) -> None:
+    def test_an_unknown_network_gives_the_nearest(self) -> None:
         with pytest.raises(BadConfig, match="no backbone 'resnet51'.*Nearest names: .*resnet50"):
             Backbone("resnet51", "x")

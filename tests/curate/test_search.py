@@ -1,4 +1,4 @@
-"""Search: exact against brute force whatever threads, blocks and storage; ties by id; recall told."""
+"""Search: exact search equals brute force for any threads, blocks and files; approximate search measures its recall."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from hypothesis import strategies as st
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.retrieval import exact_search as searching
-from curate.retrieval.approximate import approximate
-from curate.retrieval.exact_search import Found, search
-from curate.retrieval.vector_store import Store, part_of
+from curate.retrieval.approximate import approximate_search
+from curate.retrieval.exact_search import SearchResult, search
+from curate.retrieval.vector_store import Store, vector_file
 
 QUIET = [HealthCheck.function_scoped_fixture]
 
 
 def grid(n: int, width: int, seed: int, levels: int = 2) -> np.ndarray:
-    """Unit vectors on a coarse grid, so that equal cosines abound."""
+    """Unit vectors on a coarse grid, so that many cosines are equal."""
     raw = np.random.default_rng(seed).integers(-levels, levels + 1, (n, width)).astype(np.float32) + 0.5
     return (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
 
 
 def store_of(x: np.ndarray, buckets: np.ndarray, folder: Path, cuts: list[int], seed: int = 0) -> Store:
-    """Vectors in several parts, ids in no order."""
+    """Vectors in several files, ids in random order."""
     parts = []
     for i, piece in enumerate(np.split(x, cuts)):
         np.save(folder / f"{i}.npy", piece)
-        parts.append(part_of(folder / f"{i}.npy"))
+        parts.append(vector_file(folder / f"{i}.npy"))
     ids = [f"id{i:04d}" for i in np.random.default_rng(seed).permutation(len(x))]
     return Store(tuple(parts), buckets.astype(np.int32), pa.chunked_array([pa.array(ids)]))
 
@@ -52,20 +52,20 @@ def brute(store: Store, queries: np.ndarray, groups: list[int], bucket: int, k: 
     return found
 
 
-def told(store: Store, found: Found, side: str, bucket: int) -> list[list[tuple]]:
+def ranked_ids(store: Store, found: SearchResult, side: str, bucket: int) -> list[list[tuple]]:
     return [list(zip(store.names(r.rows), r.scores, strict=True)) for r in found.ranked[side][bucket]]
 
 
 @settings(max_examples=60, suppress_health_check=QUIET)
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 999), st.sampled_from([np.float16, np.float32]))
-def test_search_equals_brute_force_on_data_full_of_ties(tmp_path: Path, n: int, k: int, seed: int, dtype: type) -> None:
+def test_search_equals_brute_force_with_many_ties(tmp_path: Path, n: int, k: int, seed: int, dtype: type) -> None:
     x = np.repeat(grid(n, 4, seed), 2, axis=0).astype(dtype)
     queries, groups = grid(5, 4, seed + 1), [0, 2, 3]
     store = store_of(x, np.arange(2 * n) % 3, tmp_path, [n // 2, n], seed)
     found = search(store, queries, k, [0, 2], groups)
     for side in ("top", "bottom"):
         for bucket in (0, 2):
-            assert told(store, found, side, bucket) == brute(store, queries, groups, bucket, k, side)
+            assert ranked_ids(store, found, side, bucket) == brute(store, queries, groups, bucket, k, side)
 
 
 def test_threads_and_blocks_do_not_change_a_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,18 +77,18 @@ def test_threads_and_blocks_do_not_change_a_bit(tmp_path: Path, monkeypatch: pyt
     other = search(store, queries, 50, [0, 1, 2], executor=Executor(workers=3), memory=1)  # one concept a pass
     for side in ("top", "bottom"):
         for bucket in (0, 1, 2):
-            assert told(store, plain, side, bucket) == told(store, other, side, bucket)
-            assert told(store, plain, side, bucket) == brute(store, queries, list(range(7)), bucket, 50, side)
+            assert ranked_ids(store, plain, side, bucket) == ranked_ids(store, other, side, bucket)
+            assert ranked_ids(store, plain, side, bucket) == brute(store, queries, list(range(7)), bucket, 50, side)
 
 
-def test_a_pass_forgets_what_cannot_be_among_the_best() -> None:
-    best = searching._Best(cells=1, depth=10, slack=0.01)
+def test_a_pass_drops_rows_that_cannot_be_among_the_best() -> None:
+    best = searching._Collector(cells=1, depth=10, slack=0.01)
     rng = np.random.default_rng(0)
     most = 0
     for i in range(200):
         scores = rng.random(100, dtype=np.float32)
         good = scores >= best.least[0]
-        best.add(searching._Kept(np.zeros(good.sum(), np.int32), np.arange(good.sum()) + 100 * i, scores[good]))
+        best.add(searching._Candidates(np.zeros(good.sum(), np.int32), np.arange(good.sum()) + 100 * i, scores[good]))
         most = max(most, best._size)
     assert len(best.shrink().rows) < 400
     assert most <= 500
@@ -111,16 +111,16 @@ def test_vectors_of_another_width_than_the_texts_are_refused(tmp_path: Path) -> 
         search(store, grid(2, 6, 0), 3, [0])
 
 
-def test_a_file_that_is_no_matrix_of_floats_is_named(tmp_path: Path) -> None:
+def test_a_file_without_a_matrix_of_floats_is_named(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(6))
     with pytest.raises(BadInput, match=r"x\.npy holds int64 of shape \(6,\)"):
-        part_of(tmp_path / "x.npy")
+        vector_file(tmp_path / "x.npy")
     (tmp_path / "y.npy").write_bytes(b"no numpy")
     with pytest.raises(BadInput, match=r"y\.npy cannot be read"):
-        part_of(tmp_path / "y.npy")
+        vector_file(tmp_path / "y.npy")
 
 
-def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     store = store_of(grid(5000, 8, 0), np.zeros(5000), tmp_path, [])
     with (tmp_path / "0.npy").open("r+b") as file:
         file.truncate(1000)
@@ -129,13 +129,13 @@ def test_a_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
-def test_an_approximate_index_tells_its_recall(tmp_path: Path, kind: str) -> None:
+def test_an_approximate_index_measures_its_recall(tmp_path: Path, kind: str) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(6000, 24)).astype(np.float32)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     store = store_of(x, np.arange(6000) % 2, tmp_path, [2500])
     groups = list(range(5))
-    lists, recall = approximate(store, x[:5] + 0.0, 40, 1, groups, kind, ("top", "bottom"))  # type: ignore[arg-type]
+    lists, recall = approximate_search(store, x[:5] + 0.0, 40, 1, groups, kind, ("top", "bottom"))  # type: ignore[arg-type]
     truth = search(store, x[:5], 40, [1]).ranked["top"][1]
     hits = sum(len(np.intersect1d(a.rows, b.rows)) for a, b in zip(lists["top"], truth, strict=True))
     assert recall == hits / 200
@@ -144,7 +144,7 @@ def test_an_approximate_index_tells_its_recall(tmp_path: Path, kind: str) -> Non
         assert found.scores[0] == exact.scores[0]
 
 
-def test_ray_merges_what_its_tasks_found(tmp_path: Path) -> None:
+def test_ray_gives_the_same_lists(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     x = grid(30_000, 12, 3, levels=9)
     store = store_of(x, np.arange(30_000) % 2, tmp_path, [10_000, 20_000])
@@ -152,4 +152,4 @@ def test_ray_merges_what_its_tasks_found(tmp_path: Path) -> None:
     here, there = (search(store, queries, 60, [0, 1], executor=e) for e in (Executor(), Executor("ray", 2)))
     for side in ("top", "bottom"):
         for bucket in (0, 1):
-            assert told(store, here, side, bucket) == told(store, there, side, bucket)
+            assert ranked_ids(store, here, side, bucket) == ranked_ids(store, there, side, bucket)

@@ -210,8 +210,8 @@ class TestEncoders:
         assert (encoder.width, one.shape) == (32, (32,))
         assert np.linalg.norm(one) == pytest.approx(1)
         assert not np.allclose(one, two)
-        assert encoder.cut("card " * 30).count("card") == 16
-        assert encoder.cut("card") == ""
+        assert encoder.truncated("card " * 30).count("card") == 16
+        assert encoder.truncated("card") == ""
         with pytest.raises(MissingFile, match="cannot be reached"):
             spec_of(f"sentence:{tmp_path / 'none'}", "cpu").load()
 
