@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
+import tarfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+import typer.main
+
+from pipelines.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
@@ -91,11 +98,51 @@ def test_the_rule_itself_refuses_a_climb() -> None:
     assert may("eval.run", "curate.core.errors")
 
 
-def test_no_heavy_import_at_the_top_of_what_the_command_line_loads() -> None:
-    import subprocess
-    import sys
+HEAVY = ("torch", "open_clip", "faiss", "pandas", "pyarrow", "numpy", "matplotlib", "scipy", "duckdb", "rich")
+LEARNING = ("torch", "open_clip", "faiss", "pandas", "matplotlib", "scipy")
+CALL = """
+import sys
+from pipelines.cli.app import app
+for words in {commands}:
+    try:
+        app(words)
+    except SystemExit as end:
+        assert end.code in (None, 0), words
+print([name for name in {names} if name in sys.modules])
+"""
 
-    heavy = ("torch", "open_clip", "faiss", "pandas", "pyarrow", "numpy")
-    code = f"import sys, pipelines.cli.app; print([m for m in {heavy} if m in sys.modules])"
+
+def loaded(commands: list[list[str]], names: tuple[str, ...]) -> str:
+    """Those of `names` that a process has imported after these commands."""
+    code = CALL.format(commands=commands, names=names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1]
+
+
+def test_no_commands_help_loads_a_heavy_library() -> None:
+    groups = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    words = [[name, *more] for name in groups for more in ([], *([k] for k in getattr(groups[name], "commands", {})))]
+    assert ["stream", "compose"] in words
+    assert loaded([[*w, "--help"] for w in ([], *words)], HEAVY) == "[]"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["list"], ["list", "recipes"]], ids=" ".join)
+def test_what_needs_no_library_loads_none(words: list[str]) -> None:
+    assert loaded([words], HEAVY) == "[]"
+
+
+@pytest.mark.parametrize("name", ["learners", "shifts", "exports", "stream-exports", "sources", "platforms", "stages"])
+def test_names_are_completed_without_a_heavy_library(name: str) -> None:
+    code = f"import sys; from pipelines.cli.listing import completion; assert completion({name!r})('')\n"
+    code += f"print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_commands_about_a_run_load_no_library_that_learns(tmp_path: Path) -> None:
+    with tarfile.open(ROOT / "tests" / "fixtures" / "v0.1.0" / "waiting.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    run = str(tmp_path / "waiting")
+    (photo,) = pq.read_table(next((tmp_path / "waiting").glob("stages/*_ingest/table/*.parquet")))["id"].to_pylist()[:1]
+    commands = [["init", str(tmp_path / "a"), "--preset", "mini"], ["status", run], ["run", run, "--dry-run"]]
+    assert loaded([*commands, ["trace", run, photo], ["list", "presets"], ["list", "stages"]], LEARNING) == "[]"

@@ -133,7 +133,7 @@ class TestMarks:
         assert Marks(tmp_path / "marks.jsonl").values == {("bus", "1"): True, ("bus", "3"): False}
 
     def test_a_picture_that_is_not_there_cannot_be_marked(self, explorer: Explorer) -> None:
-        with pytest.raises(BadInput, match="No picture has the id"):
+        with pytest.raises(BadInput, match="No image has the id"):
             explorer.mark("bus", "../../etc/passwd", True)
 
 
@@ -245,7 +245,7 @@ def test_a_port_in_use_is_an_error() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(BadConfig, match="cannot be used"):
+        with pytest.raises(BadConfig, match="Cannot listen on"):
             listen(taken.getsockname()[1])
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.core.atomic_io import write_parquet
 from curate.core.errors import UnknownName
+from curate.core.registry import Entry
 from curate.core.run_log import RunLog
 from curate.release import Release
 from pipelines.config.loader import load
@@ -138,6 +142,22 @@ class TestTrace:
         id_ = rejects["detail"][0].as_py().split("\t")[1]
         assert "dropped: wrong_column_count" in {e["outcome"] for e in trace(journey, id_)["events"]}
 
+    def test_of_a_stage_that_another_package_could_add(
+        self, journey: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """A stage that declares nothing: its tables with a column `id` are read, `reason` says why a photo left."""
+        (tmp_path / "score_stage.py").write_text("from pipelines.stage import Stage\nclass Score(Stage): pass\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setitem(STAGES._found, "score", [Entry("score_stage:Score", "driftline")])
+        place = tmp_path / "run"
+        shutil.copytree(journey / "stages", place / "stages")
+        kept, dropped = Release.open(journey).table["id"].to_pylist()[:2]
+        folder = folder_of(place, "score")
+        write_parquet(folder / "part" / "0.parquet", pa.table({"id": [kept], "beauty": [0.9]}))
+        write_parquet(folder / "rejects.parquet", pa.table({"id": [dropped], "reason": ["ugly"]}))
+        assert trace(place, kept)["events"][-1] == {"stage": "score", "outcome": "kept", "beauty": 0.9}
+        assert trace(place, dropped)["events"][-1] == {"stage": "score", "outcome": "dropped: ugly"}
+
     def test_of_an_unknown_id_is_an_error(self, journey: Path) -> None:
         with pytest.raises(UnknownName, match="has read a photo with the id '0'"):
             trace(journey, "0")
@@ -166,5 +186,5 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
 
 
 def test_counts_that_do_not_balance_cannot_be_made() -> None:
-    with pytest.raises(AssertionError, match="1 records unaccounted"):
+    with pytest.raises(AssertionError, match="1 records are missing"):
         Counts(3, 1, {"video": 1})

@@ -123,7 +123,7 @@ class TestFiles:
         [
             ("ftp://x/y", 1, r"--images is 'ftp://x/y'"),
             ("s3:///no-bucket", 1, "--images is"),
-            ("s3://bucket/x", 1000, "S3 signs no longer"),
+            ("s3://bucket/x", 1000, "the limit of S3"),
         ],
     )
     def test_a_place_that_cannot_be_is_refused(
