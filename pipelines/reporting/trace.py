@@ -48,18 +48,22 @@ def text(history: Mapping[str, Any]) -> str:
 
 
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:
-    file = pq.ParquetFile(path)  # not pq.read_table, which imports pandas
+    # pq.read_table and pc.equal with a Python value would import pandas.
+    file = pq.ParquetFile(path)
+    own_id = rf"\A{re.escape(id_)}\z"
     if path.parent.name == "rejects" and path.parent.parent.name.endswith("ingest"):
         # A record that could not be read has no id, but its text is kept. The id is a whole field there: one of the
         # first two of a line with tabs (YFCC with and without line number), or a value of a record.
         table = file.read()
         whole_field = rf"^([^\t]*\t)?{re.escape(id_)}(\t|$)|: '?{re.escape(id_)}'?[,}}]"
-        match = pc.or_kleene(pc.equal(table["id"], id_), pc.match_substring_regex(table["detail"], whole_field))
-        unread: list[dict[str, Any]] = table.filter(pc.fill_null(match, False)).to_pylist()
+        match = pc.or_kleene(
+            pc.match_substring_regex(table["id"], own_id), pc.match_substring_regex(table["detail"], whole_field)
+        )
+        unread: list[dict[str, Any]] = table.filter(match).to_pylist()
         return unread
     rows: list[dict[str, Any]] = []
     for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
-        match = pc.equal(file.read_row_group(group, ["id"])["id"], id_)
+        match = pc.match_substring_regex(file.read_row_group(group, ["id"])["id"], own_id)
         if pc.any(match).as_py():
             rows += file.read_row_group(group).filter(match).to_pylist()
     return rows
