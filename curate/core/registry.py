@@ -7,7 +7,6 @@ in data files are looked up only, so that a file from somebody else never makes 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -17,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from curate.core.errors import BadPlugin, UnknownName
+from curate.core.errors import BadPlugin, UnknownName, did_you_mean
 
 HOME = "driftline"
 
@@ -112,10 +111,9 @@ class Registry(Mapping[str, Any]):
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
-            near = difflib.get_close_matches(name, self._found, 1)
             raise UnknownName(
                 f"Unknown {self.kind} {name!r}.",
-                f"Did you mean {near[0]!r}?" if near else "",
+                did_you_mean(name, self._found),
                 f"Available: {', '.join(sorted(self._found)) or 'none'}.",
             )
         first, *more = self._found[name]

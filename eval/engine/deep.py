@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.linear import Params, Pull, zeros
@@ -177,11 +177,15 @@ class Deep:
 
 
 def known(name: str) -> None:
-    """Raise BadConfig for a model that timm does not have."""
+    """Raise UnknownName for a model that timm does not have."""
     import timm
 
     if not timm.is_model(name):
-        raise BadConfig(f"net is {name!r}.", "Expected linear, mlp, or a model that timm knows, as resnet18.")
+        raise UnknownName(
+            f"Unknown net {name!r}.",
+            did_you_mean(name, timm.list_models()),
+            "Available: linear, mlp, and the models of timm.",
+        )
 
 
 def take(module: Any, path: Path) -> None:

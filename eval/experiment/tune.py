@@ -12,12 +12,22 @@ import numpy as np
 
 from curate.core.errors import Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner, Task
 from stream_builder.stream import Step
 
 SHARE = 0.2  # of the first step's training data that candidates are compared on
 
 Grid = Mapping[str, Sequence[Any]]
+
+
+def candidates(spec: LearnerSpec, grid: Grid) -> dict[str, list[Any]]:
+    """The part of the grid that the learner has settings for. Raises BadConfig for a value that the setting refuses."""
+    own = {key: list(values) for key, values in grid.items() if key in spec.settings}
+    for key, values in own.items():
+        for value in values:
+            spec.check({key: value})
+    return own
 
 
 def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:

@@ -11,8 +11,6 @@ from torch import nn
 from eval.finetuning.samples import Samples, shown
 from eval.nets.chain import HEAD, Net
 
-PHASED = ("all", "fc", "fc-all", "unfreeze-last", "unfreeze-first")
-
 
 def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
     """Blocks that learn, phase after phase, each from the best of the one before.

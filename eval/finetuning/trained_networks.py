@@ -55,7 +55,7 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
         )
     protocol = SeqToFinal(**about["protocol_settings"])
     rng = rng_for(about["seed"], "to-final", "start", protocol.network)
-    start = build(protocol.network, len(stream.classes), stream.x_shape, rng)
+    start = build(protocol.network, len(stream.classes), stream.x_shape, rng, stored=True)
     store = Store(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
     earlier = [one for one in stages if not one["stage"].startswith(last)]

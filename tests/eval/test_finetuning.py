@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, batches, pooled, samples, shown
 from eval.finetuning.search import Book, Job, best_of, one_of
 from eval.learners import LEARNERS
-from eval.learners.to_final import Ft, ToFinal
+from eval.learners.seq_to_final import Ft, ToFinal
 from eval.nets import build
 from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
 from eval.run import evaluate
@@ -554,16 +555,23 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         "parts",
-        [{"final": "half"}, {"history": "none", "final": "pooled"}, {"history": "joint", "final": "fc"},
-         {"schedule": "linear"}, {"rank": 0}],
+        [{"history": "none", "final": "pooled"}, {"history": "joint", "final": "fc"}, {"schedule": "linear"}],
     )  # fmt: skip
     def test_parts_that_do_not_go_together(self, parts: dict[str, Any]) -> None:
         with pytest.raises(BadConfig):
             Method(**({"history": "erm"} | parts))
 
-    def test_a_setting_that_is_neither_yes_nor_no(self) -> None:
-        with pytest.raises(BadConfig, match="'maybe'.*yes, no or auto"):
-            evaluate(stream(), "seq-to-final", ["sft(resets=maybe)"], settings=QUICK)
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("sft(resets=maybe)", "sft: resets is 'maybe'. Expected a valid boolean or 'auto', 'yes' or 'no'."),
+            ("ft(final=half)", "ft: final is 'half'. Expected 'pooled', 'all', 'fc', 'fc-all', "),
+            ("ft(rank=0)", "ft: rank is 0. Expected a number greater than 0."),
+        ],
+    )
+    def test_a_setting_of_a_method_is_checked(self, name: str, said: str) -> None:
+        with pytest.raises(BadConfig, match=re.escape(said)):
+            evaluate(stream(), "seq-to-final", [name], settings=QUICK)
 
     def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
         with pytest.raises(IncompatibleStream, match="seq-to-final"):

@@ -169,6 +169,13 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
         ({"learner": "llm(endpoint=http://127.0.0.1:1/v1,model=a)"}, "endpoint"),
         ({"settings": {"weights": "/etc/passwd"}}, "weights"),
         ({"protocol_settings": {"ledger": "/tmp/x"}}, "ledger"),
+        ({"learner": "lora(model = a)"}, "model"),
+        ({"settings": {"tune": {"weights": ["/etc/passwd"]}}}, "weights"),
+        ({"learner": "mine.learner:Prototype(k=3)"}, "mine.learner:Prototype"),
+        ({"learner": "fc-only(sampler=mine:Ärmel)"}, "mine:Ärmel"),
+        ({"settings": {"tune": {"sampler": ["fifo", "mine:Sampler"]}}}, "mine:Sampler"),
+        ({"protocol_settings": {"network": "mine:blocks"}}, "mine:blocks"),
+        ({"learner": "reservoir(alpha=dynamic:0.5)", "protocol_settings": {"policy": "random_50+delayed:20"}}, ""),
         ({}, ""),
     ],
 )

@@ -70,7 +70,7 @@ def to_final(
     """
     begun = time.process_time()
     steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
-    if getattr(learner, "of_oracle", False):
+    if learner.needs_oracle:
         if stream.oracle is None:
             raise IncompatibleStream(
                 f"The stream {stream.name!r} has no data for an oracle.",
