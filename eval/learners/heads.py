@@ -81,7 +81,7 @@ class KnnLm(StaticLinear):
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
             if self.watched is not None:
-                self.watched.grew(self.memory)
+                self.watched.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Find their nearest samples once; each new sample updates them."""

@@ -55,7 +55,7 @@ class Substrate(Learner):
             self.memory.measure(np.asarray(x)[:MEASURED], self.neighbours())
             self.memory.add(x)
             if self.watched is not None:
-                self.watched.grew(self.memory)
+                self.watched.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Find their nearest samples once; each new sample updates them."""

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, Po
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.augment import KINDS
-from eval.engine.deep import Deep, known
+from eval.engine.deep import Deep, check_model
 from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
@@ -76,7 +76,7 @@ class NetLearner(Learner):
         """A new head. Raises BadConfig for an unknown network, IncompatibleStream for one that takes other samples."""
         self.kinds = tuple(kind for kind in self.augment.split("+") if kind != "none")
         if self.net not in HEADS:
-            known(self.net)
+            check_model(self.net)
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
                 raise IncompatibleStream(
                     f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}.",

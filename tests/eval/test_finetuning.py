@@ -23,7 +23,7 @@ from eval.finetuning.fit_cache import Store
 from eval.finetuning.method import Method
 from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, batches, pooled, samples, shown
-from eval.finetuning.search import Book, Job, best_of, one_of
+from eval.finetuning.search import Book, Job, best_of, fitted_or_found
 from eval.learners import LEARNERS
 from eval.learners.seq_to_final import Ft, ToFinal
 from eval.nets import build
@@ -349,14 +349,14 @@ class TestSearch:
 
         with store.claim(job.key, wait=False) as mine:
             assert mine
-            assert one_of(job, Store(tmp_path), Book(), wait=False) is None
-        assert one_of(job, Store(tmp_path), Book(), wait=False) is not None
+            assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is None
+        assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
 
     def test_an_unfinished_fit_goes_on_where_it_was_killed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
-        (job, *_), expected = self.jobs(), one_of(self.jobs()[0], Store(), Book())
+        (job, *_), expected = self.jobs(), fitted_or_found(self.jobs()[0], Store(), Book())
         context = multiprocessing.get_context("fork")
         child = context.Process(target=_until_killed, args=(job, tmp_path))
         child.start()
@@ -365,7 +365,7 @@ class TestSearch:
         assert not Store(tmp_path).get(job.key)
 
         book = Book()
-        again = one_of(job, Store(tmp_path), book)
+        again = fitted_or_found(job, Store(tmp_path), book)
 
         assert again is not None
         assert expected is not None
@@ -391,7 +391,7 @@ def _until_killed(job: Job, folder: Path) -> None:
         return fit
 
     torch.set_num_threads(1)
-    one_of(replace(job, make=make), Store(folder), Book())
+    fitted_or_found(replace(job, make=make), Store(folder), Book())
 
 
 METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]
