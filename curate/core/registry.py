@@ -96,13 +96,13 @@ class Registry(Mapping[str, Any]):
 
         Raises BadPlugin if another class is registered under its own name.
         """
-        target, name = f"{thing.__module__}:{thing.__qualname__}", thing.__name__
+        name = thing.__name__
         for registered, entries in self._found.items():
-            if any(entry.target == target for entry in entries):
+            same_name = entries[0].target.endswith(f":{name}")  # only then is the module imported
+            if same_name and not self.problem(registered) and self[registered] is thing:
                 return registered
         if name in self._found:
-            given = f"The {self.kind} {target} has the name of the registered {self._found[name][0].target}."
-            raise BadPlugin(given, "Expected another name.", "Rename the class.")
+            raise BadPlugin(f"Another {self.kind} is registered as {name!r}.", "Expected another name of the class.")
         self._classes[name] = thing
         return name
 
