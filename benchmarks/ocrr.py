@@ -105,7 +105,7 @@ def tests() -> dict[str, object]:
     def merged() -> None:
         for row in new:
             memory.add(row[None])
-            watched.grew(memory)
+            watched.update(memory)
         watched.found(asked)
 
     slow, fast = seconds(literal), seconds(merged)

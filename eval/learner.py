@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig
+from curate.core.errors import IncompatibleStream
 from eval.history import Past
-from stream_builder.stream import Step
+from stream_builder.stream import Step, Stream
 
 Labels = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
@@ -21,38 +21,74 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Task:
-    """n_classes: C. x_shape: shape of one sample. steps: number of time steps, where the protocol discloses it. batch:
-    samples that a stream brings at a time. updates: how many updates of the weights (a forward and a backward pass over
-    a batch) each batch of the stream pays for; None where time is no matter. classes: names, where they are told.
-    rules: what a protocol lays down for its methods. seed: of the run, the same for every learner. prior: unlabelled
-    samples from before the first step, or None. store: a folder for finished work that learners share."""
+    """What a protocol discloses to every learner before the first step."""
 
     n_classes: int
+    """number of classes C"""
     x_shape: tuple[int, ...]
+    """shape of one sample; () for texts"""
     steps: int | None = None
+    """number of time steps, if the protocol discloses it"""
     batch: int | None = None
+    """samples that a stream brings at a time"""
     updates: float | None = None
+    """budget: updates of the weights (forward and backward pass over a batch) per batch of the stream; None: no
+    budget"""
     classes: tuple[str, ...] = ()
+    """names of the classes, if the protocol discloses them"""
     rules: Any = None
+    """what a protocol prescribes for its methods"""
     seed: int = 0
+    """seed of the run, the same for every learner"""
     store: Path | None = None
+    """folder for finished work that learners share"""
     prior: Any = None
+    """unlabelled samples (N, ...) from before the first step, or None"""
 
 
 class Learner(ABC):
-    """Three verbs must be written; the others have honest defaults.
+    """Three methods must be written; the others have defaults.
 
-    A learner's settings are its dataclass fields. `predict` is legal before anything was learned, and never
-    learns. Learners are handed copies of nothing and test splits of nothing: arrays must not be changed.
+    A learner's settings are its dataclass fields; `Annotated[int, Field(ge=0)]` and `Literal` declare ranges and
+    choices, which are checked before any work. `predict` works before anything was learned, and never learns. Arrays
+    are not copied: do not modify them. Learners never receive test splits.
     """
 
-    gradient_steps: int = 0  # updates of the weights so far, reported beside every score
-    cost: float = 1.0  # passes over a batch that an update takes, in those of plain SGD: one forward, one backward
-    needs_whole_steps: str = ""  # why it cannot learn batch by batch, where it cannot
+    gradient_steps: int = 0
+    """updates of the weights so far, reported beside every score"""
+    cost: float = 1.0
+    """cost of one update, in updates of plain SGD (one forward and one backward pass over a batch)"""
+
+    needs_whole_steps: ClassVar[str] = ""
+    """why it cannot learn batch by batch; "" if it can"""
+    sees_all_steps: ClassVar[bool] = False
+    """trains on all steps at once, before any test: an upper bound, refused where later steps are tests"""
+    reads_texts: ClassVar[bool] = False
+    """learns from texts; other learners are refused on a stream of texts"""
+    needs_unlabelled: ClassVar[bool] = False
+    """learns from unlabelled samples, which the stream must have"""
+    needs_oracle: ClassVar[bool] = False
+    """trains on the stream's oracle data instead of its steps (Seq-to-Final)"""
+    uses_device: ClassVar[bool] = False
+    """has a setting `device`, which the command line's --device sets"""
+
+    def check_stream(self, stream: Stream) -> None:
+        """Raise IncompatibleStream, before any work, if the stream lacks what the learner needs."""
+        if stream.x_shape == () and not self.reads_texts:
+            raise IncompatibleStream(
+                f"It learns from vectors; {stream.name!r} holds texts.",
+                "",
+                "Encode them: stream from-texts --encoder, or --encoders.",
+            )
+        if self.needs_unlabelled and stream.prior is None and all(step.unlabelled is None for step in stream.steps):
+            raise IncompatibleStream(
+                f"It needs unlabelled samples; {stream.name!r} has none.",
+                "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
+            )
 
     @abstractmethod
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Forget all."""
+        """Start a run: forget everything."""
 
     @abstractmethod
     def predict(self, x: Array) -> Labels:
@@ -60,7 +96,7 @@ class Learner(ABC):
 
     @abstractmethod
     def learn(self, x: Array, y: Labels) -> None:
-        """A batch arrives, in stream order."""
+        """Learn a batch x (N, ...), y (N,), in stream order."""
 
     def learn_from(self, past: Past) -> None:
         """The newest batch of a time-ordered stream has come; all of `past` may be learned from. Default: learn the
@@ -68,28 +104,28 @@ class Learner(ABC):
         self.learn(*past.newest())
 
     def learn_step(self, step: Step) -> None:
-        """A whole time step arrives; default: one batch."""
+        """Learn a whole time step; default: as one batch."""
         train = step["train"]
         self.learn(train.x, train.y)
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
-        """All steps are there at once; default: one after the other."""
+        """Learn all steps, which are available at once; default: one after the other."""
         for step in steps:
             self.learn_step(step)
 
     def correct(self, x: Array, y: Labels) -> None:
-        """One corrected sample (1, ...), (1,); default: learn it."""
+        """Learn one corrected sample (1, ...), (1,); default: as a batch."""
         self.learn(x, y)
 
     def prepare(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
-        """Samples that will be asked for, without labels: a learner may prepare, and must answer as if it had not."""
+        """Samples that will be predicted, without labels: a learner may precompute, but its answers must not change."""
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """How sure it is of each answer (N,), 0 … 1; None where it cannot tell."""
+        """Confidence of each answer (N,), 0 … 1; None if the learner has none."""
         return None
 
     def recall(self, x: Array) -> float:
-        """Share of the nearest of x that its search finds; 1 where search is exact or there is none."""
+        """Share of the nearest neighbours of x that its search finds; 1 if search is exact or there is none."""
         return 1.0
 
     def stored_bytes(self) -> int:
@@ -97,11 +133,11 @@ class Learner(ABC):
         return bytes_of([value for name, value in vars(self).items() if name not in ("rng", "task")])
 
     def metadata(self) -> dict[str, Any]:
-        """What else the run's record should say, as plain data."""
+        """Further facts for the run's record, as plain data."""
         return {}
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Samples that training looks at, over steps of these sizes: what an estimate of the time begins with."""
+        """Samples that training processes over steps of these sizes: the basis of a time estimate."""
         return 0.0
 
     def settings(self) -> dict[str, Any]:
@@ -109,12 +145,6 @@ class Learner(ABC):
         if not is_dataclass(self):
             return {}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-
-
-def check_variant(variant: str) -> None:
-    """Raise BadConfig for a variant that is neither the paper's definition nor what its reference code does."""
-    if variant not in ("paper", "reference"):
-        raise BadConfig(f"variant is {variant!r}.", "Expected paper or reference.")
 
 
 def bytes_of(value: Any) -> int:

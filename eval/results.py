@@ -41,8 +41,8 @@ class Results(dict[str, Any]):
         head = "".join(f"<th>{html.escape(score.label)}</th>" for score in scores)
         title = html.escape(f"{self['protocol']} on {self['stream']['name']}")
         skipped = "".join(
-            f"<p>{html.escape(one['learner'])} was skipped: {html.escape(one['because'])}</p>"
-            for one in self["skipped"]
+            f"<p>{html.escape(entry['learner'])} was skipped: {html.escape(entry['because'])}</p>"
+            for entry in self["skipped"]
         )
         return (
             f"<table><caption>{title}</caption><thead><tr><th>learner</th>{head}</tr></thead>"

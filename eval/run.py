@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
-from eval.experiment.learner_spec import fields_of, named
+from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
-from eval.experiment.tune import Grid, choose
+from eval.experiment.tune import Grid, candidates, choose
 from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
@@ -65,7 +65,7 @@ def evaluate(
         by_name = [job for job in jobs if job.name in [learner for learner in learners if isinstance(learner, str)]]
         shared = {job.name for job in by_name}
         parts = _parts(grid.protocol, sorted(by_name, key=lambda job: job.seed), executor.workers)
-        tasks = [_Task(stream_folder, grid, [dataclasses.replace(job, make=None) for job in part]) for part in parts]
+        tasks = [_Task(stream_folder, grid, [dataclasses.replace(job, spec=None) for job in part]) for part in parts]
         gpus = int(any(job.changed.get("device") == "cuda" for job in by_name))
         if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
@@ -115,8 +115,8 @@ class _Job:
 
     name: str
     """of the learner, in rows"""
-    make: Callable[..., Learner] | None
-    """what makes the learner; None: the name does"""
+    spec: LearnerSpec | None
+    """makes the learner; None: the name does, in another process"""
     changed: dict[str, Any]
     """settings of the learner"""
     seed: int
@@ -125,8 +125,8 @@ class _Job:
 
     def learner(self, **more: Any) -> Learner:
         """A new learner."""
-        make = self.make or named(self.name)[1]
-        return make(**{**self.changed, **more})
+        spec = self.spec or spec_of(self.name)
+        return spec(**{**self.changed, **more})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,25 +148,25 @@ def _grid(
     out: Path | None,
 ) -> tuple[_Grid, list[_Job]]:
     """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
-    chosen = [named(learner) for learner in learners]
+    specs = [spec_of(learner) for learner in learners]
     name, kind, make = protocol_named(protocol)
-    own, per_learner = _split_settings(name, kind, chosen, settings)
+    own, per_learner = _split_settings(name, kind, specs, settings)
+    tuned = {spec.name: candidates(spec, tune) for spec in specs}
+    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
+        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     made = make(**check_settings(kind, own, name))
     made.check(stream)
-    tuned = {n: {k: list(v) for k, v in tune.items() if k in fields_of(make)} for n, make in chosen}
-    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
-        raise unknown_setting(unused[0], {key for _, make in chosen for key in fields_of(make)}, "--tune: ")
-    jobs = [_Job(n, make, per_learner[n], seed, tuned[n]) for n, make in chosen for seed in seeds]
+    jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
     return _Grid(name, made.resolve(stream), out), jobs
 
 
 def _split_settings(
-    protocol: str, kind: type[Protocol], chosen: Sequence[tuple[str, Callable[..., Learner]]], settings: Settings
+    protocol: str, kind: type[Protocol], specs: Sequence[LearnerSpec], settings: Settings
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Settings of the protocol, and of each learner. Raises BadConfig for one that nothing has."""
-    own, learner_fields = setting_names(kind), {name: fields_of(make) for name, make in chosen}
+    own, learner_fields = setting_names(kind), {spec.name: spec.settings for spec in specs}
     for_protocol: dict[str, Any] = {}
-    per_learner: dict[str, dict[str, Any]] = {name: {} for name, _ in chosen}
+    per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
     for key, value in settings.items():
         owner, dot, field = key.rpartition(".")
         targets = [
@@ -183,7 +183,7 @@ def _split_settings(
             owners = {protocol: own, **learner_fields}
             known = {f"{owner}.{name}" if dot else name for owner, names in owners.items() for name in names}
             raise unknown_setting(key, known)
-    return for_protocol, per_learner
+    return for_protocol, {spec.name: spec.check(per_learner[spec.name]) for spec in specs}
 
 
 def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[_Job]]:
@@ -192,7 +192,7 @@ def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[
     share = max(1, min(protocol.learners_per_pass, -(-len(jobs) // workers)))
     parts: list[list[_Job]] = []
     for job in jobs:
-        alone = any(hasattr(other.make, "instance") for other in (job, *(parts[-1][:1] if parts else ())))
+        alone = any(other.spec and other.spec.instance for other in (job, *(parts[-1][:1] if parts else ())))
         if alone or not parts or len(parts[-1]) == share:
             parts.append([])
         parts[-1].append(job)
@@ -304,12 +304,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
         first = protocol.first_step(stream, rng_for(job.seed, grid.name, "walk"))
         tuned = choose(lambda **candidate: job.learner(**candidate), job.tune, protocol.task(stream), first, job.seed)
         learner = job.learner(**tuned)
-    if stream.x_shape == () and not getattr(learner, "reads_texts", False):
-        raise IncompatibleStream(
-            f"It needs vectors; {stream.name!r} holds texts.",
-            "",
-            "Encode them: stream from-texts --encoder, or --encoders.",
-        )
+    learner.check_stream(stream)
     store = None if grid.out is None else grid.out / "fits"
     task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
     learner.begin(task, rng_for(job.seed, grid.name, job.name))

@@ -6,7 +6,9 @@ paragraph without a traceback.
 
 from __future__ import annotations
 
+import difflib
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -73,6 +75,16 @@ class Diverged(DriftlineError):
 
 class Crashed(DriftlineError):
     """Code of a user or plug-in raised an unexpected exception."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The way out for an unknown name: the nearest known one, or "".
+
+    >>> did_you_mean("epochz", ["epochs", "lr"])
+    "Did you mean 'epochs'?"
+    """
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"Did you mean {near[0]!r}?" if near else ""
 
 
 def crashed(error: Exception) -> Crashed:

@@ -7,7 +7,6 @@ in data files are looked up only, so that a file from somebody else never makes 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -17,7 +16,7 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from curate.core.errors import BadPlugin, UnknownName
+from curate.core.errors import BadPlugin, UnknownName, did_you_mean
 
 HOME = "driftline"
 
@@ -97,13 +96,13 @@ class Registry(Mapping[str, Any]):
 
         Raises BadPlugin if another class is registered under its own name.
         """
-        target, name = f"{thing.__module__}:{thing.__qualname__}", thing.__name__
+        name = thing.__name__
         for registered, entries in self._found.items():
-            if any(entry.target == target for entry in entries):
+            same_name = entries[0].target.endswith(f":{name}")  # only then is the module imported
+            if same_name and not self.problem(registered) and self[registered] is thing:
                 return registered
         if name in self._found:
-            given = f"The {self.kind} {target} has the name of the registered {self._found[name][0].target}."
-            raise BadPlugin(given, "Expected another name.", "Rename the class.")
+            raise BadPlugin(f"Another {self.kind} is registered as {name!r}.", "Expected another name of the class.")
         self._classes[name] = thing
         return name
 
@@ -112,10 +111,9 @@ class Registry(Mapping[str, Any]):
         if name in self._admitted:
             return Entry(name, name.partition(":")[0])
         if name not in self._found:
-            near = difflib.get_close_matches(name, self._found, 1)
             raise UnknownName(
                 f"Unknown {self.kind} {name!r}.",
-                f"Did you mean {near[0]!r}?" if near else "",
+                did_you_mean(name, self._found),
                 f"Available: {', '.join(sorted(self._found)) or 'none'}.",
             )
         first, *more = self._found[name]

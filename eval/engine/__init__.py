@@ -1,1 +1,1 @@
-"""Fast paths; each has a slow, literal twin in the tests."""
+"""Fast implementations; each is tested against a slow, literal one."""

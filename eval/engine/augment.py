@@ -1,4 +1,4 @@
-"""Flips, crops and small turns of a whole batch at once, as one gather of pixels where the images are."""
+"""Flips, crops and small rotations of a whole batch at once, as one gather of pixels on the images' device."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-PAD = 8  # an image is moved by at most 1/PAD of its side; what comes in is black
-TURN = 10.0  # degrees at most
+PAD = 8  # an image is shifted by at most 1/PAD of its side; new pixels are black
+TURN = 10.0  # largest rotation in degrees
 KINDS = ("flip", "crop", "rotate")
 
 
 def draw(shape: tuple[int, ...], kinds: tuple[str, ...], rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """shape: (B, H, W, 3) → (B, 5): cosine and sine of each image's turn, rows down, columns right, whether flipped.
+    """shape: (B, H, W, 3) → (B, 5): cosine and sine of each image's rotation, shift in rows and columns, flipped or
+    not.
 
     Drawn on the CPU: the same on every device.
     """
@@ -26,7 +27,8 @@ def draw(shape: tuple[int, ...], kinds: tuple[str, ...], rng: np.random.Generato
 
 
 def augmented(x: Any, draws: npt.NDArray[np.float32]) -> Any:
-    """x (B, H, W, 3) uint8 tensor → the same, each image flipped, moved and turned (nearest pixel) by its own draw."""
+    """x (B, H, W, 3) uint8 tensor → the same, each image flipped, shifted and rotated (nearest pixel) by its own
+    draw."""
     import torch
 
     n, height, width, _ = x.shape
@@ -34,13 +36,13 @@ def augmented(x: Any, draws: npt.NDArray[np.float32]) -> Any:
     cos, sin, down, right, flip = each.unbind(1)
     rows = torch.arange(height, dtype=torch.float32, device=x.device)[:, None] - (height - 1) / 2
     columns = torch.arange(width, dtype=torch.float32, device=x.device) - (width - 1) / 2
-    # Where each pixel comes from: turned about the middle, then moved.
+    # Source of each pixel: rotated about the centre, then shifted.
     from_row = (sin * columns + cos * rows).add_(down + (height - 1) / 2).round_()
     from_column = (cos * columns - sin * rows).add_(right + (width - 1) / 2).round_()
     inside = (from_row >= 0) & (from_row < height) & (from_column >= 0) & (from_column < width)
     from_column = torch.where(flip > 0, width - 1 - from_column, from_column)
     places = from_row.mul_(width).add_(from_column).mul_(inside).long().view(n, -1)
-    # Four bytes at a time: one gather of whole pixels instead of three of their colours.
+    # Four bytes at a time: one gather of whole pixels instead of three of their channels.
     pixels = torch.nn.functional.pad(x, (0, 1)).view(torch.int32).view(n, -1)
     taken = pixels.gather(1, places).mul_(inside.view(n, -1))
     return taken.view(torch.uint8).view(n, height, width, 4)[..., :3]

@@ -1,6 +1,6 @@
-"""Convolutions of small images: taps that only ever see the border are left out, and few places are one matrix product.
+"""Convolutions of small images: taps that only see padding are skipped; few output pixels are one matrix product.
 
-Both are the same sums: a 3 × 3 kernel on an image of one pixel has one tap that meets it; the others' gradient is zero.
+The sums are the same: a 3 × 3 kernel on an image of one pixel has one tap on it; the gradient of the others is zero.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, pad
 
-PLACES, NUMBERS = 16, 1 << 18  # at most so many places, at least so many weights: a product is faster (measured, Zen 4)
+PLACES, NUMBERS = 16, 1 << 18  # up to this many pixels and from this many weights a product is faster (measured, Zen 4)
 
 
 class Conv(nn.Conv2d):
-    """As torch's own, without bias: the same parameters and, to rounding, the same results."""
+    """Like torch's own, without bias: the same parameters and, up to rounding, the same results."""
 
     def __init__(self, inside: int, outside: int, size: int, stride: int = 1, padding: int = 0) -> None:
         super().__init__(inside, outside, size, stride, padding, bias=False)
@@ -47,7 +47,7 @@ class Conv(nn.Conv2d):
 
 
 def taps(length: int, size: int, stride: int, border: int) -> tuple[int, int]:
-    """First and last + 1 of a kernel's places that meet any of `length` pixels.
+    """First and last + 1 of a kernel's taps that cover any of `length` pixels.
 
     >>> taps(1, 3, 1, 1), taps(2, 3, 2, 1), taps(8, 3, 2, 1)
     ((1, 2), (1, 3), (0, 3))
@@ -58,7 +58,7 @@ def taps(length: int, size: int, stride: int, border: int) -> tuple[int, int]:
 
 
 class _Product(torch.autograd.Function):
-    """Patches (N places, taps · C) times weights (taps · C, D). Borders may be negative: pixels that no tap meets."""
+    """Patches (N places, taps · C) times weights (taps · C, D). Borders may be negative: pixels that no tap covers."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, stride: int, borders: Any, places: tuple[int, int]) -> Any:

@@ -1,4 +1,4 @@
-"""A convolutional network or transformer of timm, trained on images by the same loop and rules as the heads."""
+"""A convolutional network or transformer of timm, trained on images with the same loop and rules as the heads."""
 
 from __future__ import annotations
 
@@ -11,31 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, did_you_mean
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.linear import Params, Pull, zeros
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as CLEAR's recipe has them
-SCALE = tuple(1 / (255 * std) for std in STD)  # of bytes
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in CLEAR's recipe
+SCALE = tuple(1 / (255 * std) for std in STD)  # factors of bytes
 SHIFT = tuple(-mean / std for mean, std in zip(MEAN, STD, strict=True))
 CHUNK = 256  # images predicted at once
-SINGLE = 16  # images whose own gradients are held at once
+SINGLE = 16  # images whose single gradients are computed at once
 
 
 @dataclass
 class Deep:
-    """params: the module's own, weights (C, F) and bias (C,) of its classifier last; velocity: their momentum. mixed:
-    training multiplies in bfloat16 (autocast). kinds: augmentations of training batches. frozen: only the classifier
-    learns, and statistics of batch normalisation stay. x is (B, H, W, 3) uint8 or what `view` made of it."""
+    """A timm model under the training loop. x is (B, H, W, 3) uint8, or the result of `view`."""
 
     module: Any
+    """the model; weights (C, F) and bias (C,) of its classifier are its last parameters"""
     velocity: Params
+    """momentum of its parameters"""
     kinds: tuple[str, ...]
+    """augmentations of training batches"""
     rng: np.random.Generator
+    """generator of the augmentations"""
     mixed: bool = False
+    """training multiplies in bfloat16 (autocast)"""
     frozen: bool = False
-    half = False  # what is resident stays uint8
+    """only the classifier learns, and statistics of batch normalisation stay"""
+    half = False  # data stay uint8
 
     @classmethod
     def new(
@@ -48,17 +52,17 @@ class Deep:
         mixed: bool,
         weights: str = "",
     ) -> Deep:
-        """A timm model with random weights from `rng`, or those of a file, whose classifier is left aside where it has
-        other classes. Raises BadConfig for an unknown name, MissingFile and BadInput for a file that does not fit."""
+        """A timm model with random weights from `rng`, or those of a file, except a classifier of other classes. Raises
+        UnknownName for an unknown model, MissingFile and BadInput for a file that does not fit."""
         import timm
         import torch
 
-        known(name)
+        check_model(name)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**31)))
             module = timm.create_model(name, num_classes=n_classes)
         if weights:
-            take(module, Path(weights))
+            load_weights(module, Path(weights))
         module = module.to(device)
         if mixed or device.startswith("cuda"):  # a third faster in bfloat16 at 128 pixels, slower in float32
             module = module.to(memory_format=torch.channels_last)
@@ -69,7 +73,7 @@ class Deep:
 
     @property
     def params(self) -> Params:
-        """In the module's order; its own memory, apart from autograd."""
+        """In the module's order; they share its memory, detached from autograd."""
         return [p.detach() for p in self.module.parameters()]
 
     @property
@@ -83,7 +87,7 @@ class Deep:
         return Deep(module, velocity, self.kinds, copy.deepcopy(self.rng), self.mixed, self.frozen)
 
     def view(self, x: Any) -> Any:
-        """A training batch as the network is shown it: augmented and normalised, (B, 3, H, W) float32."""
+        """A training batch as the network's input: augmented and normalised, (B, 3, H, W) float32."""
         import torch
 
         draws = draw(tuple(x.shape), self.kinds, self.rng)
@@ -94,35 +98,35 @@ class Deep:
         return shown.contiguous(memory_format=torch.channels_last) if self.mixed else shown
 
     def scores(self, x: Any) -> Any:
-        """→ (B, C) float32; batch normalisation by its statistics. Halves its chunks where memory is short."""
+        """Scores (B, C) float32; batch normalisation by its statistics. Halves its chunks if memory is short."""
         import torch
 
         self.module.eval()
 
-        def of(some: slice) -> Any:
+        def scores_of(rows: slice) -> Any:
             with self._casting(x):
-                return self.module(planes(x[some])).float()
+                return self.module(planes(x[rows])).float()
 
-        parts = (slice(low, min(len(x), low + CHUNK)) for low in range(0, len(x), CHUNK))
-        return torch.cat([halving(of, some, lambda a, b: torch.cat([a, b])) for some in parts])
+        chunks = (slice(low, min(len(x), low + CHUNK)) for low in range(0, len(x), CHUNK))
+        return torch.cat([halving(scores_of, rows, lambda a, b: torch.cat([a, b])) for rows in chunks])
 
     def data_gradient(self, x: Any, y: Any) -> Params:
         """Gradient of the mean cross-entropy, batch normalisation by the batch."""
         from torch.nn.functional import cross_entropy
 
-        return self.gradient(x, lambda scores, of: cross_entropy(scores, y[of], reduction="sum") / len(y))
+        return self.gradient(x, lambda scores, rows: cross_entropy(scores, y[rows], reduction="sum") / len(y))
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
-        return self.gradient(x, lambda scores, of: (scores * g[of]).sum())
+        return self.gradient(x, lambda scores, rows: (scores * g[rows]).sum())
 
     def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
         """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
         from torch.nn.functional import cross_entropy
 
-        def loss(scores: Any, of: slice) -> Any:
-            part = cross_entropy(scores, y[of], reduction="sum") / len(y)
-            return part + (scores * pull(scores.detach(), of)).sum()
+        def loss(scores: Any, rows: slice) -> Any:
+            part = cross_entropy(scores, y[rows], reduction="sum") / len(y)
+            return part + (scores * pull(scores.detach(), rows)).sum()
 
         return self.gradient(x, loss)
 
@@ -134,32 +138,33 @@ class Deep:
         self.module.eval()
         weights = {name: p.detach() for name, p in self.module.named_parameters()}
 
-        def loss(named: Any, one: Any, label: Any) -> Any:
-            scores = functional_call(self.module, named, (one[None],))
+        def loss(params: Any, image: Any, label: Any) -> Any:
+            scores = functional_call(self.module, params, (image[None],))
             return torch.nn.functional.cross_entropy(scores, label[None])
 
         single = vmap(grad(loss), in_dims=(None, 0, 0))
-        found = zeros(self.params)
+        total = zeros(self.params)
         for low in range(0, len(y), SINGLE):
             squares = single(weights, planes(x[low : low + SINGLE]), y[low : low + SINGLE])
-            found = [f + (squares[name] ** 2).sum(0) / len(y) for f, name in zip(found, weights, strict=True)]
-        return found
+            total = [f + (squares[name] ** 2).sum(0) / len(y) for f, name in zip(total, weights, strict=True)]
+        return total
 
     def gradient(self, x: Any, loss_of: Callable[[Any, slice], Any]) -> Params:
-        """Gradient of a loss that is a sum over samples; loss_of: (scores of some, which) → their part of it."""
+        """Gradient of a loss that is a sum over samples; loss_of: (scores of some rows, these rows) → their part of
+        it."""
         import torch
 
         self.module.train(not self.frozen)
         params = list(self.module.parameters())[-2 if self.frozen else 0 :]
 
-        def of(some: slice) -> Params:
+        def gradient_of(rows: slice) -> Params:
             with torch.enable_grad():
                 with self._casting(x):
-                    scores = self._classified(planes(x[some])).float()
-                return list(torch.autograd.grad(loss_of(scores, some), params))
+                    scores = self._classified(planes(x[rows])).float()
+                return list(torch.autograd.grad(loss_of(scores, rows), params))
 
-        found = halving(of, slice(0, len(x)), added)
-        return [None] * (len(self.params) - 2) + found if self.frozen else found
+        grads = halving(gradient_of, slice(0, len(x)), added)
+        return [None] * (len(self.params) - 2) + grads if self.frozen else grads
 
     def _classified(self, shown: Any) -> Any:
         import torch
@@ -176,40 +181,46 @@ class Deep:
         return torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed)
 
 
-def known(name: str) -> None:
-    """Raise BadConfig for a model that timm does not have."""
+def check_model(name: str) -> None:
+    """Raise UnknownName for a model that timm does not have."""
     import timm
 
     if not timm.is_model(name):
-        raise BadConfig(f"net is {name!r}.", "Expected linear, mlp, or a model that timm knows, as resnet18.")
+        raise UnknownName(
+            f"Unknown net {name!r}.",
+            did_you_mean(name, timm.list_models()),
+            "Available: linear, mlp, and the models of timm.",
+        )
 
 
-def take(module: Any, path: Path) -> None:
-    """Weights of a checkpoint (.pt, .pth, .safetensors) into a module; all that lies below the classifier must fit."""
+def load_weights(module: Any, path: Path) -> None:
+    """Weights of a checkpoint (.pt, .pth, .safetensors) into a module; everything below the classifier must fit."""
     import pickle
 
     from timm.models import load_state_dict
 
     if not path.is_file():
-        raise MissingFile(f"There is no file {path}.", "Expected a checkpoint, as .pt, .pth or .safetensors.")
+        raise MissingFile(f"There is no file {path}.", "Expected a checkpoint: .pt, .pth or .safetensors.")
     try:
-        found = load_state_dict(str(path), device="cpu", weights_only=True)
+        state = load_state_dict(str(path), device="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, OSError) as error:
-        raise BadInput(f"{path} holds no weights ({type(error).__name__}).", "Expected a state dictionary.") from None
-    except Exception as error:  # safetensors has an error of its own
+        raise BadInput(
+            f"{path} contains no weights ({type(error).__name__}).", "Expected a state dictionary."
+        ) from None
+    except Exception as error:  # safetensors raises its own error
         if type(error).__name__ != "SafetensorError":
             raise
-        raise BadInput(f"{path} holds no weights ({error}).", "Expected a state dictionary.") from None
+        raise BadInput(f"{path} contains no weights ({error}).", "Expected a state dictionary.") from None
     own = module.state_dict()
     head = {name for name, _ in list(module.named_parameters())[-2:]}
-    fitting = {name: value for name, value in found.items() if name in own and value.shape == own[name].shape}
+    fitting = {name: value for name, value in state.items() if name in own and value.shape == own[name].shape}
     if lost := sorted(set(own) - head - set(fitting)):
         raise BadInput(f"{path} does not fit: {lost[0]} is missing or of another shape.", f"{len(lost)} of {len(own)}.")
     module.load_state_dict(own | fitting)
 
 
 def planes(x: Any) -> Any:
-    """(B, H, W, 3) uint8 → (B, 3, H, W) float32, normalised; what is that already stays."""
+    """(B, H, W, 3) uint8 → (B, 3, H, W) float32, normalised; float32 is returned unchanged."""
     import torch
 
     if x.dtype != torch.uint8:
@@ -223,15 +234,15 @@ def added(a: Params, b: Params) -> Params:
     return [g + h for g, h in zip(a, b, strict=True)]
 
 
-def halving(of: Callable[[slice], Any], some: slice, join: Callable[[Any, Any], Any]) -> Any:
-    """of(some), or of both halves, joined, where the device has not enough memory; says so."""
+def halving(compute: Callable[[slice], Any], rows: slice, join: Callable[[Any, Any], Any]) -> Any:
+    """compute(rows), or both halves, joined, with a warning, if the device has too little memory."""
     import torch
 
     try:
-        return of(some)
+        return compute(rows)
     except torch.cuda.OutOfMemoryError:
-        if some.stop - some.start < 2:
+        if rows.stop - rows.start < 2:
             raise
-    middle = (some.start + some.stop) // 2
-    warnings.warn(f"{some.stop - some.start} images at once are too many for the device: halved.", stacklevel=2)
-    return join(halving(of, slice(some.start, middle), join), halving(of, slice(middle, some.stop), join))
+    middle = (rows.start + rows.stop) // 2
+    warnings.warn(f"{rows.stop - rows.start} images at once are too many for the device: halved.", stacklevel=2)
+    return join(halving(compute, slice(rows.start, middle), join), halving(compute, slice(middle, rows.stop), join))

@@ -1,8 +1,8 @@
-"""In C: the linear head's training loop (the batch is never copied, X is read from memory once a step), the update of
-any network's weights, and the augmentation of images.
+"""C kernels: training loop of the linear head (no copy of the batch, X is read once per step), update of any network's
+weights, and augmentation of images.
 
-`kernel.c` is built with the package where there is a C compiler; elsewhere, for widths that are no multiple of 32, and
-under `DRIFTLINE_KERNEL=off`, the same is done in torch. Tests hold the two against each other.
+`kernel.c` is built with the package if there is a C compiler. Without it, for widths that are no multiple of 32, and
+with `DRIFTLINE_KERNEL=off`, torch does the same. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 @cache
 def library() -> Any:
-    """What is built of kernel.c and normalise.c, or None."""
-    found = find_spec("eval.engine._kernel")
-    if found is None or found.origin is None:
+    """The library built from kernel.c and normalise.c, or None."""
+    spec = find_spec("eval.engine._kernel")
+    if spec is None or spec.origin is None:
         return None
-    library = ctypes.CDLL(found.origin)
+    library = ctypes.CDLL(spec.origin)
     place, long, real = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
     for name, places in (("step", 7), ("step_half", 8), ("gradient", 5), ("gradient_half", 6)):
         if hasattr(library, f"driftline_{name}"):
@@ -44,19 +44,19 @@ def library() -> Any:
 
 
 def ready(*tensors: Any) -> bool:
-    """Whether the kernel is there, and the tensors lie on the CPU without gaps."""
+    """Whether the kernel is available and the tensors are contiguous and on the CPU."""
     if os.environ.get("DRIFTLINE_KERNEL") == "off" or library() is None:
         return False
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
 def has_half() -> bool:
-    """Whether the processor multiplies bfloat16; as far as the kernel can tell."""
+    """Whether the kernel is available and the processor multiplies bfloat16."""
     return ready() and bool(library().driftline_has_half())
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
-    """One step of SGD with momentum, in place and in one pass; False where the tensors are not for it."""
+    """One step of SGD with momentum, in place and in one pass; False if the kernel does not support the tensors."""
     import torch
 
     three = (weights, velocity, gradient)
@@ -69,7 +69,7 @@ def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: flo
 def descend_rounded(
     weights: Any, velocity: Any | None, gradient: Any, rounded: Any, lr: float, momentum: float, decay: float
 ) -> bool:
-    """As `descend`, for a gradient in bfloat16; `rounded` becomes the new weights in bfloat16. velocity: None without
+    """Like `descend`, for a gradient in bfloat16; `rounded` becomes the new weights in bfloat16. velocity: None without
     momentum."""
     if not ready(weights, gradient, rounded, *([] if velocity is None else [velocity])):
         return False
@@ -80,48 +80,48 @@ def descend_rounded(
 
 def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: Sequence[float]) -> Any:
     """Augmented and normalised: x (B, H, W, 3) uint8 → (B, 3, H, W) float32. draws: (B, 5) of `augment.draw`. scale,
-    shift: what a byte of each channel is multiplied by, and what is added."""
+    shift: factor of the bytes of each channel, and summand."""
     import torch
 
     n, height, width, _ = x.shape
     out = torch.empty((n, 3, height, width))
-    room = np.empty(3 * width, np.int32)
-    by, plus = np.array(scale, np.float32), np.array(shift, np.float32)
-    places = (by.ctypes.data, plus.ctypes.data, out.data_ptr(), room.ctypes.data)
+    work = np.empty(3 * width, np.int32)
+    factors, summands = np.array(scale, np.float32), np.array(shift, np.float32)
+    places = (factors.ctypes.data, summands.ctypes.data, out.data_ptr(), work.ctypes.data)
     library().driftline_show(x.data_ptr(), draws.ctypes.data, n, height, width, *places)
     return out
 
 
 def fits(sources: Sequence[Any], half: bool) -> bool:
-    """Whether the kernel is there and takes such tensors (N, D). half: needs a processor with bfloat16 products."""
+    """Whether the kernel is available and supports these tensors (N, D). half: needs bfloat16 products."""
     import torch
 
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
-    if any(of.dtype is not wanted or of.shape[1] != width or of.device.type != "cpu" for of in sources):
-        return False  # torch says what is wrong with them; C would read beyond them
+    if any(x.dtype is not wanted or x.shape[1] != width or x.device.type != "cpu" for x in sources):
+        return False  # torch raises an error for them; C would read out of bounds
     if width % LANES or not ready():
         return False
     return not half or has_half()
 
 
 def gradient(params: Any, x: Any, y: Any) -> Any:
-    """Gradient of the mean cross-entropy on x (B, D) float32 or bfloat16 without gaps, y (B,) int64, in float32
+    """Gradient of the mean cross-entropy on contiguous x (B, D) float32 or bfloat16, y (B,) int64, in float32
     weights (C, D) and bias (C,)."""
     import torch
 
-    of, half = library(), x.dtype is torch.bfloat16
+    kernel, half = library(), x.dtype is torch.bfloat16
     classes, width = params[0].shape
     padded = -(-classes // CLASSES) * CLASSES
-    weights, found = np.zeros((padded, width), np.float32), torch.empty((padded, width))
+    weights, result = np.zeros((padded, width), np.float32), torch.empty((padded, width))
     weights[:classes] = params[0].numpy()
     bias, scores = torch.empty(classes), np.empty((ROWS, padded), np.float32)
-    rooms = [np.empty((padded, width), np.uint16)] if half else []
+    work = [np.empty((padded, width), np.uint16)] if half else []
     rows = x.data_ptr() + np.arange(len(y)) * (width * x.element_size())
-    places = [weights.ctypes.data, params[1].data_ptr(), found.data_ptr(), bias.data_ptr(), scores.ctypes.data]
-    places += [room.ctypes.data for room in rooms]
-    function = of.driftline_gradient_half if half else of.driftline_gradient
+    places = [weights.ctypes.data, params[1].data_ptr(), result.data_ptr(), bias.data_ptr(), scores.ctypes.data]
+    places += [array.ctypes.data for array in work]
+    function = kernel.driftline_gradient_half if half else kernel.driftline_gradient
     function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, padded, *places)
-    return [found[:classes], bias]
+    return [result[:classes], bias]
 
 
 def train(
@@ -129,12 +129,12 @@ def train(
 ) -> int:
     """SGD with momentum on float32 weights (C, D) and bias (C,), in place; returns the number of steps.
 
-    sources: torch tensors (N, D), all float32 or all bfloat16: the data, then the memory where there is one; labels:
-    int64 arrays (N,) of each. batches: learning rate, rows of the data and rows of the memory of each step.
+    sources: torch tensors (N, D), all float32 or all bfloat16: the data, then the memory if there is one; labels: int64
+    arrays (N,) of each. batches: learning rate, rows of the data and rows of the memory of each step.
     """
     import torch
 
-    of = library()
+    kernel = library()
     half = sources[0].dtype is torch.bfloat16
     classes, width = params[0].shape
     padded = -(-classes // CLASSES) * CLASSES
@@ -142,16 +142,16 @@ def train(
     bias, bias_moving, bias_gradient = (np.zeros(classes, np.float32) for _ in range(3))
     weights[:classes], bias[:] = params[0].numpy(), params[1].numpy()
     scores = np.empty((ROWS, padded), np.float32)
-    rooms = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores]
-    rooms += [np.empty((padded, width), np.uint16)] if half else []
-    places = [room.ctypes.data for room in rooms]
-    step = of.driftline_step_half if half else of.driftline_step
+    arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores]
+    arrays += [np.empty((padded, width), np.uint16)] if half else []
+    places = [array.ctypes.data for array in arrays]
+    step = kernel.driftline_step_half if half else kernel.driftline_step
     stride = width * sources[0].element_size()
     steps = 0
     for lr, *drawn in batches:
         parts = list(zip(sources, labels, drawn, strict=False))
-        rows = np.concatenate([source.data_ptr() + here * stride for source, _, here in parts])
-        y = np.concatenate([of[here] for _, of, here in parts])
+        rows = np.concatenate([source.data_ptr() + part * stride for source, _, part in parts])
+        y = np.concatenate([target[part] for _, target, part in parts])
         step(rows.ctypes.data, y.ctypes.data, len(y), width, classes, padded, *places, lr, momentum, decay)
         steps += 1
     params[0].copy_(torch.from_numpy(weights[:classes]))

@@ -1,6 +1,6 @@
-"""The linear head: softmax regression by mini-batch SGD with momentum, gradient written out.
+"""The linear head: softmax regression by mini-batch SGD with momentum, with explicit gradients.
 
-No autograd and no DataLoader: for a 2,048 × 11 head these cost ten times the arithmetic; plain SGD on a CPU runs in
+No autograd and no DataLoader: for a 2,048 × 11 head they cost ten times the arithmetic; plain SGD on a CPU runs in
 `fused`. One thread: with torch's default, spinning threads on a shared machine made this 24 times slower (measured;
 spec of performance).
 """
@@ -24,39 +24,45 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LinearSettings:
-    """CLEAR's linear probe [supplement 5; Avalanche baselines]: SGD, momentum 0.9, batch 256, 100 epochs, learning
-    rate 1 and a tenth of it after every 60."""
+    """Settings of a training run; defaults of CLEAR's linear probe [supplement 5; Avalanche baselines]."""
 
     lr: float = 1.0
+    """learning rate"""
     momentum: float = 0.9
+    """momentum of SGD"""
     weight_decay: float = 0.0
-    batch: int = 256  # samples
+    """decay of weights, not of biases"""
+    batch: int = 256
+    """samples per update"""
     epochs: int = 100
-    decay_after: int = 60  # epochs
+    """passes over the data"""
+    decay_after: int = 60
+    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
     decay: float = 0.1
-    optimiser: str = "sgd"  # or "adamw", which decays all weights
+    """factor of the learning rate"""
+    optimiser: str = "sgd"
+    """sgd, or adamw, which decays biases, too"""
 
 
-Params = list[Any]  # float32 tensors in a net's own order, or gradients of their shapes
-
-
-Pull = Callable[..., Any]  # scores (B, C), and which samples they are of → gradient in them (B, C)
+Params = list[Any]  # float32 tensors in the order of a network, or gradients of their shapes
+Pull = Callable[..., Any]  # scores (B, C), and the rows that they belong to → gradient in them (B, C)
 
 
 class Net(Protocol):
-    """What the training loop and the rules need of a network. params, velocity: same shapes, same order; the last two
-    are weights (C, …) and bias (C,) of the output layer."""
+    """What the training loop and the rules need of a network."""
 
     velocity: Params
+    """momentum, in the shapes and order of `params`"""
     half: bool
+    """data are kept in bfloat16"""
 
     @property
     def params(self) -> Params:
-        """See above; the tensors are changed in place."""
+        """Parameters, changed in place; the last two are weights (C, …) and bias (C,) of the output layer."""
         ...
 
     def view(self, x: Any) -> Any:
-        """A training batch as the network is shown it: images may be augmented."""
+        """A training batch as the network's input: images may be augmented."""
         ...
 
     def scores(self, x: Any) -> Any:
@@ -86,12 +92,14 @@ class Net(Protocol):
 
 @dataclass
 class Head:
-    """params: weights (C, D), bias (C,); velocity: their momentum; float32 torch tensors. half: training multiplies in
-    bfloat16 and adds in float32; what it learned predicts in float32."""
+    """A linear layer of float32 torch tensors."""
 
     params: Params
+    """weights (C, D), bias (C,)"""
     velocity: Params
+    """their momentum"""
     half: bool = False
+    """training multiplies in bfloat16 and adds in float32; predictions are in float32"""
 
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu", half: bool = False) -> Head:
@@ -115,18 +123,18 @@ class Head:
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept between training runs: weights and bias; momentum is forgotten."""
+        """Bytes kept between training runs: weights and bias, without momentum."""
         return sum(int(p.nbytes) for p in self.params)
 
     def view(self, x: Any) -> Any:
-        """Features are shown as they are."""
+        """Features are used unchanged."""
         return x
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
         import torch
 
-        if x.dtype is torch.bfloat16:  # in training only
+        if x.dtype is torch.bfloat16:  # only in training
             return torch.mm(self.weights.bfloat16(), x.T).float().add_(self.bias[:, None]).T
         return torch.addmm(self.bias[:, None], self.weights, x.T).T  # classes first, as below
 
@@ -195,10 +203,10 @@ def errors(scores: Any, y: Any) -> Any:
 
 
 class Rule:
-    """What a method adds to plain SGD; the default adds nothing."""
+    """Additions of a method to plain SGD; by default none."""
 
     def pull(self, net: Net, x: Any) -> Pull | None:
-        """The gradient in the scores that a further loss on the batch x has; None: there is none."""
+        """Gradient in the scores of a further loss on the batch x; None: there is none."""
         return None
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
@@ -206,7 +214,7 @@ class Rule:
         return grads
 
     def moved(self, grads: Params, steps: Params) -> None:
-        """Called after each step with the data's gradient and the step that the weights took."""
+        """Called after each update with the data's gradient and the change of the weights."""
 
 
 def fit(
@@ -221,25 +229,26 @@ def fit(
     """Train `head` in place on x (N, D) float32, or (N, H, W, 3) uint8 for a network on images, and y (N,); returns
     the number of gradient steps.
 
-    memory: replayed samples; each step takes `batch` of x and as many of the memory (drawn without repetition
-    until it is used up, then shuffled anew) [Chaudhry et al. 2019; Avalanche's Replay]. rule: what a method adds.
-    Raises Diverged when the loss is not finite.
+    memory: replayed samples; each step takes `batch` of x and as many of the memory (drawn without repetition until all
+    were used, then shuffled again) [Chaudhry et al. 2019; Avalanche's Replay]. rule: additions of a method. Raises
+    Diverged if the weights are not finite.
     """
     import torch
 
     with one_thread(), torch.no_grad():
         both = [(x, y)] if memory is None else [(x, y), memory]
-        data = [
-            on(of, head).bfloat16() if head.half else on(of, head) for of, _ in both
-        ]  # half the bytes to gather, too
-        drawn = batches([len(of) for _, of in both], settings, rng)
-        for velocity in head.velocity:  # momentum is forgotten, as by a new optimiser
+        # In bfloat16 there are half the bytes to gather, too.
+        data = [on(inputs, head).bfloat16() if head.half else on(inputs, head) for inputs, _ in both]
+        drawn = batches([len(labels) for _, labels in both], settings, rng)
+        for velocity in head.velocity:  # start without momentum, like a new optimiser
             velocity.zero_()
         if rule is None and settings.optimiser == "sgd" and isinstance(head, Head) and fused.fits(data, head.half):
-            of = [np.asarray(of, np.int64) for _, of in both]
-            steps = fused.train(head.params, head.velocity, data, of, drawn, settings.momentum, settings.weight_decay)
+            targets = [np.asarray(labels, np.int64) for _, labels in both]
+            steps = fused.train(
+                head.params, head.velocity, data, targets, drawn, settings.momentum, settings.weight_decay
+            )
         else:
-            steps = _train(head, data, [on(of, head) for _, of in both], drawn, settings, rule)
+            steps = _train(head, data, [on(labels, head) for _, labels in both], drawn, settings, rule)
     if not all(bool(torch.isfinite(p).all()) for p in head.params):
         raise Diverged("The head's weights are not finite.", "", f"Lower lr (it is {settings.lr}).")
     return steps
@@ -274,18 +283,18 @@ def _train(
     import torch
 
     # Gathered into one buffer: allocating 2 MB for every batch took half of the time.
-    rows = sum(min(settings.batch, len(of)) for of in labels)
-    room = torch.empty((rows, *data[0].shape[1:]), device=data[0].device, dtype=data[0].dtype)
+    most = sum(min(settings.batch, len(y)) for y in labels)
+    buffer = torch.empty((most, *data[0].shape[1:]), device=data[0].device, dtype=data[0].dtype)
     steps = 0
     adam = adamw(head, settings) if settings.optimiser == "adamw" else None
     for lr, *parts in drawn:
-        filled, by = 0, []
-        for x, y, here in zip(data, labels, parts, strict=False):
-            rows_here = torch.from_numpy(here).to(y.device)
-            torch.index_select(x, 0, rows_here, out=room[filled : filled + len(here)])
-            filled += len(here)
-            by.append(y[rows_here])
-        step(head, head.view(room[:filled]), torch.cat(by), lr, settings, rule, adam)
+        filled, targets = 0, []
+        for x, y, part in zip(data, labels, parts, strict=False):
+            rows = torch.from_numpy(part).to(y.device)
+            torch.index_select(x, 0, rows, out=buffer[filled : filled + len(part)])
+            filled += len(part)
+            targets.append(y[rows])
+        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, adam)
         steps += 1
     return steps
 
@@ -296,7 +305,7 @@ def on(array: npt.NDArray[Any], head: Net) -> Any:
 
 
 def tensor(array: npt.NDArray[Any], device: Any) -> Any:
-    """An array as a tensor; copied where it is read only, as memory-mapped arrays are."""
+    """An array as a tensor; read-only arrays, such as memory-mapped ones, are copied."""
     import torch
 
     ready = np.ascontiguousarray(array)
@@ -304,7 +313,7 @@ def tensor(array: npt.NDArray[Any], device: Any) -> Any:
 
 
 def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]:
-    """Descends along a gradient as torch.optim.AdamW."""
+    """A function that descends along a gradient, as torch.optim.AdamW does."""
     import torch
 
     params = net.params
@@ -324,7 +333,7 @@ def step(
     net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None,
     descend: Callable[[Params, float], None] | None = None,
 ) -> None:  # fmt: skip
-    """One step on a batch; descend: by another optimiser than SGD."""
+    """One update on a batch. descend: another optimiser than SGD."""
     pull = None if rule is None else rule.pull(net, x)
     data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
     grads = data if rule is None else rule.gradient(net, data, x, y)
@@ -337,11 +346,11 @@ def step(
 
 
 def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:
-    """Descend along a gradient, with momentum; what is None stays."""
+    """Descend along a gradient, with momentum; parameters whose gradient is None stay."""
     for i, (p, velocity) in enumerate(zip(net.params, net.velocity, strict=True)):
         if grads[i] is None:  # frozen
             continue
-        decay = settings.weight_decay if p.ndim > 1 else 0.0  # for weights, not for biases
+        decay = settings.weight_decay if p.ndim > 1 else 0.0  # of weights, not of biases
         if fused.descend(p, velocity, grads[i], lr, settings.momentum, decay):
             continue
         g = grads[i].add(p, alpha=decay) if decay else grads[i]  # a new tensor: rules see the gradient unchanged
@@ -360,8 +369,8 @@ def grown(head: Net, more: int) -> Net:
 
 
 def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
-    """x (N, D), or images → labels (N,). length: what the inputs are divided by; the first layer's weights are,
-    instead of them."""
+    """x (N, D), or images → labels (N,). length: divisor of the inputs; the weights of the first layer are divided
+    instead."""
     import torch
 
     with one_thread(), torch.inference_mode():

@@ -1,7 +1,7 @@
-"""A two-layer head: hidden layer with ReLU, softmax regression on it; gradients written out [CLEAR, supplement 5].
+"""A two-layer head: hidden layer with ReLU, softmax regression on it; explicit gradients [CLEAR, supplement 5].
 
-The arithmetic is two large products a layer, so there is nothing to win over autograd but bfloat16: products of rounded
-numbers with sums in float32, weights kept in float32.
+The arithmetic is two large products per layer, so the only gain over autograd is bfloat16: products of rounded numbers
+with sums in float32, weights kept in float32.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from eval.engine.linear import Params, Pull, errors, layer, zeros
 
 @dataclass
 class Mlp:
-    """params: weights (H, D) and bias (H,) of the hidden layer, weights (C, H) and bias (C,) of the output; velocity:
-    their momentum. half: products in bfloat16."""
+    """Two layers of float32 torch tensors."""
 
     params: Params
+    """weights (H, D) and bias (H,) of the hidden layer, weights (C, H) and bias (C,) of the output layer"""
     velocity: Params
+    """their momentum"""
     half: bool = False
+    """training multiplies in bfloat16"""
 
     @classmethod
     def new(
@@ -37,11 +39,11 @@ class Mlp:
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept between training runs: weights and biases; momentum is forgotten."""
+        """Bytes kept between training runs: weights and biases, without momentum."""
         return sum(int(p.nbytes) for p in self.params)
 
     def view(self, x: Any) -> Any:
-        """Features are shown as they are."""
+        """Features are used unchanged."""
         return x
 
     def scores(self, x: Any) -> Any:
@@ -63,7 +65,7 @@ class Mlp:
         return self._backward(x, hidden, errors(scores, y).div_(len(y)).add_(pull(scores)))
 
     def fisher(self, x: Any, y: Any) -> Params:
-        """Of one sample the gradient of a layer is an outer product, so its square is the product of squares."""
+        """The gradient of a layer for one sample is an outer product, so its square is the product of squares."""
         hidden, scores = self._forward(x)
         g = errors(scores, y)
         below = (g @ self.params[2]) * (hidden > 0)

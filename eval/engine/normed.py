@@ -1,7 +1,7 @@
-"""Batch normalisation with the ReLU, and the pooling, that follow it: in C where it can be, else in torch.
+"""Batch normalisation with the ReLU and the pooling that follow it: in C if possible, else in torch.
 
-Torch's own takes a third of a small network's step in bfloat16 on a CPU. Channels last, training statistics; the C and
-the torch way are held against each other in tests.
+Torch's own takes a third of the time of a small network's update in bfloat16 on a CPU. Channels last, training
+statistics; tests compare C and torch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def _functions() -> Any:
         "pooled_sums": [*[place] * 3, *[long] * 4, *[place] * 3, whole],
         "pooled_back": [*[place] * 3, *[long] * 4, *[place] * 5, whole],
     }
-    found = {}
+    functions = {}
     for name, types in shapes.items():
-        found[name] = getattr(library, f"driftline_{name}")
-        found[name].restype, found[name].argtypes = None, types
-    return found
+        functions[name] = getattr(library, f"driftline_{name}")
+        functions[name].restype, functions[name].argtypes = None, types
+    return functions
 
 
 def _at(array: Any) -> int:
@@ -45,31 +45,32 @@ def _at(array: Any) -> int:
 
 
 def _apply(x: Any, a: Any, b: Any, relu: bool, pool: bool) -> tuple[Any, Any]:
-    """a x + b for each channel, what of it is above zero, the highest of 3 × 3 of that; and where those lie."""
-    of, half = _functions(), int(x.dtype is torch.bfloat16)
+    """a x + b for each channel; with relu its positive part; with pool the maxima of 3 × 3 pixels, and their
+    positions."""
+    functions, half = _functions(), int(x.dtype is torch.bfloat16)
     n, channels, height, width = x.shape
     if not pool:
         out = torch.empty_like(x)
-        of["scaled"](_at(x), n * height * width, channels, _at(a), _at(b), int(relu), _at(out), half)
+        functions["scaled"](_at(x), n * height * width, channels, _at(a), _at(b), int(relu), _at(out), half)
         return out, None
     shape = (n, channels, (height - 1) // 2 + 1, (width - 1) // 2 + 1)
     out = torch.empty(shape, dtype=x.dtype, memory_format=torch.channels_last)
     place = np.empty(out.numel(), np.uint8)
-    of["pooled"](_at(x), n, height, width, channels, _at(a), _at(b), _at(out), _at(place), half)
+    functions["pooled"](_at(x), n, height, width, channels, _at(a), _at(b), _at(out), _at(place), half)
     return out, place
 
 
 class _Normed(torch.autograd.Function):
-    """x (N, C, H, W), channels last → γ(x − mean)/σ + β of the batch; relu: what of it is above zero; pool: the highest
-    of 3 × 3 of that, two apart. Also returns mean and variance, for running statistics."""
+    """x (N, C, H, W), channels last → γ(x − mean)/σ + β of the batch; relu: its positive part; pool: maxima of 3 × 3
+    pixels with stride 2. Also returns mean and variance, for running statistics."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, gamma: Any, beta: Any, eps: float, relu: bool, pool: bool) -> Any:
-        of, half = _functions(), int(x.dtype is torch.bfloat16)
+        functions, half = _functions(), int(x.dtype is torch.bfloat16)
         n, channels, height, width = x.shape
         rows = n * height * width
         sums = np.empty((2, channels))
-        of["moments"](_at(x), rows, channels, _at(sums[0]), _at(sums[1]), half)
+        functions["moments"](_at(x), rows, channels, _at(sums[0]), _at(sums[1]), half)
         mean = sums[0] / rows
         variance = np.maximum(sums[1] / rows - mean**2, 0)
         inverse = 1 / np.sqrt(variance + eps)
@@ -84,7 +85,7 @@ class _Normed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Any, *rest: Any) -> Any:
-        of, (x,) = _functions(), ctx.saved_tensors
+        functions, (x,) = _functions(), ctx.saved_tensors
         a, b, mean, inverse, relu, place = ctx.parts
         half = int(x.dtype is torch.bfloat16)
         n, channels, height, width = x.shape
@@ -93,18 +94,18 @@ class _Normed(torch.autograd.Function):
         sums, out = np.empty((2, channels)), torch.empty_like(x)
         if place is None:
             inputs: tuple[Any, ...] = (_at(x), _at(g), rows, channels, _at(a), _at(b))
-            of["sums_back"](*inputs, int(relu), _at(sums[0]), _at(sums[1]), half)
+            functions["sums_back"](*inputs, int(relu), _at(sums[0]), _at(sums[1]), half)
         else:
             slope = np.empty(height * width * channels, np.float32)
             inputs = (_at(x), _at(g), _at(place), n, height, width, channels)
-            of["pooled_sums"](*inputs, _at(sums[0]), _at(sums[1]), _at(slope), half)
+            functions["pooled_sums"](*inputs, _at(sums[0]), _at(sums[1]), _at(slope), half)
         of_gamma = (sums[1] - mean * sums[0]) * inverse
         k = (-a * inverse * of_gamma / rows).astype(np.float32)
         m = (-a * sums[0] / rows - k * mean).astype(np.float32)
         if place is None:
-            of["scaled_back"](*inputs, _at(k), _at(m), int(relu), _at(out), half)
+            functions["scaled_back"](*inputs, _at(k), _at(m), int(relu), _at(out), half)
         else:
-            of["pooled_back"](*inputs, _at(a), _at(k), _at(m), _at(slope), _at(out), half)
+            functions["pooled_back"](*inputs, _at(a), _at(k), _at(m), _at(slope), _at(out), half)
         return out, torch.from_numpy(of_gamma).float(), torch.from_numpy(sums[0]).float(), None, None, None
 
 
@@ -120,9 +121,9 @@ def _ready(x: Any, channels: int) -> bool:
 
 
 class Norm(nn.BatchNorm2d):
-    """Batch normalisation of (N, C, H, W). relu: with the ReLU that follows; pool: and the 3 × 3 pooling, two apart.
+    """Batch normalisation of (N, C, H, W). relu: with the ReLU that follows; pool: and the 3 × 3 pooling with stride 2.
 
-    The same parameters, statistics and results as torch's own, to rounding.
+    The same parameters, statistics and results as torch's own, up to rounding.
     """
 
     def __init__(self, channels: int, relu: bool = False, pool: bool = False) -> None:
@@ -146,7 +147,7 @@ class Norm(nn.BatchNorm2d):
         return nn.functional.max_pool2d(out, 3, 2, 1) if self.pool else out
 
     def _by_statistics(self, x: Any) -> Any:
-        """By the running statistics, without gradients."""
+        """Normalisation by the running statistics, without gradients."""
         statistics: Any = self
         a = self.weight / torch.sqrt(statistics.running_var + self.eps)
         return _apply(x, a.numpy(), (self.bias - a * statistics.running_mean).numpy(), self.relu, self.pool)[0]

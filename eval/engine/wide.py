@@ -1,8 +1,8 @@
 """Softmax regression for many classes, one batch at a time: forward, gradient and update without a graph.
 
 With ten thousand classes the weights are 88 MB, so that each pass over them counts: without momentum the product of the
-gradient is added to the weights where they lie, and weight decay is a factor of the same pass; in bfloat16 one pass in
-C updates the weights and the rounded copy that the products read.
+gradient is added to the weights in place, and weight decay is a factor in the same pass; in bfloat16 one pass in C
+updates the weights and the rounded copy that the products read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from eval.engine.linear import errors, layer
 
 @dataclass
 class Wide:
-    """weights (C, D), bias (C,) float32 tensors; velocity: their momentum, or None without. rounded: the weights in
-    bfloat16, or None where products are float32."""
+    """A linear layer for many classes."""
 
     weights: Any
+    """(C, D) float32 tensor"""
     bias: Any
+    """(C,) float32 tensor"""
     velocity: list[Any] | None = None
+    """momentum of both; None: without momentum"""
     rounded: Any = None
+    """the weights in bfloat16; None if products are float32"""
 
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str, momentum: bool, half: bool) -> Wide:
@@ -38,7 +41,7 @@ class Wide:
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept: weights and bias, and their momentum, which goes on from batch to batch."""
+        """Bytes kept: weights and bias, and their momentum, which is kept between batches."""
         return sum(int(t.nbytes) for t in (self.weights, self.bias, *(self.velocity or [])))
 
     def scores(self, x: Any) -> Any:
@@ -51,7 +54,7 @@ class Wide:
 
     def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
         """One step of torch.optim.SGD on the mean cross-entropy of x (B, D), y (B,). masked: (B, C) bool, classes that
-        a sample's loss leaves out. Raises Diverged where the loss is not finite."""
+        are excluded from a sample's loss. Raises Diverged if the loss is not finite."""
         import torch
 
         scores = self.scores(x)
@@ -80,20 +83,22 @@ class Wide:
         self._move(self.weights, of_weights.float(), 0, lr, momentum, decay)
         self.rounded.copy_(self.weights)
 
-    def _move(self, of: Any, gradient: Any, which: int, lr: float, momentum: float, decay: float) -> None:
+    def _move(self, param: Any, gradient: Any, which: int, lr: float, momentum: float, decay: float) -> None:
         if self.velocity is None:
-            of.mul_(1 - lr * decay).add_(gradient, alpha=-lr)
-        elif not fused.descend(of, self.velocity[which], gradient, lr, momentum, decay):
-            self.velocity[which].mul_(momentum).add_(gradient).add_(of, alpha=decay)
-            of.add_(self.velocity[which], alpha=-lr)
+            param.mul_(1 - lr * decay).add_(gradient, alpha=-lr)
+        elif not fused.descend(param, self.velocity[which], gradient, lr, momentum, decay):
+            self.velocity[which].mul_(momentum).add_(gradient).add_(param, alpha=decay)
+            param.add_(self.velocity[which], alpha=-lr)
 
 
 @dataclass
 class Cosine:
-    """Scores σ · cos(x, w): weights (C, D) U(±1/√D), no bias, σ learned from 1 on [near-future accuracy, sec. 5]."""
+    """Scores σ · cos(x, w), without bias [near-future accuracy, sec. 5]."""
 
     weights: Any
+    """(C, D), initialised with U(±1/√D)"""
     sigma: Any
+    """σ, learned, 1 at first"""
 
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str) -> Cosine:
@@ -112,7 +117,8 @@ class Cosine:
         return self.sigma * (unit(x) @ unit(self.weights).T)
 
     def update(self, x: Any, y: Any, lr: float, momentum: float, decay: float, masked: Any = None) -> None:
-        """One step of SGD on the mean cross-entropy; without momentum."""
+        """One step of SGD on the mean cross-entropy, without momentum. Raises Diverged if the gradient is not
+        finite."""
         import torch
 
         x, directions = unit(x), unit(self.weights)
@@ -124,7 +130,7 @@ class Cosine:
         of_sigma = (g * cosines).sum()
         if not bool(torch.isfinite(of_sigma)):
             raise Diverged("The gradient of σ is not finite.", "", f"Lower lr (it is {lr}).")
-        along = self.sigma * (g.T @ x)  # the gradient in the directions, then in the weights
+        along = self.sigma * (g.T @ x)  # gradient in the directions; below, in the weights
         lengths = self.weights.norm(dim=1, keepdim=True).clamp_(min=1e-12)
         of_weights = (along - (along * directions).sum(1, keepdim=True) * directions) / lengths
         self.weights.mul_(1 - lr * decay).add_(of_weights, alpha=-lr)

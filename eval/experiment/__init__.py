@@ -1,1 +1,1 @@
-"""What is run: learners with settings, presets, tuning, estimated cost."""
+"""Definition of an experiment: learners with settings, presets, tuning, estimated cost."""

@@ -1,5 +1,5 @@
-"""How long a grid will take, before it starts: samples that training visits, times their arithmetic, at this machine's
-rate of matrix products."""
+"""Time estimate of a grid before it starts: samples that training processes, times their arithmetic, divided by this
+machine's rate of matrix products."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from eval.learner import Learner
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Stream
 
-SHARE = 0.75  # of the rate of products that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
-HALF = 1.6  # how much faster bfloat16 is (the same)
+SHARE = 0.75  # share of that rate that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
+HALF = 1.6  # speed-up of bfloat16 (same benchmarks)
 
 
 def product_rate(size: int = 768) -> float:
-    """Operations a second of float32 matrix products on one thread, best of three."""
+    """Operations per second of float32 matrix products on one thread, best of three."""
     import torch
 
     from curate.core.torch_threads import one_thread
@@ -25,12 +25,12 @@ def product_rate(size: int = 768) -> float:
     a = torch.ones(size, size)
     with one_thread():
         a @ a
-        taken = []
+        times = []
         for _ in range(3):
             clock = time.perf_counter()
             a @ a
-            taken.append(time.perf_counter() - clock)
-    return 2.0 * size**3 / min(taken)
+            times.append(time.perf_counter() - clock)
+    return 2.0 * size**3 / min(times)
 
 
 def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[int]) -> float | None:

@@ -22,25 +22,25 @@ GRIDS: dict[str, tuple[str, ...]] = {
 
 
 def split(text: str) -> list[str]:
-    """`er,reservoir(alpha=5,start=scratch)` → two learners: commas in brackets belong to one.
+    """`er,reservoir(alpha=5,start=scratch)` → two learners: commas inside brackets do not separate.
 
     >>> split("er, reservoir(alpha=5,start=scratch)")
     ['er', 'reservoir(alpha=5,start=scratch)']
     """
-    found, depth, word = [], 0, ""
+    words, depth, word = [], 0, ""
     for character in text:
         depth += (character == "(") - (character == ")")
         if character == "," and depth == 0:
-            found.append(word.strip())
+            words.append(word.strip())
             word = ""
         else:
             word += character
-    return [w for w in (*found, word.strip()) if w]
+    return [w for w in (*words, word.strip()) if w]
 
 
 def expand(names: Sequence[str], all_names: Sequence[str]) -> list[str]:
-    """Names of grids and `all` → their learners, each once, in order."""
-    found: list[str] = []
+    """Names of sets and `all` → their learners, each once, in order."""
+    learners: list[str] = []
     for name in names:
-        found += GRIDS.get(name, tuple(all_names) if name == "all" else (name,))
-    return list(dict.fromkeys(found))
+        learners += GRIDS.get(name, tuple(all_names) if name == "all" else (name,))
+    return list(dict.fromkeys(learners))

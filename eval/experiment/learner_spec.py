@@ -1,57 +1,67 @@
-"""Learners by name: `er`, `reservoir(alpha=5,start=scratch)`, an instance, a class of one's own."""
+"""Learners as a user names them: `er`, `reservoir(alpha=5,start=scratch)`, `package.module:Name(k=3)`, a class, an
+instance."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from curate.core.errors import BadConfig
 from curate.core.parsing import value_of
+from eval.experiment.settings import check_instance, check_settings, setting_names
 from eval.learner import Learner
 from eval.learners import LEARNERS
 
 
-def named(one: str | Learner | type[Learner]) -> tuple[str, Callable[..., Learner]]:
-    """What rows call a learner, and what makes one."""
-    if isinstance(one, str):
-        return one, LEARNERS[one] if "(" not in one else with_settings(one)
-    if isinstance(one, type):
-        return one.__name__, one
+@dataclass(frozen=True)
+class LearnerSpec:
+    """A learner of a run: called with settings, it makes one that has not begun."""
 
-    def again(**changed: Any) -> Learner:
-        return dataclasses.replace(one, **changed) if changed and dataclasses.is_dataclass(one) else one
+    name: str
+    """what rows call it"""
+    kind: type[Learner]
+    """its class"""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """settings that came with the name"""
+    instance: Learner | None = None
+    """the learner itself, if the user gave an instance: it is used unless other settings are asked for"""
 
-    again.fields = {f.name for f in dataclasses.fields(one)} if dataclasses.is_dataclass(one) else set()  # type: ignore[attr-defined]
-    again.instance = one  # type: ignore[attr-defined]
-    return str(getattr(one, "name", type(one).__name__)), again
+    @property
+    def settings(self) -> list[str]:
+        """Names of its settings."""
+        return setting_names(self.kind)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The given settings, unchanged. Raises BadConfig as `check_settings`."""
+        return check_settings(self.kind, given, self.name.partition("(")[0])
+
+    def __call__(self, **changed: Any) -> Learner:
+        """A learner with these settings in place of its own."""
+        if self.instance is not None:
+            return replace(self.instance, **changed) if changed else self.instance  # type: ignore[type-var]
+        return self.kind(**{**self.given, **changed})
 
 
-def with_settings(text: str) -> Callable[..., Learner]:
-    """`reservoir(alpha=5,start=scratch)` → what makes it. Raises BadConfig for what cannot be read or is no setting."""
-    name, _, rest = text.partition("(")
-    kind = LEARNERS[name.strip()]
-    known = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
-    given: dict[str, Any] = {}
+def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
+    """Raises UnknownName or BadPlugin for a name, BadConfig for settings that cannot be read or do not fit."""
+    if isinstance(learner, str):
+        name, bracket, rest = learner.partition("(")
+        spec = LearnerSpec(learner, LEARNERS.resolve(name.strip()))
+        return replace(spec, given=spec.check(_settings(learner, rest))) if bracket else spec
+    if isinstance(learner, type):
+        return LearnerSpec(learner.__name__, learner)
+    spec = LearnerSpec(str(getattr(learner, "name", type(learner).__name__)), type(learner), instance=learner)
+    check_instance(learner, spec.name)
+    return spec
+
+
+def _settings(learner: str, rest: str) -> dict[str, Any]:
+    """`alpha=5,start=scratch)` → settings."""
+    given = {}
     for part in rest.removesuffix(")").split(","):
         key, equals, value = (p.strip() for p in part.partition("="))
-        if not rest.endswith(")") or not equals or key not in known:
-            raise BadConfig(
-                f"The learner {text!r} holds {part.strip()!r}.",
-                f"Expected NAME(setting=value,…) with settings of {name}: {', '.join(sorted(known)) or 'none'}.",
-            )
+        if not rest.endswith(")") or not equals:
+            raise BadConfig(f"The learner {learner!r} holds {part.strip()!r}.", "Expected NAME(setting=value,…).")
         given[key] = value_of(value)
-
-    def make(**changed: Any) -> Learner:
-        learner: Learner = kind(**{**given, **changed})
-        return learner
-
-    make.fields = known  # type: ignore[attr-defined]
-    return make
-
-
-def fields_of(make: Callable[..., Learner]) -> set[str]:
-    """Names of a learner's settings."""
-    if hasattr(make, "fields"):
-        return set(make.fields)
-    return {f.name for f in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else set()
+    return given

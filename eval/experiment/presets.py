@@ -1,15 +1,15 @@
-"""The papers' hyper-parameters by name, as settings of `evaluate`; whatever is set beside a preset goes before it.
+"""The papers' hyper-parameters by name, as settings of `evaluate`; --set overrides the preset.
 
-A new preset is one dictionary here and one line in `PRESETS`; it reaches every learner that has its settings.
+A new preset is one dictionary here and one line in `PRESETS`; it applies to every learner that has its settings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from curate.core.registry import Registry
+from eval.experiment.settings import setting_names
 
 CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
 CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
@@ -48,7 +48,7 @@ OCRR = {
     "lwf.temperature": 2.0,
 }
 SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
-SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # what its published numbers come from
+SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # the source of its published numbers
 CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 
 PRESETS = Registry(
@@ -69,8 +69,8 @@ PRESETS = Registry(
 
 
 def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset's settings that some of the protocols and learners (name → class) have: a blind classifier has no
+    """The preset's settings that some of the protocols and learners (name → class) have: the blind classifier has no
     learning rate."""
-    of = {owner: {f.name for f in fields(kind)} for owner, kind in kinds.items() if is_dataclass(kind)}
-    known = set().union(*of.values()) | {f"{owner}.{field}" for owner, names in of.items() for field in names}
+    names = {owner: setting_names(kind) for owner, kind in kinds.items()}
+    known = {name for owner, own in names.items() for setting in own for name in (setting, f"{owner}.{setting}")}
     return {key: value for key, value in PRESETS[name].items() if key in known}

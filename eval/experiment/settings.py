@@ -5,7 +5,6 @@ A field declares its range or its choices in its annotation: `Annotated[int, Fie
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, did_you_mean
 
 
 def setting_names(kind: type) -> list[str]:
@@ -54,9 +53,8 @@ def unknown_setting(key: str, known: Iterable[str], prefix: str = "") -> BadConf
     "Unknown setting 'epochz'. Did you mean 'epochs'? Available: epochs, lr."
     """
     names = sorted(known)
-    near = difflib.get_close_matches(key, names, 1)
-    hint = f"Did you mean {near[0]!r}?" if near else ""
-    return BadConfig(f"{prefix}Unknown setting {key!r}.", hint, f"Available: {', '.join(names) or 'none'}.")
+    available = f"Available: {', '.join(names) or 'none'}."
+    return BadConfig(f"{prefix}Unknown setting {key!r}.", did_you_mean(key, names), available)
 
 
 @cache

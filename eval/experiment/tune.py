@@ -1,5 +1,4 @@
-"""Hyper-parameters chosen without a look ahead: on a part of the first step's training data, before anything else is
-seen."""
+"""Selection of hyper-parameters without access to the future: on a part of the first step's training data."""
 
 from __future__ import annotations
 
@@ -12,24 +11,34 @@ import numpy as np
 
 from curate.core.errors import Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner, Task
 from stream_builder.stream import Step
 
-SHARE = 0.2  # of the first step's training data that candidates are compared on
+SHARE = 0.2  # share of the first step's training data on which candidates are compared
 
 Grid = Mapping[str, Sequence[Any]]
 
 
-def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:
-    """The setting of `grid` (name → values) whose learner is best on the held-out part; equal ones: the first.
+def candidates(spec: LearnerSpec, grid: Grid) -> dict[str, list[Any]]:
+    """The part of the grid that the learner has settings for. Raises BadConfig for a value that the setting refuses."""
+    own = {key: list(values) for key, values in grid.items() if key in spec.settings}
+    for key, values in own.items():
+        for value in values:
+            spec.check({key: value})
+    return own
 
-    first: the first step as the protocol shows it for training. Every candidate has the same split, start and data. One
-    that diverges is passed over; IncompatibleStream where all do.
+
+def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:
+    """The settings of `grid` (name → values) whose learner is best on the held-out part; among equals the first.
+
+    first: the first step as the protocol shows it for training. All candidates have the same split, start and data.
+    Candidates that diverge are skipped. Raises IncompatibleStream if all do.
     """
     data = first["train"]
     order = rng_for(seed, "tune").permutation(len(data))
     cut = max(1, round(SHARE * len(data)))
-    held, rest = data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:]))
+    held_out, rest = data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:]))
     best: tuple[float, dict[str, Any]] | None = None
     for values in product(*grid.values()):
         candidate = dict(zip(grid, values, strict=True))
@@ -39,9 +48,9 @@ def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, se
             learner.learn_step(replace(first, splits={"train": rest}))
         except Diverged:
             continue
-        right = float(np.mean(learner.predict(held.x) == held.y))
-        if best is None or right > best[0]:
-            best = right, candidate
+        accuracy = float(np.mean(learner.predict(held_out.x) == held_out.y))
+        if best is None or accuracy > best[0]:
+            best = accuracy, candidate
     if best is None:
         raise IncompatibleStream(
             "Every candidate of --tune diverged.", "Expected one that learns.", "Try smaller values."

@@ -1,1 +1,1 @@
-"""Parts that Seq-to-Final's methods are composed of: fits, searches, objectives, pulls, histories and final modes."""
+"""Components of Seq-to-Final's methods: fits, searches, objectives, regularisers, histories and final modes."""

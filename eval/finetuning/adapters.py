@@ -1,4 +1,4 @@
-"""What a network is given to adapt with: side modules, low-rank adapters, models of other times."""
+"""Additions to a network for adaptation: side modules, low-rank adapters, models of several times."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from eval.nets.chain import HEAD, STEM, Net
 
 def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
     """A copy in which each block between stem and classifier has one more part, a new side module, and stem and
-    classifier are new ones; only these learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole
+    classifier are new; only the new parts learn [spec, section 3, ST]. kind: "side-1" (one layer) or "side-b" (a whole
     block). Raises IncompatibleStream for a network without such blocks."""
     if not set(net.names) - {STEM, HEAD}:
         raise IncompatibleStream(
-            "The network has no blocks between its first and its last layer: side modules have no place.",
+            "The network has no blocks between its first and its last layer, as side modules need.",
             "Expected a network with blocks.",
             "Choose one with --set network=conv-1, or mlp for features.",
         )
@@ -39,7 +39,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
 
 
 def ends_to_old(net: Net, hyper: Hyper) -> Sequence[Pull]:
-    """λ‖Δ‖² between the new stem and classifier and the ones before them."""
+    """λ‖Δ‖² between the new stem and classifier and the previous ones."""
     pairs: list[tuple[Any, Any]] = []
     for name in net.names:
         if name in (STEM, HEAD):
@@ -49,9 +49,9 @@ def ends_to_old(net: Net, hyper: Hyper) -> Sequence[Pull]:
 
 
 def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.random.Generator) -> Net:
-    """One model for each time in one network, all parts with random weights of their own. kind: "all" (separate
-    modules; the joint model), "side-1" or "side-b" (time t sums the first module and t side modules, also of stem and
-    classifier). shared: blocks that all times have in common. The first time keeps the weights of `net`."""
+    """One model for each time in one network, each part with its own random weights. kind: "all" (separate modules; the
+    joint model), "side-1" or "side-b" (time t sums the first module and t side modules, also of stem and classifier).
+    shared: blocks that all times share. The first time keeps the weights of `net`."""
     if unknown := [name for name in shared if name not in net.names]:
         raise IncompatibleStream(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(net.names)}.")
     out = net.copy()
@@ -81,7 +81,7 @@ def adjacent(net: Net, hyper: Hyper) -> Sequence[Pull]:
 
 def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> Net:
     """A copy in which each weight W of a convolution or linear layer becomes W + AB ("lowrank-add") or W ∘ AB
-    ("lowrank-mul"), A (out, r), B (r, in); these and the biases learn. Begins as the network was."""
+    ("lowrank-mul"), A (out, r), B (r, in); these and the biases learn. Its first output equals the network's."""
     out = net.copy()
     out.requires_grad_(False)
     out.made.append({"low rank": kind, "rank": rank})
@@ -99,20 +99,20 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
 
 
 def remade(net: Net, made: Sequence[Mapping[str, Any]]) -> Net:
-    """The plain network with all that was added to another; weights are to be loaded."""
+    """The plain network with the additions of another one; its weights must be loaded afterwards."""
     rng = np.random.default_rng(0)
-    for one in made:
-        if "sides" in one:
-            net = with_sides(net, one["sides"], rng)
-        elif "times" in one:
-            net = over_times(net, one["times"], one["kind"], one["shared"], rng)
+    for added in made:
+        if "sides" in added:
+            net = with_sides(net, added["sides"], rng)
+        elif "times" in added:
+            net = over_times(net, added["times"], added["kind"], added["shared"], rng)
         else:
-            net = with_low_rank(net, one["low rank"], one["rank"], rng)
+            net = with_low_rank(net, added["low rank"], added["rank"], rng)
     return net
 
 
 class LowRank(nn.Module):
-    """W → W + AB, or W ∘ AB; A and B begin so that nothing changes."""
+    """W → W + AB, or W ∘ AB; A and B are initialised so that W does not change."""
 
     def __init__(self, weight: Any, rank: int, times: bool) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ def _module(net: Net, name: str, kind: str) -> nn.Module:
 
 
 class _seeded:
-    """Torch's generator begins from `rng`, and is as before afterwards."""
+    """Torch's generator with a seed from `rng`; its state is restored afterwards."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.seed = int(rng.integers(2**31))

@@ -1,4 +1,4 @@
-"""What the pictures show, as numbers: interpolation paths, projections, SVCCA, the pull between adjacent times."""
+"""The numbers behind the figures: interpolation paths, projections, SVCCA, the pull between adjacent times."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from eval.nets.chain import Net
 Matrix = npt.NDArray[np.float64]
 
 
-def path(one: Trained, test: Samples, points: int = 21, norm: str = "interpolate") -> tuple[list[float], list[float]]:
-    """Share of the way and accuracy on the last step's test [paper, figure 1]. norm: as in `between`, or "recalibrate":
-    interpolated, then its statistics are taken anew from the test's images without their labels."""
+def path(
+    trained: Trained, test: Samples, points: int = 21, norm: str = "interpolate"
+) -> tuple[list[float], list[float]]:
+    """Shares of the path and accuracies on the last step's test [paper, figure 1]. norm: as in `between`, or
+    "recalibrate": interpolated, then the statistics are estimated from the test images, without labels."""
     shares = np.linspace(0, 1, points).tolist()
-    found = []
+    accuracies = []
     for share in shares:
-        net = between(one, share, "interpolate" if norm == "recalibrate" else norm)
+        net = between(trained, share, "interpolate" if norm == "recalibrate" else norm)
         if norm == "recalibrate":
-            recalibrate(net, test, one.rule)
-        found.append(accuracy_of(net, test, one.rule))
-    return shares, found
+            recalibrate(net, test, trained.rule)
+        accuracies.append(accuracy_of(net, test, trained.rule))
+    return shares, accuracies
 
 
 def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
-    """Statistics of normalisation from these images: the mean over batches."""
+    """Set the statistics of batch normalisation from these images: the mean over batches."""
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.reset_running_stats()
@@ -52,42 +54,42 @@ def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
 
 
 def projection(
-    one: Net, oracle: Net, history: Net, limited: Net, name: str | None = None
+    net: Net, oracle: Net, history: Net, limited: Net, name: str | None = None
 ) -> tuple[float, float]:  # fmt: skip
-    """How far weights lie from the oracle's towards those of history, and towards those of the last step's few samples:
+    """Distance of the weights from the oracle's, towards those of history and those of the last step's few samples:
     ⟨w − w*, d⟩/‖d‖, d = w_H − w* and w_T − w* [paper, eq. 14 and 15; axes are not orthogonal]. name: one block."""
-    names = one.names if name is None else [name]
-    w, star, past, few = (np.concatenate([weights(net, n) for n in names]) for net in (one, oracle, history, limited))
+    names = net.names if name is None else [name]
+    w, star, past, few = (np.concatenate([weights(each, n) for n in names]) for each in (net, oracle, history, limited))
     if not w.shape == star.shape == past.shape == few.shape:
         raise IncompatibleStream(
-            "The networks have different weights.", "Expected methods that end in a plain network."
+            "The networks have different weights.", "Expected methods that produce a plain network."
         )
-    found = []
-    for away in (past - star, few - star):
-        length = np.linalg.norm(away)
-        found.append(float((w - star) @ away / length) if length else 0.0)
-    return found[0], found[1]
+    along = []
+    for direction in (past - star, few - star):
+        length = np.linalg.norm(direction)
+        along.append(float((w - star) @ direction / length) if length else 0.0)
+    return along[0], along[1]
 
 
 def activations(net: Net, x: Any, rule: Rule) -> dict[str, Matrix]:
     """Block → its output for N samples, (N, width), in evaluation mode, of the last time's model."""
     net.eval()
-    found = {}
+    outputs = {}
     with torch.no_grad():
         out = shown(x, rule.normalise, False)
         for name in net.names:
             out = net.blocks.before_head(out) if name == net.names[-1] else out
             out = net.block(name, out)
-            found[name] = out.flatten(1).double().numpy()
-    return found
+            outputs[name] = out.flatten(1).double().numpy()
+    return outputs
 
 
 def svcca(a: Matrix, b: Matrix, share: float) -> float:
-    """Mean correlation of two sets of activations (N, ·) in the directions that hold `share` of the sum of their
-    singular values (not of their squares, as the paper's code has it) [Raghu et al. 2017; spec, section 4]."""
+    """Mean correlation of two sets of activations (N, ·) in the directions that have `share` of the sum of their
+    singular values (not of their squares, as in the paper's code) [Raghu et al. 2017; spec, section 4]."""
     bases = []
-    for one in (a, b):
-        left, sizes, _ = np.linalg.svd(one - one.mean(0), full_matrices=False)
+    for activation in (a, b):
+        left, sizes, _ = np.linalg.svd(activation - activation.mean(0), full_matrices=False)
         sizes = np.where(sizes > 1e-10 * max(sizes[0], 1e-300), sizes, 0)
         kept = int(np.searchsorted(np.cumsum(sizes) / max(sizes.sum(), 1e-300), share) + 1)
         bases.append(left[:, :kept])
@@ -96,22 +98,23 @@ def svcca(a: Matrix, b: Matrix, share: float) -> float:
 
 def adjacents(runs: Path) -> list[tuple[float, float, str]]:
     """Strength of the pull between adjacent times, validation accuracy and network of every joint fit in a store
-    [paper, figure 9]. Raises IncompatibleStream where there is none."""
-    found = []
+    [paper, figure 9]. Raises IncompatibleStream if there is none."""
+    fits = []
     for file in sorted((runs / "fits").glob("*/*/fit.json")):
         about = read_json(file)
         if about["identity"].get("objective") == "joint" and about["identity"].get("pulled") and "accuracy" in about:
-            found.append((float(about["hyper"]["adjacent"]), float(about["accuracy"]), str(about["identity"]["net"])))
-    if not found:
-        raise IncompatibleStream(f"{runs} holds no joint model.", "", "Evaluate jm, with --set adjacents=0/0.01/1/100.")
-    return sorted(found)
+            fits.append((float(about["hyper"]["adjacent"]), float(about["accuracy"]), str(about["identity"]["net"])))
+    if not fits:
+        raise IncompatibleStream(
+            f"{runs} contains no joint model.", "", "Evaluate jm, with --set adjacents=0/0.01/1/100."
+        )
+    return sorted(fits)
 
 
-def of_learners(all_of: Sequence[Trained], name: str) -> Trained:
-    """The one of a learner. Raises IncompatibleStream where there is none."""
-    for one in all_of:
-        if one.learner == name:
-            return one
-    raise IncompatibleStream(
-        f"There is no run of {name}.", f"There are {', '.join(one.learner for one in all_of)}.", "Evaluate it."
-    )
+def of_learner(networks: Sequence[Trained], name: str) -> Trained:
+    """The networks of a learner. Raises IncompatibleStream if there are none."""
+    for trained in networks:
+        if trained.learner == name:
+            return trained
+    available = f"Available: {', '.join(trained.learner for trained in networks)}."
+    raise IncompatibleStream(f"There is no run of {name}.", available, "Evaluate it.")

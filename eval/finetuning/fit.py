@@ -1,4 +1,4 @@
-"""One fit: Adam from given weights on given data, the best epoch by validation accuracy, early stopping, resumable."""
+"""A fit: Adam from given weights on given data, best epoch by validation accuracy, early stopping, resumable."""
 
 from __future__ import annotations
 
@@ -17,74 +17,104 @@ from eval.finetuning.samples import Samples, batches, shown
 from eval.nets.chain import Net, weights_of
 
 CHUNK = 1000  # images evaluated at once
-RECOMPILED = 256  # kinds of parts, batches and modes
+RECOMPILED = 256  # variants of parts, batches and modes that torch may compile
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """A point of the grid. decay: factor of Σ‖W‖² (not halved) in the loss. adjacent: of ‖Δ‖² to the model of the time
-    before, where a method has that."""
+    """A point of the grid of hyper-parameters."""
 
     lr: float = 1e-3
+    """learning rate"""
     decay: float = 1e-4
+    """factor of Σ‖W‖² (not halved) in the loss"""
     dropout: float = 0.0
+    """probability of dropout"""
     adjacent: float = 0.0
+    """factor of ‖Δ‖² to the model of the previous time, for methods that have this pull"""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How every fit of a run is done. epochs: at most. patience: epochs in a row without more validation accuracy than
-    the epoch before (stop "previous", as the paper's code) or than the best ("best"). augment: of training batches.
-    normalise: else pixels are 0 … 255. half: bfloat16 products. still: frozen parts keep their statistics. whole:
-    Fisher information of whole batches."""
+    """Settings that all fits of a run share."""
 
     epochs: int = 100
+    """epochs, at most"""
     batch: int = 100
+    """samples per update"""
     patience: int = 6
+    """a fit stops after so many consecutive epochs without an improvement"""
     stop: str = "previous"
+    """improvement of validation accuracy over the epoch before (previous, as the paper's code) or over the best
+    (best)"""
     augment: tuple[str, ...] = ()
+    """augmentations of training batches"""
     normalise: bool = False
+    """normalise pixels; else they are 0 … 255"""
     half: bool = False
+    """products in bfloat16"""
     still: bool = False
+    """frozen parts keep their statistics of batch normalisation"""
     whole: bool = True
+    """Fisher information of whole batches instead of single samples"""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The best epoch's weights (the network's state, by name), and how it came to them. curve: validation accuracy
-    before the first and after each epoch. steps: updates of the weights. seconds: of one core, where that was kept."""
+    """Result of a fit."""
 
     state: dict[str, Any]
+    """weights of the best epoch: the network's state, by name"""
     accuracy: float
+    """its validation accuracy"""
     best_epoch: int
+    """its number; 0: before the first epoch"""
     curve: list[float]
+    """validation accuracy before the first and after each epoch"""
     steps: int
+    """updates of the weights"""
     hyper: Hyper
+    """hyper-parameters"""
     seconds: float = 0.0
+    """time on one core, if it was stored"""
 
 
 @dataclass
 class Fit:
-    """A fit that can be stopped after any epoch. net: begins with its present weights, and is changed; only what
-    `net.only` left trainable learns. train: one entry a domain, as the objective takes them. val: tested with the last
-    time's model. seed: decides order, augmentation and dropout. pulls_of: the network → its pulls."""
+    """A fit that can be stopped after any epoch."""
 
     net: Net
+    """starts with its current weights and is changed; only trainable parts learn (see `net.only`)"""
     train: Sequence[Samples]
+    """training data, one entry per domain of the objective"""
     val: Samples
+    """validation data, tested with the model of the last time"""
     hyper: Hyper
+    """hyper-parameters"""
     rule: Rule
+    """settings that all fits of the run share"""
     seed: int
+    """of order, augmentation and dropout"""
     objective: str = "erm"
+    """name in OBJECTIVES"""
     pulls_of: Callable[[Net], Sequence[Pull]] = lambda net: ()
-    decays: str = "l2"  # what `hyper.decay` is a factor of: Σw² ("l2"), Σ|w| ("l1"), or of the pulls alone ("pulls")
-    compiled: bool = False  # blocks by torch.compile: equal to rounding
+    """the network → its pulls"""
+    decays: str = "l2"
+    """`hyper.decay` is a factor of Σw² (l2), of Σ|w| (l1), or of the pulls only (pulls)"""
+    compiled: bool = False
+    """blocks by torch.compile: equal up to rounding"""
     epoch: int = 0
+    """epochs done"""
     steps: int = 0
+    """updates of the weights done"""
     curve: list[float] = field(default_factory=list)
+    """validation accuracy before the first and after each epoch"""
     best: dict[str, Any] = field(default_factory=dict)
+    """the network's state at the best epoch"""
     best_epoch: int = 0
+    """number of the best epoch"""
     over: bool = False
+    """whether the fit has ended"""
 
     def __post_init__(self) -> None:
         self.rng = rng_for(self.seed, "fit")
@@ -106,7 +136,7 @@ class Fit:
         self._judge()
 
     def run(self, until: int | None = None) -> Fit:
-        """Epochs up to `until`, or to the end. Raises Diverged when a loss is not finite."""
+        """Run epochs up to `until`, or to the end. Raises Diverged if a loss is not finite."""
         until = self.rule.epochs if until is None else min(until, self.rule.epochs)
         while self.epoch < until and not self.over:
             self._epoch()
@@ -121,7 +151,7 @@ class Fit:
         return Fitted(self.best, accuracy, self.best_epoch, list(self.curve), self.steps, self.hyper)
 
     def keep(self) -> dict[str, Any]:
-        """Everything that `take` needs to go on with the same bits."""
+        """The state that `take` needs to continue with identical results."""
         return {
             "net": {k: v.clone() for k, v in self.net.state_dict().items()},
             "optimiser": self.optimiser.state_dict(),
@@ -130,7 +160,7 @@ class Fit:
         }
 
     def take(self, kept: dict[str, Any]) -> None:
-        """Go on from what `keep` gave."""
+        """Continue from a state of `keep`."""
         self.net.load_state_dict(kept["net"])
         self.optimiser.load_state_dict(kept["optimiser"])
         self.rng.bit_generator.state = kept["rng"]
@@ -138,7 +168,7 @@ class Fit:
             setattr(self, name, kept[name])
 
     def _mask(self, x: Any, p: float) -> Any:
-        """Zeros with probability p (in 256ths), else 1/(1 − p); drawn on the CPU, the same on every device."""
+        """Zeros with probability p (in units of 1/256), else 1/(1 − p); drawn on the CPU, the same on every device."""
         drawn = np.frombuffer(self.rng.bytes(x.numel()), np.uint8)
         kept = torch.from_numpy(drawn >= round(256 * p)).to(x.device).to(x.dtype).div_(1 - p)
         if x.dim() != 4:
@@ -153,9 +183,9 @@ class Fit:
         for step in batches([len(domain) for domain in self.train], rule.batch, self.rng):
             domains = []
             for domain, rows in zip(self.train, step, strict=True):
-                at = torch.from_numpy(rows).to(domain.y.device)
-                x = shown(domain.x[at], rule.normalise, rule.half, rule.augment, self.rng)
-                domains.append((x, domain.y[at], None if domain.weight is None else domain.weight[at]))
+                index = torch.from_numpy(rows).to(domain.y.device)
+                x = shown(domain.x[index], rule.normalise, rule.half, rule.augment, self.rng)
+                domains.append((x, domain.y[index], None if domain.weight is None else domain.weight[index]))
             with torch.enable_grad():
                 with torch.autocast(domains[0][1].device.type, torch.bfloat16, enabled=rule.half):
                     loss = loss_of(net, domains, self.rng)
@@ -168,7 +198,7 @@ class Fit:
             self.steps += 1
         if not torch.isfinite(total):
             raise Diverged(
-                f"The loss is no number after epoch {self.epoch + 1} with {self.hyper}.",
+                f"The loss is not finite after epoch {self.epoch + 1} with {self.hyper}.",
                 "",
                 "Lower the learning rate.",
             )
@@ -183,8 +213,8 @@ class Fit:
 
 
 def _compile(net: Net) -> None:
-    """Each part by itself: dropout's masks are drawn between them, by numpy. Torch counts all parts of all networks
-    against one limit, above which it silently does without."""
+    """Compile each part separately: dropout masks are drawn between them, by numpy. Torch counts all parts of all
+    networks against one limit, above which it silently stops compiling."""
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, RECOMPILED)
     for part in net.each():
@@ -192,7 +222,7 @@ def _compile(net: Net) -> None:
 
 
 def stops(curve: Sequence[float], rule: Rule) -> bool:
-    """Whether the last `patience` epochs brought nothing more than the one before each, or than the best before them.
+    """Whether each of the last `patience` epochs failed to improve over the one before, or over the best before them.
 
     >>> stops([0.5, 0.4, 0.3], Rule(patience=2)), stops([0.5, 0.4, 0.45], Rule(patience=2))
     (True, False)
@@ -210,15 +240,15 @@ def stops(curve: Sequence[float], rule: Rule) -> bool:
 def scores_of(net: Net, x: Any, rule: Rule, time: int = -1) -> Any:
     """(N, C) float32 in eval mode, in chunks."""
     net.eval()
-    found = []
+    scores = []
     with torch.no_grad():
         for low in range(0, len(x), CHUNK):
             part = shown(x[low : low + CHUNK], rule.normalise, rule.half)
             with torch.autocast(part.device.type, torch.bfloat16, enabled=rule.half):
-                found.append(net(part, time).float())
-    return torch.cat(found)
+                scores.append(net(part, time).float())
+    return torch.cat(scores)
 
 
 def accuracy_of(net: Net, data: Samples, rule: Rule, time: int = -1) -> float:
-    """Share of right answers."""
+    """Share of correct predictions."""
     return float((scores_of(net, data.x, rule, time).argmax(1) == data.y).float().mean())

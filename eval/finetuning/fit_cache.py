@@ -1,8 +1,8 @@
-"""Finished fits by what they are: data, starting weights, objective, hyper-parameters, rule and seed.
+"""A store of finished fits, by data, starting weights, objective, hyper-parameters, rule and seed.
 
-Methods that begin alike (FT, LP-FT and ST on one history model), sequences that end alike (CLR and RCL), and runs that
-were killed find here what was done. Several processes, also on several machines with one folder, share a grid: each
-takes what nobody else is at.
+Methods with the same first stage (FT, LP-FT and ST on one history model), sequences with the same end (CLR and RCL) and
+interrupted runs reuse finished fits. Several processes, also on several machines with one folder, share a grid: each
+takes fits that no other process works on.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ FORMAT = 1
 
 @dataclass
 class Store:
-    """folder: None keeps fits in memory, for this process."""
+    """Finished fits in a folder or in memory."""
 
     folder: Path | None = None
+    """folder; None keeps fits in memory, for this process"""
     held: dict[str, Fitted | str] = field(default_factory=dict)
+    """fits in memory"""
 
     def get(self, key: str) -> Fitted | str | None:
-        """A finished fit; why there is none (it diverged); or None: nobody did it yet. Raises BadInput for a fit that
-        another version wrote."""
+        """A finished fit; the error of one that diverged; None if it was not done yet. Raises BadInput for a fit of
+        another version."""
         if self.folder is None or key in self.held:
             return self.held.get(key)
         place = self.place(key)
@@ -45,12 +47,12 @@ class Store:
             return str(about["diverged"])
         from safetensors.torch import load_file
 
-        of = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
+        result = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
         state = load_file(place / "best.safetensors")
-        return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **of)
+        return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **result)
 
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
-        """Keep a finished fit, or why there is none."""
+        """Store a finished fit, or the error of one that diverged."""
         if self.folder is None:
             self.held[key] = fitted
             return
@@ -73,13 +75,13 @@ class Store:
         return self.folder / key[:2] / key
 
     def state(self, key: str) -> Checkpoint | None:
-        """Where an unfinished fit is kept once a minute."""
+        """Checkpoint of an unfinished fit, written once a minute; None without a folder."""
         return None if self.folder is None else Checkpoint(self.place(key) / "state.pickle")
 
     @contextmanager
     def claim(self, key: str, wait: bool) -> Iterator[bool]:
-        """Whether this process may do the fit: nobody else is at it. wait: until they are done. The claim ends with the
-        process, however that ends."""
+        """Whether this process may do the fit, because no other process does. wait: until the other one has finished.
+        The claim ends with the process, even after a crash."""
         if self.folder is None:
             yield True
             return
@@ -94,7 +96,7 @@ class Store:
 
 
 def digest_of(state: dict[str, Any]) -> str:
-    """Of a network's state: names, shapes and values."""
+    """SHA-256 of a network's state: names, shapes and values."""
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         digest.update(f"{name}{tuple(value.shape)}".encode())

@@ -1,4 +1,4 @@
-"""Which blocks learn, and in which order: phases, surgical orders, searches."""
+"""Selection and order of the blocks that learn: phases, surgical orders, searches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from torch import nn
 from eval.finetuning.samples import Samples, shown
 from eval.nets.chain import HEAD, Net
 
-PHASED = ("all", "fc", "fc-all", "unfreeze-last", "unfreeze-first")
-
 
 def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
-    """Blocks that learn, phase after phase, each from the best of the one before.
+    """Blocks that learn in each phase; a phase starts from the best model of the one before.
 
     >>> phases("fc-all", ["stem", "1", "fc"])
     [['fc'], ['stem', '1', 'fc']]
@@ -35,7 +33,7 @@ def phases(mode: str, names: Sequence[str]) -> list[list[str]]:
 
 
 def surgical(net: Net, data: Samples, metric: str, normalise: bool, batch: int) -> list[str]:
-    """Blocks, the one most worth tuning first [Lee et al. 2023, Surgical fine-tuning, sec. 5].
+    """Blocks, ordered by how much tuning them promises [Lee et al. 2023, Surgical fine-tuning, sec. 5].
 
     rgn: norm of the gradient over that of the weights. snr: mean over weights of (mean gradient over batches)² over its
     variance.
@@ -65,8 +63,8 @@ def surgical(net: Net, data: Samples, metric: str, normalise: bool, batch: int) 
 
 
 def candidates(mode: str, net: Net, data: Samples, normalise: bool, batch: int) -> list[list[str]]:
-    """Sets of blocks that a search chooses among: each block alone and all of them ("search"), or the first one, two, …
-    of a surgical order."""
+    """Sets of blocks for a search: each single block and all of them ("search"), or the first one, two, … of a surgical
+    order."""
     if mode == "search":
         return [[name] for name in net.names] + [list(net.names)]
     order = surgical(net, data, mode.removeprefix("surgical-"), normalise, batch)

@@ -1,4 +1,4 @@
-"""What a batch of each domain costs a network: ERM, IRM, DRO, and the joint model's weighted sum [spec, section 3].
+"""Losses of a network on one batch per domain: ERM, IRM, DRO, and the joint model's weighted sum [spec, section 3].
 
 A new objective is one function here and one line in `OBJECTIVES`.
 """
@@ -13,15 +13,15 @@ from torch.nn.functional import cross_entropy, softmax
 
 from eval.nets.chain import widened
 
-Batch = tuple[Any, Any, Any]  # x as the network is shown it, y, weight of each loss or None
+Batch = tuple[Any, Any, Any]  # inputs of the network, labels, weight of each loss or None
 Objective = Callable[[Any, Sequence[Batch], Any], Any]
 
 IRM_STRENGTH = 1.0  # λ, fixed in the paper's code
-LAST_WEIGHT = 3.0  # of the final step's loss in the joint model [paper, appendix D.1]
+LAST_WEIGHT = 3.0  # weight of the final step's loss in the joint model [paper, appendix D.1]
 
 
 def erm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
-    """Mean cross-entropy of one pooled domain, weighted where samples have weights."""
+    """Mean cross-entropy of one pooled domain, weighted if samples have weights."""
     ((x, y, weight),) = domains
     if weight is None:
         return cross_entropy(widened(net(x)), y)
@@ -29,8 +29,8 @@ def erm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
 
 
 def irm(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
-    """Σ over domains of the mean cross-entropy and λ g₁·g₂, where g are gradients of two random halves' losses in a
-    vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]."""
+    """Σ over domains of the mean cross-entropy and λ g₁·g₂, where g are gradients of the losses of two random halves
+    in a vector of ones that multiplies the scores [Arjovsky et al. 2019, appendix D; the paper's code]."""
     total = 0.0
     for x, y, _ in domains:
         scores = widened(net(x))
@@ -55,7 +55,7 @@ def dro(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
 
 
 def joint(net: Any, domains: Sequence[Batch], halves: Any) -> Any:
-    """Σ_t c_t CE_t / (T + 1), each by its own time's model; c is 3 at the last time, else 1 [spec, section 3, JM]."""
+    """Σ_t c_t CE_t / (T + 1), each by the model of its time; c is 3 at the last time, else 1 [spec, section 3, JM]."""
     last = len(domains) - 1
     losses = [cross_entropy(widened(net(x, t)), y) * (LAST_WEIGHT if t == last else 1.0) for t, (x, y, _) in
               enumerate(domains)]  # fmt: skip

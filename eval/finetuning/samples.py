@@ -1,4 +1,4 @@
-"""Training data as it lies on the device, and as a network is shown it."""
+"""Training data on the device, and as inputs of a network."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ Order = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Samples:
-    """x: (N, H, W, 3) uint8 or (N, D) float32, y: (N,) int64, both on the device. weight: (N,) float32 of each sample's
-    loss, or None. digest: of the content, so that equal data are known as such under any name."""
+    """Labelled samples on the device."""
 
     x: Any
+    """(N, H, W, 3) uint8 or (N, D) float32"""
     y: Any
+    """(N,) int64"""
     digest: str
+    """SHA-256 of the content, the same for equal data"""
     weight: Any = None
+    """(N,) float32, weights of the samples' losses, or None"""
 
     def __len__(self) -> int:
         return len(self.y)
 
     def weighted(self, weight: float) -> Samples:
-        """The same with one weight for all."""
+        """The same samples with one weight for all."""
         return Samples(
             self.x, self.y, f"{self.digest}*{weight}", torch.full((len(self),), weight, device=self.y.device)
         )
@@ -45,7 +48,7 @@ def plain(x: Any) -> npt.NDArray[Any]:
 
 
 def samples(split: Split, device: str = "cpu") -> Samples:
-    """A split, decoded and on the device."""
+    """A split, decoded, on the device."""
     x, y = plain(split.x[:]), np.array(split.y, np.int64)
     digest = hashlib.sha256(f"{x.dtype.str}{x.shape}".encode())
     digest.update(x.tobytes())
@@ -54,7 +57,7 @@ def samples(split: Split, device: str = "cpu") -> Samples:
 
 
 def pooled(parts: Sequence[Samples]) -> Samples:
-    """All of them, one after the other."""
+    """All samples, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     weights = [p.weight for p in parts]
@@ -64,29 +67,29 @@ def pooled(parts: Sequence[Samples]) -> Samples:
 
 
 def batches(sizes: Sequence[int], batch: int, rng: np.random.Generator) -> Iterator[list[Order]]:
-    """One epoch: for each domain the rows of its next batch. As many batches as the largest domain has; the others
-    begin again, in a new order [Seq-to-Final's code: 48 batches a domain, spec, section 3].
+    """One epoch: for each domain the rows of its next batch. There are as many batches as the largest domain has;
+    the others start again, in a new order [Seq-to-Final's code: 48 batches a domain, spec, section 3].
 
     >>> [[len(rows) for rows in step] for step in batches([5, 2], 2, np.random.default_rng(0))]
     [[2, 2], [2, 2], [1, 2]]
     """
     orders = [rng.permutation(n) for n in sizes]
-    at = [0] * len(sizes)
+    used = [0] * len(sizes)
     for _ in range(-(-max(sizes) // batch)):
         step = []
         for d, n in enumerate(sizes):
-            if at[d] >= n:
-                orders[d], at[d] = rng.permutation(n), 0
-            step.append(orders[d][at[d] : at[d] + batch])
-            at[d] += batch
+            if used[d] >= n:
+                orders[d], used[d] = rng.permutation(n), 0
+            step.append(orders[d][used[d] : used[d] + batch])
+            used[d] += batch
         yield step
 
 
 def shown(
     x: Any, normalise: bool, half: bool, augment: Sequence[str] = (), rng: np.random.Generator | None = None
 ) -> Any:
-    """Images (B, H, W, 3) uint8 → (B, 3, H, W), channels last, normalised or 0 … 255 as the paper's code has them;
-    features stay. half: bfloat16, which holds all bytes exactly."""
+    """Images (B, H, W, 3) uint8 → (B, 3, H, W), channels last, normalised, or 0 … 255 as in the paper's code;
+    features unchanged. half: bfloat16, which represents all bytes exactly."""
     if x.dtype is not torch.uint8:
         return x
     if augment and rng is not None:

@@ -1,4 +1,4 @@
-"""Choosing hyper-parameters on validation data: the whole grid, or a race in which the worse half stops early."""
+"""Selection of hyper-parameters on validation data: full grid, or a race in which the worse half stops early."""
 
 from __future__ import annotations
 
@@ -12,49 +12,56 @@ from curate.core.errors import BadConfig, Diverged
 from eval.finetuning.fit import Fit, Fitted, Hyper
 from eval.finetuning.fit_cache import Store
 
-RACE = (0.1, 0.3)  # shares of the epochs after which half of the points go on
-SURVIVORS = 2  # at least: one point's accuracy on 800 images is known to 1.7 points
+RACE = (0.1, 0.3)  # shares of the epochs after which the better half of the points continues
+SURVIVORS = 2  # at least: the accuracy of one point on 800 images has an error of 1.7 percentage points
 
 
 @dataclass(frozen=True)
 class Job:
-    """A fit to come. identity: all that decides its result, as plain data. make: a new one."""
+    """A planned fit."""
 
     identity: Mapping[str, Any]
+    """everything that determines its result, as plain data"""
     make: Callable[[], Fit]
+    """makes the fit"""
     hyper: Hyper
+    """its hyper-parameters"""
 
     @property
     def key(self) -> str:
-        """Its name in the store."""
+        """Its key in the store."""
         return fingerprint(dict(self.identity))
 
 
 @dataclass
 class Book:
-    """What a method's search took, for its report. fits: names in the store of what was chosen, stage after stage.
-    tried: points; found: of them, done before, by this or another method. steps, seconds: of all of them, whoever did
-    them: what the method costs."""
+    """Record of a method's searches."""
 
     fits: list[dict[str, Any]] = field(default_factory=list)
+    """the selected fit of each stage: key in the store, accuracy, hyper-parameters"""
     tried: int = 0
+    """points of all grids"""
     found: int = 0
+    """points that were in the store, from this or another method"""
     steps: int = 0
+    """updates of the weights of all points: the cost of the method"""
     seconds: float = 0.0
+    """time on one core of all points"""
     dropped: list[str] = field(default_factory=list)
+    """errors of points that diverged"""
 
 
 def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str) -> Fitted:
     """The fit with the highest validation accuracy, the first of equals. how: "full" or "raced".
 
-    Points that diverge are dropped and named in the book. Raises Diverged when all do.
+    Points that diverge are dropped and recorded in the book. Raises Diverged if all do.
     """
     done = _raced(jobs, store, book) if how == "raced" and len(jobs) > SURVIVORS else _full(jobs, store, book)
-    fitted = [(job, one) for job, one in zip(jobs, done, strict=True) if isinstance(one, Fitted)]
+    fitted = [(job, result) for job, result in zip(jobs, done, strict=True) if isinstance(result, Fitted)]
     book.tried += len(jobs)
-    book.steps += sum(one.steps for one in done if isinstance(one, Fitted))
-    book.seconds += sum(one.seconds for one in done if isinstance(one, Fitted))
-    book.dropped += [f"{stage}: {one}" for one in done if isinstance(one, str)]
+    book.steps += sum(result.steps for _, result in fitted)
+    book.seconds += sum(result.seconds for _, result in fitted)
+    book.dropped += [f"{stage}: {result}" for result in done if isinstance(result, str)]
     if not fitted:
         raise Diverged(
             f"All {len(jobs)} points of the grid diverged in {stage}: {done[0]}",
@@ -62,32 +69,33 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str)
             "Lower the learning rates, or use fidelity=clean, which normalises pixels.",
         )
     job, best = max(fitted, key=lambda pair: pair[1].accuracy)
-    told = {"stage": stage, "fit": job.key, "accuracy": best.accuracy, "best_epoch": best.best_epoch}
-    book.fits.append(told | {"epochs": len(best.curve) - 1, **asdict(best.hyper)})
+    record = {"stage": stage, "fit": job.key, "accuracy": best.accuracy, "best_epoch": best.best_epoch}
+    book.fits.append(record | {"epochs": len(best.curve) - 1, **asdict(best.hyper)})
     return best
 
 
 def _full(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
-    """Every point, to its own end. What another process is at is left for last."""
+    """Every point to its end; points that another process works on come last."""
     done: dict[int, Fitted | str] = {}
     wait = False
     while len(done) < len(jobs):
         before = len(done)
         for i, job in enumerate(jobs):
-            if i not in done and (one := one_of(job, store, book, wait)) is not None:
-                done[i], wait = one, False
+            if i not in done and (result := fitted_or_found(job, store, book, wait)) is not None:
+                done[i], wait = result, False
         wait = wait or len(done) == before
     return [done[i] for i in range(len(jobs))]
 
 
-def one_of(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | str | None:
-    """A fit, done here or found; why it diverged; None when another process is at it and nobody waits."""
+def fitted_or_found(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | str | None:
+    """A fit, done now or found in the store; the error of one that diverged; None if another process works on it,
+    unless `wait`."""
     key = job.key
     if (found := store.get(key)) is not None:
         book.found += 1
         return found
-    with store.claim(key, wait) as mine:
-        if not mine:
+    with store.claim(key, wait) as claimed:
+        if not claimed:
             return None
         if (found := store.get(key)) is not None:  # while this process waited
             book.found += 1
@@ -112,14 +120,14 @@ def one_of(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | st
 
 def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
     """Successive halving: all points run a tenth of the epochs, the better half three tenths, the better half of those
-    to the end. The others' results are those of the epoch at which they stopped [Jamieson & Talwalkar 2016]."""
+    to the end. The results of the others are those of the epoch in which they stopped [Jamieson & Talwalkar 2016]."""
     race = fingerprint({"race": [job.key for job in jobs]})
     keys = [fingerprint({"race": race, "point": i}) for i in range(len(jobs))]
     with store.claim(race, wait=True):
         found = [store.get(key) for key in keys]
-        if all(one is not None for one in found):
+        if all(result is not None for result in found):
             book.found += len(found)
-            return [one for one in found if one is not None]
+            return [result for result in found if result is not None]
         fits = {i: job.make() for i, job in enumerate(jobs)}
         spent = [0.0] * len(jobs)
 
@@ -140,14 +148,14 @@ def _raced(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
             for i in ranked[0 if share == 1 else max(SURVIVORS, len(ranked) // 2) :]:
                 end(i, share)
         results = [store.get(key) for key in keys]
-    return [one for one in results if one is not None]
+    return [result for result in results if result is not None]
 
 
 def points(
     lrs: Sequence[float], decays: Sequence[float], dropouts: Sequence[float], adjacents: Sequence[float] = (0.0,)
 ) -> list[Hyper]:
     """The product, in the order of the arguments. Raises BadConfig for an empty one."""
-    found = [Hyper(lr, d, p, a) for a in adjacents for lr in lrs for d in decays for p in dropouts]
-    if not found:
+    grid = [Hyper(lr, d, p, a) for a in adjacents for lr in lrs for d in decays for p in dropouts]
+    if not grid:
         raise BadConfig("The grid has no points.", "Expected at least one value for each hyper-parameter.")
-    return found
+    return grid

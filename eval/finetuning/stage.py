@@ -1,4 +1,4 @@
-"""One stage of a method: a network, what of it learns, on which data, with which grid → the best fit."""
+"""One stage of a method: a network, its trainable parts, data and a grid → the best fit."""
 
 from __future__ import annotations
 
@@ -16,33 +16,41 @@ from eval.nets.chain import Net
 
 @dataclass(frozen=True)
 class Rules:
-    """What a protocol lays down for all methods. network: name. rule: of every fit. search: "full" or "raced".
-    fidelity: "clean" or "paper-code". grids: base (fits without a pull), side (with a pull to the frozen model), joint
-    (JM), joint-side (JST). compiled: networks by torch.compile."""
+    """What the protocol prescribes for all methods."""
 
     network: str
+    """name of the network"""
     fidelity: str
+    """clean or paper-code"""
     search: str
+    """full or raced"""
     rule: Rule
+    """settings of every fit"""
     grids: dict[str, list[Hyper]]
+    """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST)"""
     device: str = "cpu"
+    """cpu or cuda"""
     compiled: bool = False
+    """networks by torch.compile"""
 
     @property
     def paper(self) -> bool:
-        """Whether to do what the paper's code does."""
+        """Whether to follow the paper's code."""
         return self.fidelity == "paper-code"
 
 
 @dataclass
 class Work:
-    """What the stages of one run share. seed: of the run, the same for every method, so that what begins alike is one
-    fit. book: what was done."""
+    """What the stages of one run share."""
 
     rules: Rules
+    """prescriptions of the protocol"""
     seed: int
+    """of the run, the same for every method, so that equal first stages are one fit"""
     store: Store
+    """finished fits"""
     book: Book = field(default_factory=Book)
+    """record of the searches"""
 
     def tuned(
         self,
@@ -55,17 +63,17 @@ class Work:
         pulled: tuple[str, Callable[[Net, Hyper], Sequence[Pull]]] | None = None,
         decays: str = "l2",
     ) -> tuple[Net, Fitted]:
-        """The network with its best weights, and their fit. net: begins here; what it has trainable learns. pulled: a
-        description that decides them, and what makes the pulls of a copy. decays: as in `Fit`.
+        """The network with its best weights, and their fit. net: the start; its trainable parts learn. pulled: a
+        description that identifies the pulls, and a function that makes those of a copy. decays: as in `Fit`.
 
-        Raises Diverged when every point does."""
+        Raises Diverged if every point does."""
         base: dict[str, Any] = {
             "fit": 1,
             "net": self.rules.network,
             "uses": net.used,
             "start": digest_of(net.state_dict()),
             "learns": [name for name, p in net.named_parameters() if p.requires_grad],
-            "train": [one.digest for one in train],
+            "train": [domain.digest for domain in train],
             "val": val.digest,
             "objective": objective,
             "rule": asdict(self.rules.rule),
@@ -81,7 +89,7 @@ class Work:
 
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:
-                pulls = (lambda one: pulled[1](one, hyper)) if pulled else (lambda one: ())
+                pulls = (lambda copy: pulled[1](copy, hyper)) if pulled else (lambda copy: ())
                 rule, compiled = self.rules.rule, self.rules.compiled
                 return Fit(net.copy(), train, val, hyper, rule, self.seed, objective, pulls, decays, compiled)
 

@@ -1,4 +1,4 @@
-"""Networks of finished runs, out of the store: before and after the last step."""
+"""Networks of finished runs, from the store: before and after the last step."""
 
 from __future__ import annotations
 
@@ -25,23 +25,29 @@ from stream_builder.stream import Stream
 
 @dataclass(frozen=True)
 class Trained:
-    """learner, seed: whose it is. after: as it answers. before: as it was when the last step began, or None where that
-    is the random start of this network (`start`). rule: how it is evaluated. stages: of the run's record."""
+    """The networks of one run."""
 
     learner: str
+    """name of the learner"""
     seed: int
+    """seed of the run"""
     after: Net
+    """the final network"""
     before: Net | None
+    """the network before the last step; None: `start`"""
     start: Net
+    """the network with its random weights"""
     rule: Rule
+    """settings of its evaluation"""
     stages: Sequence[dict[str, Any]]
+    """stages in the run's record"""
 
 
 def trained(run: Run, runs: Path, stream: Stream) -> Trained:
-    """The networks of a run. runs: the folder that `driftline eval` wrote to.
+    """The networks of a run. runs: the output folder of `driftline eval`.
 
-    Raises IncompatibleStream for a run of another stream or without networks, BadInput for a fit that is missing or
-    is of another network or images of another size.
+    Raises IncompatibleStream for a run on another stream or without networks, BadInput for a fit that is missing, of
+    another network or of images of another size.
     """
     about = run.about
     if about["stream"]["sha256"] != stream.sha256:
@@ -55,73 +61,75 @@ def trained(run: Run, runs: Path, stream: Stream) -> Trained:
         )
     protocol = SeqToFinal(**about["protocol_settings"])
     rng = rng_for(about["seed"], "to-final", "start", protocol.network)
-    start = build(protocol.network, len(stream.classes), stream.x_shape, rng)
+    start = build(protocol.network, len(stream.classes), stream.x_shape, rng, stored=True)
     store = Store(runs / "fits")
     last = f"step {len(stream.steps) - 1}"
-    earlier = [one for one in stages if not one["stage"].startswith(last)]
-    alone = len(earlier) == len(stages)  # all in one stage: erm, jm
+    earlier = [stage for stage in stages if not stage["stage"].startswith(last)]
+    alone = len(earlier) == len(stages)  # one stage for all steps: erm, jm
     before = None if alone or not earlier else network(store, earlier[-1]["fit"], start)
     after = network(store, stages[-1]["fit"], start)
     return Trained(about["learner"], about["seed"], after, before, start, protocol.rules(stream).rule, stages)
 
 
 def network(store: Store, fit: str, start: Net) -> Net:
-    """A fit's network with its best weights. Raises BadInput where the store lacks it or it is another network's."""
+    """A fit's network with its best weights. Raises BadInput if the store lacks it or it is of another network."""
     found = store.get(fit)
     if not isinstance(found, Fitted):
-        raise BadInput(f"{store.folder} has no fit {fit}.", "Expected the folder beside the runs.", "Evaluate again.")
+        raise BadInput(
+            f"{store.folder} has no fit {fit}.", "Expected the folder fits next to the runs.", "Evaluate again."
+        )
     identity = read_json(store.place(fit) / "fit.json")["identity"]
     net = remade(start.copy(), identity.get("made", []))
     try:
         net.load_state_dict(found.state)
     except RuntimeError as error:
-        told = str(error).partition("\n\t")[2].partition("\n")[0]
-        raise BadInput(f"The fit {fit} does not fit this network: {told}", "Expected a fit of the same run.") from None
+        reason = str(error).partition("\n\t")[2].partition("\n")[0]
+        raise BadInput(f"The fit {fit} is of another network: {reason}", "Expected a fit of the same run.") from None
     return net.to(memory_format=torch.channels_last)
 
 
-def between(one: Trained, share: float, norm: str = "interpolate") -> Net:
-    """The network `share` of the way from before the last step to after it [paper, section 4.1].
+def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
+    """The network at `share` of the path from before the last step to after it [paper, section 4.1].
 
-    Side modules grow from no module: their output is multiplied; stems and classifiers go from the old ones to the new.
-    A joint model goes from the last but one time's model to the last. norm: "interpolate" parameters and statistics of
-    normalisation as well; "initial": they (and shortcuts) stay until share is 1, as the paper's code has it.
+    Side modules start from nothing: their output is scaled; stems and classifiers change from the old ones to the new.
+    A joint model changes from the second last time's model to the last. norm: "interpolate" parameters and statistics
+    of normalisation as well; "initial": they (and shortcuts) stay until share is 1, as in the paper's code.
     """
-    net = one.after.copy()
+    net = trained.after.copy()
     if share == 1:
         return net
     if any("low rank" in added for added in net.made):
         raise IncompatibleStream(
-            f"{one.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
+            f"{trained.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
         )
     kept = norm == "initial"
-    ends = {name: _ends(one, name) for name in net.names}
+    ends = {name: _ends(trained, name) for name in net.names}
     for name, (old, new, sided) in ends.items():
         target = net.parts[name][len(net.parts[name]) - 1]
         if sided:
             net.shares[name, len(net.parts[name]) - 1] = share
             continue
         with torch.no_grad():
-            of_old, of_new = old.state_dict(), new.state_dict()
+            old_state = old.state_dict()
             mixed = {}
-            for key, value in of_new.items():
+            for key, value in new.state_dict().items():
                 fixed = kept and (_of_norm(new, key) or "shortcut" in key)
                 if not value.is_floating_point():
                     mixed[key] = value
                 else:
-                    mixed[key] = of_old[key] if fixed else torch.lerp(of_old[key], value, share)
+                    mixed[key] = old_state[key] if fixed else torch.lerp(old_state[key], value, share)
             target.load_state_dict(mixed)
     return net
 
 
-def _ends(one: Trained, name: str) -> tuple[Any, Any, bool]:
-    """The block before and after the last step, and whether it is a side module that grows from nothing."""
-    net = one.after
+def _ends(trained: Trained, name: str) -> tuple[Any, Any, bool]:
+    """The block before and after the last step, and whether it is a side module that starts from nothing."""
+    net = trained.after
     parts = list(net.parts[name])
     if len(parts) == 1 and net.times > 1:
         return parts[0], parts[0], False
     if len(parts) == 1:
-        before = one.start if one.before is None else one.before
+        before = trained.start if trained.before is None else trained.before
         return before.parts[name][-1], parts[-1], False
     if len(net.used[name][-1]) > 1:
         return None, parts[-1], True
@@ -134,6 +142,6 @@ def _of_norm(part: Any, key: str) -> bool:
 
 
 def weights(net: Net, name: str) -> np.ndarray[Any, Any]:
-    """Weights of a block's convolutions and linear layers of the last time, in one row."""
+    """Weights of a block's convolutions and linear layers at the last time, as one vector."""
     part = net.parts[name][net.used[name][-1][-1]]
     return torch.cat([p.detach().flatten() for p in weights_of(part)]).double().numpy()

@@ -15,10 +15,12 @@ from stream_builder.stream import Step
 
 @dataclass
 class Avalanche(Learner):
-    """An Avalanche strategy (extra `avalanche`). strategy: task → a strategy, with its own epochs and batches."""
+    """An Avalanche strategy (extra `avalanche`)."""
 
     name: str
+    """name in the results"""
     strategy: Callable[[Task], Any]
+    """task → a strategy, with its own epochs and batches"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new strategy."""
@@ -27,7 +29,7 @@ class Avalanche(Learner):
             self.model = self.strategy(task)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """One experience."""
+        """Learn the batch as one experience."""
         import torch
         from avalanche.benchmarks import benchmark_from_datasets
         from avalanche.benchmarks.utils import as_taskaware_classification_dataset, make_avalanche_dataset
@@ -45,7 +47,7 @@ class Avalanche(Learner):
         self.gradient_steps = int(self.model.clock.train_iterations)
 
     def learn_step(self, step: Step) -> None:
-        """A time step is an experience."""
+        """Learn a time step as one experience."""
         self.learn(np.asarray(step["train"].x), step["train"].y)
 
     def predict(self, x: Array) -> Labels:
@@ -57,9 +59,9 @@ class Avalanche(Learner):
             return np.asarray(self.model.model(Torch._tensor(x)).argmax(1).numpy(), np.int64)
 
     def stored_bytes(self) -> int:
-        """Of the model; plugins' memories are not seen from outside."""
+        """Bytes of the model; memories of plug-ins are not included."""
         return sum(t.nbytes for t in self.model.model.state_dict().values())
 
     def settings(self) -> dict[str, Any]:
-        """What can be told of it."""
+        """Its name."""
         return {"strategy": self.name}

@@ -15,10 +15,12 @@ from eval.learner import Array, Labels, Learner, Task
 
 @dataclass
 class River(Learner):
-    """A river classifier: one sample at a time, in order. make: gives a new one."""
+    """A river classifier, which learns one sample at a time, in order."""
 
     name: str
+    """name in the results"""
     make: Callable[[], Any]
+    """makes a new classifier"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier."""
@@ -30,12 +32,12 @@ class River(Learner):
             self.model.learn_one(dict(enumerate(row)), label)
 
     def predict(self, x: Array) -> Labels:
-        """predict_one; class 0 where it has no answer yet."""
+        """predict_one; class 0 if it has no answer yet."""
         answers = [self.model.predict_one(dict(enumerate(row))) for row in flat(x).tolist()]
         return np.array([0 if a is None else int(a) for a in answers], np.int64)
 
     def stored_bytes(self) -> int:
-        """Of the pickled classifier."""
+        """Bytes of the pickled classifier."""
         return len(pickle.dumps(self.model))
 
     def settings(self) -> dict[str, Any]:

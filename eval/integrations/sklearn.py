@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import PositiveInt
 
 from curate.core.errors import BadConfig
 from eval.learner import Array, Labels, Learner, Task
@@ -20,19 +21,23 @@ def flat(x: Array) -> Array:
 
 @dataclass
 class Sklearn(Learner):
-    """A scikit-learn classifier with `partial_fit`. epochs: passes over each batch of data, each in random order."""
+    """A scikit-learn classifier with `partial_fit`."""
 
     name: str
+    """name in the results"""
     estimator: Any
-    epochs: int = 1
+    """the classifier; it is cloned"""
+    epochs: PositiveInt = 1
+    """passes over each batch of data, each in random order"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """A clone of the estimator, its random_state from `rng` where it has one."""
+        """A clone of the estimator, with a random_state from `rng` if it has one."""
         from sklearn.base import clone
 
         if not hasattr(self.estimator, "partial_fit"):
             raise BadConfig(
-                f"{type(self.estimator).__name__} has no partial_fit.", "Expected one that learns in parts."
+                f"{type(self.estimator).__name__} has no partial_fit.",
+                "Expected an estimator that learns incrementally, such as SGDClassifier.",
             )
         self.task, self.rng, self.fitted, self.gradient_steps = task, rng, False, 0
         self.model = clone(self.estimator)
@@ -40,7 +45,7 @@ class Sklearn(Learner):
             self.model.set_params(random_state=int(rng.integers(2**31)))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """partial_fit, told all classes."""
+        """partial_fit with all classes."""
         rows = flat(x)
         for _ in range(self.epochs):
             order = self.rng.permutation(len(y))
@@ -48,13 +53,13 @@ class Sklearn(Learner):
         self.fitted = True
 
     def predict(self, x: Array) -> Labels:
-        """The estimator's; class 0 before it has learned."""
+        """The estimator's answers; class 0 before it has learned."""
         if not self.fitted:
             return np.zeros(len(x), np.int64)
         return np.asarray(self.model.predict(flat(x)), np.int64)
 
     def stored_bytes(self) -> int:
-        """Of the pickled estimator."""
+        """Bytes of the pickled estimator."""
         return len(pickle.dumps(self.model))
 
     def settings(self) -> dict[str, Any]:

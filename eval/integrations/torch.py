@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import PositiveInt
 
 from curate.core.errors import Diverged
 from eval.learner import Array, Labels, Learner, Task
@@ -15,7 +16,7 @@ from eval.learner import Array, Labels, Learner, Task
 
 @contextmanager
 def seeded(rng: np.random.Generator) -> Iterator[None]:
-    """torch's own generator from `rng`, and as before afterwards."""
+    """torch's generator with a seed from `rng`; its state is restored afterwards."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -25,14 +26,18 @@ def seeded(rng: np.random.Generator) -> Iterator[None]:
 
 @dataclass
 class Torch(Learner):
-    """Any torch.nn.Module with an optimiser, trained on cross-entropy. module: task → module; optimiser: parameters →
-    optimiser, made anew for every call of `learn`. Images reach the module as (B, 3, H, W) float32 in 0 … 1."""
+    """Any torch.nn.Module with an optimiser, trained on cross-entropy. Images are (B, 3, H, W) float32 in 0 … 1."""
 
     name: str
+    """name in the results"""
     module: Callable[[Task], Any]
+    """task → module"""
     optimiser: Callable[[Any], Any]
-    epochs: int = 1
-    batch: int = 64
+    """parameters → optimiser, a new one for every call of `learn`"""
+    epochs: PositiveInt = 1
+    """passes over each batch of data"""
+    batch: PositiveInt = 64
+    """samples per update"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new module."""
@@ -41,7 +46,7 @@ class Torch(Learner):
             self.net = self.module(task)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Epochs of batches in random order. Raises Diverged where the loss is not finite."""
+        """Train on batches in random order. Raises Diverged if the loss is not finite."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -51,8 +56,8 @@ class Torch(Learner):
             for _ in range(self.epochs):
                 order = self.rng.permutation(len(y))
                 for low in range(0, len(y), self.batch):
-                    here = order[low : low + self.batch]
-                    loss = cross_entropy(self.net(self._tensor(x[here])), torch.from_numpy(np.asarray(y[here])))
+                    rows = order[low : low + self.batch]
+                    loss = cross_entropy(self.net(self._tensor(x[rows])), torch.from_numpy(np.asarray(y[rows])))
                     if not bool(torch.isfinite(loss)):
                         raise Diverged(f"The loss of {self.name} is not finite.", "", "Lower its learning rate.")
                     optimiser.zero_grad()
@@ -78,9 +83,9 @@ class Torch(Learner):
         return torch.from_numpy(np.ascontiguousarray(x, np.float32))
 
     def stored_bytes(self) -> int:
-        """Of the module's parameters and buffers."""
+        """Bytes of the module's parameters and buffers."""
         return sum(t.nbytes for t in self.net.state_dict().values())
 
     def settings(self) -> dict[str, Any]:
-        """What can be told of it."""
+        """Its name, epochs and batch."""
         return {"module": self.name, "epochs": self.epochs, "batch": self.batch}

@@ -38,7 +38,7 @@ LARGEST = 256 * 2**20  # bytes of all members, unpacked
 MOST = 20_000  # members
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
 OUTSIDE = ("endpoint", "model", "weights", "ledger", "key_env")  # settings that name a file, model or address
-CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # package.module:Name
+CODE = re.compile(r"[^\W\d][\w.]*:[^\W\d]\w*")  # package.module:Name; dynamic:0.5 and delayed:20 are none
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 
 
@@ -133,9 +133,12 @@ def outside(run: Run) -> str:
     """Which setting of a run names a file, model or address, or a Python module; "" if none does. Such a run is not
     repeated: a submission must not write to a folder of this machine, load a file from it, import code, or send
     requests and keys to an address."""
-    learner, given = str(run.about["learner"]), {**run.about["settings"], **run.about["protocol_settings"]}
-    modules = CODE.findall(json.dumps([learner, given]))
-    return next((key for key in OUTSIDE if given.get(key) or f"{key}=" in learner), modules[0] if modules else "")
+    learner, settings = str(run.about["learner"]), run.about["settings"]
+    tuned = settings["tune"] if isinstance(settings.get("tune"), dict) else {}
+    given = {**settings, **tuned, **run.about["protocol_settings"]}
+    in_name = re.findall(rf"\b({'|'.join(OUTSIDE)})\s*=", learner)
+    modules = CODE.findall(json.dumps([learner, *given.values()], ensure_ascii=False))
+    return next(iter([key for key in OUTSIDE if given.get(key)] + in_name + modules), "")
 
 
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:

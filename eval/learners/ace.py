@@ -1,4 +1,4 @@
-"""ER-ACE: asymmetric cross-entropy, so that new classes do not push old ones away [Caccia et al. 2022]."""
+"""ER-ACE: asymmetric cross-entropy, so that new classes do not displace old ones [Caccia et al. 2022]."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from eval.learner import Labels
+from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
 @dataclass
 class Ace(OnlineLearner):
-    """The loss of incoming samples knows only the classes of the newest batch; that of older ones knows all."""
+    """The loss of new samples covers the classes of the newest batch only; that of older samples covers all classes."""
 
-    sampler: str = "mixed"
+    sampler: SamplerName = "mixed"
 
     def masked(self, incoming: Any, new: Labels) -> Any:
-        """For incoming samples every class that is not in the newest batch."""
+        """For new samples every class that is not in the newest batch."""
         outside = np.ones(self.task.n_classes, bool)
         outside[new] = False
         return incoming[:, None] & outside[None]

@@ -1,25 +1,26 @@
-"""A-GEM: a step may not raise the average loss on a memory of the past [Chaudhry et al. 2018]."""
+"""A-GEM: an update must not raise the average loss on a memory of the past [Chaudhry et al. 2018]."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 
 from eval.engine.linear import Net, Params, Rule, on
 from eval.history import Past
-from eval.learner import Array, Labels, Task, check_variant
+from eval.learner import Array, Labels, Task
 from eval.memory.buffers import Share, balanced
 from eval.training.sgd_learner import NetLearner
 
 
 class Project(Rule):
-    """Removes from the gradient what points against the gradient on a sample of the memory (equation 11)."""
+    """Removes the component of the gradient that opposes the gradient on a sample of the memory (equation 11)."""
 
     def __init__(self, x: Any, y: Any, sample: int, rng: np.random.Generator, parts: Sequence[int] = ()) -> None:
-        """parts: sizes of groups of the memory that give equal numbers of the sample; none: it is drawn from all."""
+        """parts: sizes of groups of the memory that are sampled equally; none: the sample is drawn from all."""
         self.x, self.y, self.sample, self.rng = x, y, sample, rng
         self.parts = parts or (len(y),)
 
@@ -42,27 +43,24 @@ class Project(Rule):
 
 @dataclass
 class Agem(NetLearner):
-    """Finetuning whose gradient never points against the gradient on a memory of past steps.
+    """Finetuning whose gradient never opposes the gradient on a memory of past steps."""
 
-    memory: samples in all, shared evenly by past steps; 0 means as many as the first step has (one bucket). sample:
-    samples of the memory a step looks at. variant: "reference" keeps `memory` samples of *every* step and looks at
-    equal numbers of each, as Avalanche.
-    """
-
-    memory: int = 0
-    sample: int = 256
-    variant: str = "paper"
-    cost = 2.0  # a gradient on the memory beside that on the data
+    memory: NonNegativeInt = 0
+    """samples in all, shared evenly by past steps; 0: as many as the first step has (one bucket)"""
+    sample: PositiveInt = 256
+    """samples of the memory that an update uses"""
+    variant: Literal["paper", "reference"] = "paper"
+    """`reference` keeps `memory` samples of *every* step and uses equal numbers of each, as Avalanche does"""
+    cost = 2.0  # two gradients: on the data and on the memory
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """An empty memory."""
-        check_variant(self.variant)
+        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.kept: list[Share] = []
 
     def learn_from(self, past: Past) -> None:
-        """On a stream the memory is all of the past, of which `batch` samples are looked at."""
+        """On a stream the memory is all of the past, of which as many samples are used as the newest batch has."""
         rule = None
         if past.start:
             drawn = self.rng.choice(past.start, min(past.seen - past.start, past.start), replace=False)
@@ -84,8 +82,8 @@ class Agem(NetLearner):
         if self.kept:
             past_x = on(self.inputs(np.concatenate([a for a, _ in self.kept])), self.head)
             past_y = on(np.concatenate([b for _, b in self.kept]), self.head)
-            parts = [len(of) for _, of in self.kept] if self.variant == "reference" else []
+            parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
             rule = Project(past_x, past_y, self.sample, self.rng, parts)
         self.train(x, y, rule=rule)
-        of_all = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
-        self.kept = balanced(self.kept, x, y, of_all, self.rng)
+        limit = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
+        self.kept = balanced(self.kept, x, y, limit, self.rng)

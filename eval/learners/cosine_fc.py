@@ -1,9 +1,10 @@
-"""CosineFC: a classifier of angles, whose classes cannot outgrow each other [Hou et al. 2019]."""
+"""CosineFC: a classifier on angles, in which no class can dominate by the length of its weights [Hou et al. 2019]."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
@@ -11,6 +12,6 @@ from eval.training.online_learner import OnlineLearner
 class CosineFc(OnlineLearner):
     """Scores σ · cos(x, w), σ learned [near-future accuracy, sec. 5, CosineFC]; on features, without momentum."""
 
-    sampler: str = "mixed"
+    sampler: SamplerName = "mixed"
     head_only = True
     cosine = True

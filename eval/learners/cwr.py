@@ -1,4 +1,4 @@
-"""CWR*: class weights are trained apart and consolidated by how often a class was seen [Lomonaco et al. 2020]."""
+"""CWR*: class weights are trained separately and averaged by how often a class was seen [Lomonaco et al. 2020]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Frozen(Rule):
     """No gradient below the output layer."""
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient of the last two parameters; the others do not move, by weight decay neither."""
+        """The data's gradient of the last two parameters; the others do not change, not even by weight decay."""
         return [None] * len(grads[:-2]) + grads[-2:]
 
 
@@ -25,14 +25,14 @@ class Frozen(Rule):
 class Cwr(NetLearner):
     """Consolidated weights cw, averaged over steps with weight √(past / current) per class (algorithm CWR*).
 
-    Training starts from cw; afterwards each class's weights, less the mean over all weights of the step's classes, are
-    merged into cw. What lies below the output layer is trained on the first step alone.
+    Training starts from cw; afterwards each class's weights, minus the mean over all weights of the step's classes, are
+    merged into cw. The layers below the output layer are trained on the first step only.
     """
 
     needs_whole_steps = "it consolidates after a whole step"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Nothing consolidated."""
+        """Start without consolidated weights."""
         super().begin(task, rng)
         self.past = np.zeros(task.n_classes)
         (self.consolidated,) = zeros(self.head.params[-2:-1])
@@ -44,14 +44,14 @@ class Cwr(NetLearner):
             weights.copy_(self.consolidated)
         below = self.past.any() and len(self.head.params) > 2
         if below and isinstance(self.head, Deep):
-            self.head.frozen = True  # statistics of batch normalisation, too
+            self.head.frozen = True  # freezes statistics of batch normalisation, too
         self.train(x, y, rule=Frozen() if below else None)
         current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
         seen = np.flatnonzero(current)
-        where = on(seen, self.head)
-        trained = weights[where] - weights[where].mean()
+        rows = on(seen, self.head)
+        trained = weights[rows] - weights[rows].mean()
         ratio = np.sqrt(self.past[seen] / current[seen])[:, None]
         past = on(ratio.astype(np.float32), self.head)
-        self.consolidated[where] = (self.consolidated[where] * past + trained) / (past + 1)
+        self.consolidated[rows] = (self.consolidated[rows] * past + trained) / (past + 1)
         self.past += current
         weights.copy_(self.consolidated)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import NonNegativeInt
 
 from eval.learner import Array, Labels, Task
 from eval.memory.buffers import Share, balanced
@@ -14,29 +15,27 @@ from eval.training.sgd_learner import NetLearner
 
 @dataclass
 class Er(NetLearner):
-    """Trains on the step's data joined, batch by batch, with as many samples from a memory of past steps.
+    """Trains on batches of which half come from the step's data and half from a memory of past steps."""
 
-    memory: samples; 0 means as many as the first step has (CLEAR: one bucket). Every past step holds an equal share,
-    a random subset of what it held before.
-    """
+    memory: NonNegativeInt = 0
+    """samples in all; 0: as many as the first step has (CLEAR: one bucket). Every past step has an equal share, a
+    random subset of its share before"""
 
     needs_whole_steps = "it keeps equal shares of whole steps; er-online replays on streams"
 
-    memory: int = 0
-
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """An empty memory."""
+        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.kept: list[Share] = []
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """After the first step as many from the memory again, batch by batch."""
+        """From the second step on, every batch comes with as many samples from the memory."""
         limit = self.memory or sizes[0]
         return self.epochs * (sizes[0] + sum(n + min(limit, self.batch) * -(-n // self.batch) for n in sizes[1:]))
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train with replay, then store."""
+        """Train with replay, then update the memory."""
         self.limit = self.limit or len(y)
         replay = None
         if self.kept:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
 @dataclass
 class ErOnline(OnlineLearner):
-    """Cross-entropy on samples of the past, half of them the newest; the whole network on images [sec. 5, ER]."""
+    """Cross-entropy on past samples, half of them the newest; on images trains the whole network [sec. 5, ER]."""
 
-    sampler: str = "mixed"
+    sampler: SamplerName = "mixed"

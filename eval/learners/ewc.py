@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import NonNegativeFloat
 
-from curate.core.errors import BadConfig
 from curate.core.torch_threads import one_thread
 from eval.engine.linear import Net, Params, Rule, on, zeros
-from eval.learner import Array, Labels, Task, check_variant
+from eval.learner import Array, Labels, Task
 from eval.training.sgd_learner import NetLearner
 
 
 @dataclass
 class Anchor:
-    """params: weights after a step. fisher: how much each mattered there, same shapes."""
+    """Weights after a step and their importance."""
 
     params: Params
+    """the weights"""
     fisher: Params
+    """Fisher information of each weight, same shapes"""
 
 
 class Penalty(Rule):
@@ -37,7 +39,7 @@ class Penalty(Rule):
 
 
 def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
-    """What Avalanche computes instead: mean over batches of the squared gradient of the batch's mean loss."""
+    """Avalanche's substitute for it: mean over batches of the squared gradient of the batch's mean loss."""
     found = zeros(net.params)
     starts = range(0, len(y), batch)
     for start in starts:
@@ -48,24 +50,21 @@ def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
 
 @dataclass
 class Ewc(NetLearner):
-    """Finetuning with a quadratic pull towards past weights, as strong as each weight mattered.
+    """Finetuning with a quadratic pull towards past weights, weighted by each weight's Fisher information."""
 
-    strength: λ of λ/2 · Σ F (θ − θ*)² (CLEAR: 0.4). mode: "online" keeps one anchor and F = keep · F + F_new
-    (CLEAR: keep 0.1), "separate" keeps one anchor a step. variant: "paper" takes the per-sample Fisher, "reference"
-    Avalanche's: squared gradients of batch means, a hundred times smaller, and a penalty without the half.
-    """
-
-    strength: float = 0.4
-    mode: str = "online"
-    keep: float = 0.1
-    variant: str = "paper"
+    strength: NonNegativeFloat = 0.4
+    """λ of λ/2 · Σ F (θ − θ*)² (CLEAR: 0.4)"""
+    mode: Literal["online", "separate"] = "online"
+    """`online` keeps one anchor and F = keep · F + F_new, `separate` keeps one anchor per step"""
+    keep: NonNegativeFloat = 0.1
+    """factor of the old F in mode `online` (CLEAR: 0.1)"""
+    variant: Literal["paper", "reference"] = "paper"
+    """`paper` takes the Fisher information of single samples; `reference` that of Avalanche: squared gradients of batch
+    means, a hundred times smaller, and a penalty without the factor 1/2"""
     cost = 2.0  # Fisher information takes another pass over a batch
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """No anchors."""
-        check_variant(self.variant)
-        if self.mode not in ("online", "separate"):
-            raise BadConfig(f"mode is {self.mode!r}.", "Expected online or separate.")
+        """Start without anchors."""
         super().begin(task, rng)
         self.anchors: list[Anchor] = []
 

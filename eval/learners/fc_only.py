@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
 @dataclass
 class FcOnly(OnlineLearner):
-    """The classifier alone, on samples drawn uniformly [near-future accuracy, sec. 5, FC-Only]."""
+    """Trains the classifier only, on samples drawn uniformly [near-future accuracy, sec. 5, FC-Only]."""
 
-    sampler: str = "uniform"
+    sampler: SamplerName = "uniform"
     head_only = True

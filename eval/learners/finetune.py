@@ -1,4 +1,4 @@
-"""Finetuning: each step continues from the weights of the last, without memory."""
+"""Finetuning: each step continues from the weights of the step before, without memory."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from eval.training.sgd_learner import NetLearner
 
 @dataclass
 class Finetune(NetLearner):
-    """Trains on each step's data alone, starting from the weights at hand."""
+    """Trains on each step's data only, starting from the current weights."""

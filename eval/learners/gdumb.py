@@ -4,31 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from pydantic import NonNegativeInt
 
-from eval.learner import Array, Labels, Task, check_variant
+from eval.learner import Array, Labels, Task
 from eval.memory.buffers import class_reservoirs, greedy_balanced
 from eval.training.sgd_learner import NetLearner
 
 
 @dataclass
 class Gdumb(NetLearner):
-    """Trains new weights on a class-balanced memory after each step, and on nothing else.
+    """Trains random weights on a class-balanced memory after each step, and on nothing else."""
 
-    memory: samples; 0 means as many as the first step has (CLEAR: one bucket). variant: "paper" fills the memory
-    greedily, so that where all classes come at once the first samples stay; "reference" keeps a uniform sample of each
-    class, as Avalanche and so CLEAR.
-    """
+    memory: NonNegativeInt = 0
+    """samples; 0: as many as the first step has (CLEAR: one bucket)"""
+    variant: Literal["paper", "reference"] = "paper"
+    """`paper` fills the memory greedily: if all classes come at once, the first samples stay; `reference` keeps a
+    uniform sample of each class, as Avalanche and therefore CLEAR do"""
 
-    needs_whole_steps = "it trains anew on its memory after every step"
-
-    memory: int = 0
-    variant: str = "paper"
+    needs_whole_steps = "it trains from random weights on its memory after every step"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """An empty memory."""
-        check_variant(self.variant)
+        """Start with an empty memory."""
         super().begin(task, rng)
         self.limit = self.memory
         self.x: Array = np.zeros((0, *task.x_shape), np.float32)
@@ -36,20 +35,19 @@ class Gdumb(NetLearner):
         self.weight = np.zeros(0)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Each step the memory."""
+        """The memory in every step."""
         return self.epochs * float(sum(min(self.memory or sizes[0], sum(sizes[: i + 1])) for i in range(len(sizes))))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Update the memory, then train from scratch on it."""
         self.limit = self.limit or len(y)
-        held = np.arange(len(self.y))
         labels = np.concatenate([self.y, y])
         if self.variant == "reference":
             weight = np.concatenate([self.weight, self.rng.random(len(y))])
             keep = class_reservoirs(labels, weight, self.limit)
             self.weight = weight[keep]
         else:
-            keep = greedy_balanced(labels, held, self.limit, self.rng)
+            keep = greedy_balanced(labels, np.arange(len(self.y)), self.limit, self.rng)
         self.x, self.y = np.concatenate([self.x.astype(x.dtype), x])[keep], labels[keep]
         self.reset()
         self.train(self.x, self.y)

@@ -1,11 +1,14 @@
-"""Linear heads that are fitted to seed data and then corrected sample by sample, or not at all [OCRR]."""
+"""Linear heads that are fitted to seed data, then corrected sample by sample or frozen [OCRR]."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.torch_threads import one_thread
 from eval.engine.linear import grown
@@ -16,20 +19,22 @@ from eval.training.sgd_learner import NetLearner
 
 @dataclass
 class OnlineLinear(NetLearner):
-    """A softmax head fitted by AdamW, then one step of SGD for every correction [OCRR: rate 0.01, decay 1e-4, 30
-    epochs; corrections 0.05]."""
+    """A softmax head fitted by AdamW, then one step of SGD for every correction.
 
-    optimiser: str = "adamw"
-    lr: float | None = 0.01
-    weight_decay: float = 1e-4
-    epochs: int = 30
-    decay_after: int = 30
-    scale: str = "none"
-    classes: str = "closed"
+    Defaults as in OCRR: learning rate 0.01, weight decay 1e-4, 30 epochs; corrections with 0.05.
+    """
+
+    optimiser: Literal["sgd", "adamw"] = "adamw"
+    lr: PositiveFloat | None = 0.01
+    weight_decay: NonNegativeFloat = 1e-4
+    epochs: NonNegativeInt = 30
+    decay_after: PositiveInt = 30
+    scale: Literal["rms", "none"] = "none"
+    classes: Literal["closed", "open"] = "closed"
+    """a correction to an undeclared class: `open` adds the class, with weights of zero; `closed` refuses it"""
 
     def correct(self, x: Array, y: Labels) -> None:
-        """One step of SGD. classes "open": a class that nobody declared gets a row of zeros first; "closed": it is
-        refused."""
+        """One step of SGD."""
         missing = int(np.max(y)) + 1 - len(self.head.params[-1])
         if self.classes == "open" and missing > 0:
             self.head = grown(self.head, missing)
@@ -38,52 +43,57 @@ class OnlineLinear(NetLearner):
 
 @dataclass
 class StaticLinear(OnlineLinear):
-    """The same head; corrections are not heard."""
+    """Same linear head, frozen after the seed data (ignores corrections)."""
 
     def correct(self, x: Array, y: Labels) -> None:
-        """Not heard."""
+        """Ignored."""
 
 
 @dataclass
 class KnnLm(StaticLinear):
-    """Half a frozen head, half the nearest of all samples: softmax of their cosines at a temperature [Khandelwal et al.
-    2020; OCRR: k 5, temperature 0.1]."""
+    """Mean of a frozen linear head and the vote of the nearest samples, by a softmax of their cosines.
 
-    k: int = 5
-    temperature: float = 0.1
-    share: float = 0.5
+    [Khandelwal et al. 2020; OCRR: k 5, temperature 0.1]
+    """
+
+    k: PositiveInt = 5
+    """neighbours"""
+    temperature: PositiveFloat = 0.1
+    """temperature of the softmax of cosines"""
+    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """weight of the neighbours; the head has the rest"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """An empty memory beside the head."""
+        """Start with a new head and an empty memory."""
         super().begin(task, rng)
         self.memory = Memory(int(np.prod(task.x_shape)))
         self.labels: list[Labels] = []
         self.watched: Watched | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
-        """The head is fitted, and all is kept."""
+        """Fit the head and store all samples."""
         super().learn(x, y)
         self.correct(x, y)
 
     def correct(self, x: Array, y: Labels) -> None:
-        """Append; the head stays."""
+        """Append the sample to the memory; the head stays."""
         with one_thread():
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
             if self.watched is not None:
-                self.watched.grew(self.memory)
+                self.watched.update(self.memory)
 
-    def prepare(self, x: list[Array]) -> None:  # type: ignore[override]
-        """Their nearest are found at once, and kept up to date by what is appended."""
+    def prepare(self, x: Sequence[Array]) -> None:
+        """Find their nearest samples once; each new sample updates them."""
         with one_thread():
             self.watched = Watched(self.memory, x, self.k)
 
     def predict(self, x: Array) -> Labels:
-        """Class of the highest mixed probability."""
+        """Class of the highest mean probability."""
         return np.asarray(self.mixed(x).argmax(1), np.int64) if self.memory.n else super().predict(x)
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's mixed probability."""
+        """Mean probability of the answer."""
         return self.mixed(x).max(1) if self.memory.n else super().confidence(x)
 
     def mixed(self, x: Array) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Joint training: all steps at once, the future included; what a stream would allow that is no stream."""
+"""Joint training: all steps at once, the future included: an upper bound for learning step by step."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from stream_builder.stream import Step
 
 @dataclass
 class Joint(NetLearner):
-    """Trains once on the training data of every step [CLEAR's code: epochs · steps // 3 of them]; an upper bound, not a
-    competitor: it sees every step before it is tested on any. Where steps come one by one it trains anew on all so far.
+    """Trains once on the training data of all steps: an upper bound, as it sees every step before it is tested on any.
+
+    Epochs as in CLEAR's code: epochs · steps // 3.
     """
 
     needs_whole_steps = "it learns from all steps at once"
-
-    sees_all = True
+    sees_all_steps = True
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Everything at once."""
+        """All steps at once."""
         return self.epochs * max(1, len(sizes) // 3) * float(sum(sizes))
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
-        """One training run over everything, as long as a third of the steps one by one."""
+        """One training run over everything, as long as a third of all steps one by one."""
         trains = [step["train"] for step in steps]
         x, y = np.concatenate([t.x for t in trains]), np.concatenate([t.y for t in trains])
-        longer = max(1, len(steps) // 3)
-        once = replace(self, epochs=self.epochs * longer, decay_after=self.decay_after * longer)
-        vars(once).update({k: v for k, v in vars(self).items() if k not in ("epochs", "decay_after")})
-        once.reset()
-        once.train(x, y)
-        self.head, self.length, self.gradient_steps = once.head, once.length, once.gradient_steps
+        factor = max(1, len(steps) // 3)
+        longer = replace(self, epochs=self.epochs * factor, decay_after=self.decay_after * factor)
+        vars(longer).update({k: v for k, v in vars(self).items() if k not in ("epochs", "decay_after")})
+        longer.reset()
+        longer.train(x, y)
+        self.head, self.length, self.gradient_steps = longer.head, longer.length, longer.gradient_steps

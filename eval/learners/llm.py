@@ -1,4 +1,4 @@
-"""A language model that is shown the nearest examples, behind any endpoint of OpenAI's chat protocol [OCRR]."""
+"""A language model, prompted with the nearest examples, at any endpoint of OpenAI's chat protocol [OCRR]."""
 
 from __future__ import annotations
 
@@ -13,41 +13,46 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream
+from curate.core.errors import BadInput, IncompatibleStream
 from curate.core.hashed_ngrams import hashed_ngrams
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
 
 LARGEST = 1 << 20  # bytes of an answer
-WIDTH = 2048  # of the counts of letters by which examples are found
+WIDTH = 2048  # of the vectors of hashed n-grams by which examples are found
 SHOWN = 2000  # characters of a text in a prompt
 SYSTEM = "You sort texts into classes. Answer with the name of one class, exactly as it is written, and nothing else."
 
 
 @dataclass
 class Llm(Learner):
-    """Remembers every sample; asks with the `k` nearest (by counts of letters) as examples. Corrections are remembered.
+    """Asks a language model, with the nearest of all samples and corrections so far as examples.
 
-    endpoint: such as http://127.0.0.1:11434/v1; model: its name there. key_env: name of the environment variable that
-    holds the key, if one is needed. A request that fails, times out (`timeout` seconds) or names no class is repeated
-    `retries` times; then the nearest example answers. All of that is counted in the run's record. workers: requests at
-    a time.
+    A request that fails, times out or names no class is repeated; after the last retry the class of the nearest example
+    is the answer. The run's record has the counts.
     """
 
     endpoint: str = ""
+    """address, such as http://127.0.0.1:11434/v1"""
     model: str = ""
-    k: int = 6
+    """name of the model at the endpoint"""
+    k: PositiveInt = 6
+    """examples in a prompt, nearest by hashed n-grams of letters"""
     key_env: str = "OPENAI_API_KEY"
-    timeout: float = 30.0
-    retries: int = 2
-    workers: int = 4
+    """environment variable that has the key, if one is needed"""
+    timeout: PositiveFloat = 30.0
+    """seconds until a request counts as failed"""
+    retries: NonNegativeInt = 2
+    """repetitions of a failed request"""
+    workers: PositiveInt = 4
+    """concurrent requests"""
 
     reads_texts = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises IncompatibleStream without an endpoint and for anything but texts, BadConfig for numbers that cannot
-        be."""
+        """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""
         if task.x_shape:
             raise IncompatibleStream(
                 f"llm reads texts; samples here have shape {task.x_shape}.", "", "See docs/papers/ocrr.md."
@@ -57,9 +62,6 @@ class Llm(Learner):
                 f"endpoint is {self.endpoint!r}, model {self.model!r}.",
                 "Expected an address such as http://127.0.0.1:11434/v1, and a model's name.",
             )
-        if min(self.k, self.workers) < 1 or self.retries < 0 or self.timeout <= 0:
-            told = f"k {self.k}, workers {self.workers}, retries {self.retries}, timeout {self.timeout}."
-            raise BadConfig(told, "Expected positive numbers.")
         self.classes = list(task.classes) or [str(c) for c in range(task.n_classes)]
         self.number = {_plain(name): i for i, name in enumerate(self.classes)}
         self.memory = Memory(WIDTH)
@@ -75,27 +77,27 @@ class Llm(Learner):
         self.lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For checkpoints: without its connections."""
+        """For checkpoints: without connections."""
         return {name: value for name, value in vars(self).items() if name not in ("pool", "lock")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._open()
 
-    def _count(self, what: str) -> None:
-        """Requests are made in several threads."""
+    def _count(self, event: str) -> None:
+        """Count an event, from any thread."""
         with self.lock:
-            self.counts[what] += 1
+            self.counts[event] += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Remember."""
+        """Store the texts and their vectors."""
         texts = [str(text) for text in x]
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
 
     def predict(self, x: Array) -> Labels:
-        """One request a text; before anything was learned: 0."""
+        """One request per text; 0 before anything was learned."""
         if not self.texts:
             return np.zeros(len(x), np.int64)
         texts = [str(text) for text in x]
@@ -109,22 +111,22 @@ class Llm(Learner):
             self._count("requests")
             if attempt:
                 self._count("retries")
-            said = self._said(body)
-            if said is not None and (label := self.number.get(_plain(said))) is not None:
+            reply = self._reply(body)
+            if reply is not None and (label := self.number.get(_plain(reply))) is not None:
                 return label
-            if said is not None:
+            if reply is not None:
                 self._count("nonsense")
         self._count("given up")
         return int(self.labels[near[0]])
 
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
-        examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # the nearest last
-        shown = [f"Text: {one[:SHOWN]}\nClass: {name}" for one, name in examples]
-        asked = "\n\n".join([f"Classes: {', '.join(self.classes)}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
-        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked}]
+        examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
+        shown = [f"Text: {example[:SHOWN]}\nClass: {name}" for example, name in examples]
+        prompt = "\n\n".join([f"Classes: {', '.join(self.classes)}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
+        return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
-    def _said(self, body: bytes) -> str | None:
-        """What the model answered; None, counted, where there is no answer."""
+    def _reply(self, body: bytes) -> str | None:
+        """The model's reply; None if there is none, which is counted."""
         import urllib3
 
         headers = {"Content-Type": "application/json"}
@@ -159,10 +161,11 @@ class Llm(Learner):
         return sum(len(text.encode()) + 8 for text in self.texts) + self.memory.nbytes
 
     def metadata(self) -> dict[str, Any]:
-        """Requests, retries, timeouts, answers that named no class, and how often the nearest example had to answer."""
+        """Counts of requests, retries, timeouts, replies without a class, and answers taken from the nearest
+        example."""
         return {"requests": dict(sorted(self.counts.items()))}
 
 
 def _plain(name: str) -> str:
-    """Without case, quotes, spaces and underscores: `"Card arrival."` is card_arrival."""
+    """Without case, quotes, spaces and underscores: `"Card arrival."` matches card_arrival."""
     return re.sub(r"[\W_]+", "", name).casefold()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig, IncompatibleStream, MissingFile
 from curate.core.torch_threads import one_thread
@@ -18,31 +19,41 @@ CHUNK = 64  # samples predicted at once
 
 @dataclass
 class Lora(Learner):
-    """AdamW over the seed data on adapters of the query and value projections and a new classifier, then one step of
-    SGD for every correction [OCRR: rank 8, α 16, dropout 0.05, 2 epochs at 2e-4, corrections at 5e-4].
+    """Trains adapters and a new classifier by AdamW on the seed data, then one step of SGD for every correction.
 
-    model: hub tag or folder of a Hugging Face transformer (needs the extra `text`); for texts one that classifies
-    sequences, for uint8 images one that classifies images. targets: modules that are adapted, joined by +, or "auto".
-    length: tokens of a text at most.
+    The query and value projections are adapted. Defaults as in OCRR.
     """
 
     model: str = ""
-    rank: int = 8
-    alpha: int = 16
-    dropout: float = 0.05
-    lr: float = 2e-4
-    correct_lr: float = 5e-4
-    epochs: int = 2
-    batch: int = 16
-    length: int = 64
+    """hub tag or folder of a Hugging Face transformer (extra `text`): for texts one that classifies sequences, for
+    uint8 images one that classifies images"""
+    rank: PositiveInt = 8
+    """rank of the adapters"""
+    alpha: PositiveInt = 16
+    """scale of the adapters, α of LoRA"""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    """dropout of the adapters"""
+    lr: PositiveFloat = 2e-4
+    """learning rate of AdamW"""
+    correct_lr: PositiveFloat = 5e-4
+    """learning rate of a correction"""
+    epochs: NonNegativeInt = 2
+    """passes over the seed data"""
+    batch: PositiveInt = 16
+    """samples per update"""
+    length: PositiveInt = 64
+    """tokens of a text, at most"""
     targets: str = "auto"
+    """modules that are adapted, joined by +; `auto`: the query and value projections"""
     device: str = "cpu"
+    """cpu, cuda or auto"""
 
     reads_texts = True
+    uses_device = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises IncompatibleStream for features and without a model, MissingFile for one that is absent, BadConfig
-        without peft."""
+        """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
+        for a missing model, BadConfig without peft."""
         if len(task.x_shape) not in (0, 3):
             raise IncompatibleStream(
                 f"lora reads texts or images; samples here have shape {task.x_shape}.", "See stream from-texts."
@@ -57,11 +68,8 @@ class Lora(Learner):
         import torch
 
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
-        of_texts, of_images = (
-            getattr(transformers, f"AutoModelFor{kind}Classification") for kind in ("Sequence", "Image")
-        )
-        kind = of_texts if self.texts else of_images
-        transformers.utils.logging.set_verbosity_error()  # a new classifier is meant
+        kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
+        transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier
         state = torch.random.get_rng_state()
         torch.manual_seed(int(rng.integers(2**31)))
         try:
@@ -87,7 +95,7 @@ class Lora(Learner):
         self.gradient_steps = 0
 
     def _targets(self, base: Any) -> list[str]:
-        """Names of the query and value projections. Raises BadConfig where there are none."""
+        """Names of the query and value projections. Raises BadConfig if there are none."""
         names = {name.rpartition(".")[2] for name, _ in base.named_modules()}
         if self.targets != "auto":
             return str(self.targets).split("+")
@@ -117,7 +125,7 @@ class Lora(Learner):
         self.gradient_steps += 1
 
     def learn(self, x: Array, y: Labels) -> None:
-        """All of it, `epochs` times."""
+        """Train `epochs` times on all of it."""
         import torch
 
         self._check(y)
@@ -135,7 +143,7 @@ class Lora(Learner):
         torch.random.set_rng_state(state)
 
     def correct(self, x: Array, y: Labels) -> None:
-        """One step of SGD without dropout. Raises BadConfig for a class that was never declared."""
+        """One step of SGD without dropout. Raises BadConfig for an undeclared class."""
         import torch
 
         self._check(y)
@@ -167,5 +175,5 @@ class Lora(Learner):
         return np.asarray((share / share.sum(1, keepdims=True)).max(1), np.float64)
 
     def stored_bytes(self) -> int:
-        """What training changed: adapters and classifier."""
+        """Adapters and classifier."""
         return sum(int(p.nbytes) for p in self.net.parameters() if p.requires_grad)

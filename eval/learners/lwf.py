@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
 from eval.engine.linear import Net, Pull, Rule
 from eval.learner import Array, Labels
 from eval.training.sgd_learner import NetLearner
@@ -17,11 +19,11 @@ class Distil(Rule):
         self.teacher, self.weight, self.temperature = teacher, weight, temperature
 
     def pull(self, net: Net, x: Any) -> Pull:
-        """T · (p_student − p_teacher) in the scores; one pass of the teacher is all that it adds."""
+        """T · (p_student − p_teacher) in the scores; it costs one forward pass of the teacher."""
         import torch
 
         t = self.temperature
-        teacher = torch.softmax(self.teacher.scores(x).T / t, 0).T  # along memory: faster
+        teacher = torch.softmax(self.teacher.scores(x).T / t, 0).T  # transposed: faster, along memory
 
         def off(scores: Any, of: slice = slice(None)) -> Any:
             student = torch.softmax(scores.T / t, 0).T
@@ -32,14 +34,14 @@ class Distil(Rule):
 
 @dataclass
 class Lwf(NetLearner):
-    """Finetuning that also imitates, on the new data, the model as it was before them.
+    """Finetuning that also imitates, on the new data, the model from before the step."""
 
-    weight: α at the last of `ramp` steps; it grows evenly from 0 at the first (CLEAR: 0 to 2 over 10). temperature: T.
-    """
-
-    weight: float = 2.0
-    ramp: int = 10  # steps
-    temperature: float = 1.0
+    weight: NonNegativeFloat = 2.0
+    """α at the last of `ramp` steps; it grows linearly from 0 at the first (CLEAR: 0 to 2 over 10)"""
+    ramp: PositiveInt = 10
+    """steps over which the weight grows"""
+    temperature: PositiveFloat = 1.0
+    """temperature T of the distillation"""
     cost = 4 / 3  # the teacher's forward pass
 
     def reset(self) -> None:
@@ -48,7 +50,7 @@ class Lwf(NetLearner):
         self.steps_seen = self.trained = 0
 
     def on_correction(self) -> Rule | None:
-        """The teacher is the model as it was before the first correction."""
+        """The teacher is the model from before the first correction."""
         if self.gradient_steps == self.trained:
             self.before = self.head.copy()
         return Distil(self.before, self.weight, self.temperature)

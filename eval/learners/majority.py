@@ -1,4 +1,4 @@
-"""The class seen most often so far: what a model that never looks can reach."""
+"""The class seen most often so far: what a model reaches that ignores the samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Majority(Learner):
     """Predicts the most frequent class so far (ties: the lowest label; before any: 0)."""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Forget all counts."""
+        """Start with counts of zero."""
         self.counts = np.zeros(task.n_classes, np.int64)  # (C,)
 
     def predict(self, x: Array) -> Labels:
@@ -22,5 +22,5 @@ class Majority(Learner):
         return np.full(len(x), self.counts.argmax(), np.int64)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Count labels; images are not looked at."""
+        """Count the labels; the samples are ignored."""
         self.counts += np.bincount(y, minlength=len(self.counts))

@@ -1,4 +1,4 @@
-"""Napping: learn the first step, then never again [CLEAR, table 4]."""
+"""Napping: trains on the first step only [CLEAR, table 4]."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from eval.training.sgd_learner import NetLearner
 
 @dataclass
 class Nap(NetLearner):
-    """Trains on the first data it meets and sleeps from then on: what not learning costs."""
+    """Trains on the first step only: the cost of not learning later."""
 
     needs_whole_steps = "it learns the first step as a whole"
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Awake again."""
+        """Start untrained."""
         super().begin(task, rng)
-        self.asleep = False
+        self.trained = False
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """The first step alone."""
+        """The first step only."""
         return float(self.epochs * sizes[0])
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Only the first call counts."""
-        if not self.asleep:
+        """Train at the first call; ignore later ones."""
+        if not self.trained:
             self.train(x, y)
-            self.asleep = True
+            self.trained = True

@@ -23,7 +23,7 @@ class NearestMean(Learner):
     """
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Forget all means."""
+        """Start with sums of zero."""
         self.sums = np.zeros((task.n_classes, int(np.prod(task.x_shape))))  # (C, D)
         self.counts = np.zeros(task.n_classes)  # (C,)
 
@@ -33,7 +33,7 @@ class NearestMean(Learner):
         np.add.at(self.counts, y, 1)
 
     def predict(self, x: Array) -> Labels:
-        """Nearest mean of the classes seen; a class never seen is never named; before any: 0."""
+        """Nearest mean of the classes seen so far; 0 before any."""
         means = self.sums / np.maximum(self.counts, 1)[:, None]  # (C, D)
         flat = np.asarray(x, np.float64).reshape(len(x), -1)
         scores = flat @ means.T - (means**2).sum(-1) / 2  # (N, C), highest = nearest

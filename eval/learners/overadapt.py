@@ -1,15 +1,16 @@
-"""OverAdapt: the newest batch alone, the last layer alone; wins on online accuracy and learns nothing that lasts."""
+"""OverAdapt: trains the last layer on the newest batch only; wins on online accuracy but learns nothing lasting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
 @dataclass
 class Overadapt(OnlineLearner):
-    """FIFO × head-only [near-future accuracy, sec. 3]."""
+    """Trains the last layer on the newest samples only [near-future accuracy, sec. 3]."""
 
-    sampler: str = "fifo"
+    sampler: SamplerName = "fifo"
     head_only = True

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import PositiveFloat, PositiveInt
 
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import unit
@@ -14,10 +15,12 @@ from eval.memory.knn_index import unit
 
 @dataclass
 class RiverLogreg(Learner):
-    """One pass over `seed_rows` of the seed data, then every correction; SGD at `lr` (needs the extra `river`)."""
+    """One pass over some of the seed data, then every correction, by SGD (extra `river`)."""
 
-    lr: float = 0.01
-    seed_rows: int = 3000
+    lr: PositiveFloat = 0.01
+    """learning rate"""
+    seed_rows: PositiveInt = 3000
+    """samples of the seed data, at most"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier."""
@@ -29,19 +32,19 @@ class RiverLogreg(Learner):
         self.rng = rng
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Some of the rows, in random order."""
+        """Learn at most `seed_rows` samples, in random order."""
         rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
         for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):
             self.model.learn_one(dict(enumerate(row)), label)  # type: ignore[no-untyped-call]
 
     def predict(self, x: Array) -> Labels:
-        """River's answers, from its own weights in one product; before it has any: 0."""
+        """River's answers, computed from its weights in one product; 0 before it has any."""
         if not self.model.classifiers:
             return np.zeros(len(x), np.int64)
         return np.array(list(self.model.classifiers), np.int64)[self._scores(x).argmax(1)]
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's probability among those of all its classifiers, brought to a sum of one."""
+        """The answer's probability, normalised over all classifiers."""
         if not self.model.classifiers:
             return np.zeros(len(x))
         share = 1 / (1 + np.exp(-self._scores(x)))
@@ -52,14 +55,14 @@ class RiverLogreg(Learner):
         names = list(self.model.classifiers)
         scores = np.empty((len(rows), len(names)))
         for j, name in enumerate(names):
-            one: Any = self.model.classifiers[name]
+            classifier: Any = self.model.classifiers[name]
             weights = np.zeros(rows.shape[1])
-            for i, w in one.weights.items():
+            for i, w in classifier.weights.items():
                 weights[i] = w
-            scores[:, j] = rows @ weights + one.intercept
+            scores[:, j] = rows @ weights + classifier.intercept
         return scores
 
     def stored_bytes(self) -> int:
-        """Eight bytes a weight."""
+        """Eight bytes per weight."""
         heads: list[Any] = list(self.model.classifiers.values())
-        return sum(8 * (len(one.weights) + 1) for one in heads)
+        return sum(8 * (len(head.weights) + 1) for head in heads)

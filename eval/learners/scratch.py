@@ -1,4 +1,4 @@
-"""From scratch: each step starts from new weights and sees its own data only [CLEAR, table 4: one bucket, α = 1]."""
+"""From scratch: each step trains random weights on its own data only [CLEAR, table 4: one bucket, α = 1]."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from eval.training.sgd_learner import NetLearner
 
 @dataclass
 class Scratch(NetLearner):
-    """Trains new weights on each step's data alone."""
+    """Trains random weights on each step's data only."""
 
-    needs_whole_steps = "it begins anew with every step"
+    needs_whole_steps = "it starts from random weights in every step"
 
     def learn(self, x: Array, y: Labels) -> None:
-        """New weights, then training."""
+        """Train random weights."""
         self.reset()
         self.train(x, y)

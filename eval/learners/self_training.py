@@ -1,52 +1,50 @@
-"""Self-training: what a network is sure of among unlabelled samples becomes its training data [Scudder 1965; Lee 2013].
+"""Self-training: confident predictions on unlabelled samples become training data [Scudder 1965; Lee 2013].
 
-The worked example of continual semi-supervised learning, which CLEAR calls for [CLEAR, fig. 5]: any learner may ask a
-step for `unlabelled` and its task for `prior`.
+A worked example of continual semi-supervised learning, which CLEAR calls for [CLEAR, fig. 5]: any learner may read
+`unlabelled` of a step and `prior` of its task.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, PositiveInt
 
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import IncompatibleStream
 from eval.learner import Task
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Step, pick
 
-CHUNK = 1024  # unlabelled samples looked at together
+CHUNK = 1024  # unlabelled samples predicted at once
 
 
 @dataclass
 class SelfTraining(NetLearner):
-    """Trains on each step's labels, then on them and on its own confident answers. threshold: least probability of an
-    answer that counts. rounds: how often the answers are taken anew."""
+    """Trains on each step's labels, then on them and on its own confident predictions."""
+
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """least probability of a prediction that is used"""
+    rounds: PositiveInt = 1
+    """how often the predictions are repeated"""
 
     needs_whole_steps = "unlabelled samples come with whole steps"
-
-    threshold: float = 0.9
-    rounds: int = 1
+    needs_unlabelled = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Raises BadConfig for a threshold that is no probability."""
-        if not 0 < self.threshold <= 1 or self.rounds < 1:
-            raise BadConfig(
-                f"threshold is {self.threshold}, rounds {self.rounds}.", "Expected 0 < threshold ≤ 1 and a round."
-            )
+        """Start untrained."""
         super().begin(task, rng)
         self.waiting: list[Any] = [] if task.prior is None else [task.prior]
         self.taken, self.offered = 0, 0
 
     def learn_step(self, step: Step) -> None:
-        """Raises IncompatibleStream where neither the step nor the time before it has unlabelled samples."""
+        """Raises IncompatibleStream if neither this step nor anything before it had unlabelled samples."""
         if step.unlabelled is not None:
             self.waiting.append(step.unlabelled)
         if not self.waiting and not self.offered:
             raise IncompatibleStream(
-                "self-training needs unlabelled samples; the stream has none.",
-                "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
+                "self-training needs unlabelled samples; the protocol shows it none.", "", "Use clear-iid."
             )
         train = step["train"]
         self.train(train.x, train.y)
@@ -58,24 +56,24 @@ class SelfTraining(NetLearner):
         self.waiting.clear()
 
     def _confident(self, counted: bool) -> tuple[Any, Any]:
-        """Unlabelled samples whose answer is sure, and the answers."""
+        """Unlabelled samples with a confident prediction, and the predictions."""
         samples, labels = [], []
-        for bare in self.waiting:
-            for low in range(0, len(bare), CHUNK):
-                x = np.asarray(pick(bare, slice(low, low + CHUNK)))
-                sure = self.confidence(x)
-                assert sure is not None  # a network always tells
-                here = np.flatnonzero(sure >= self.threshold)
+        for unlabelled in self.waiting:
+            for low in range(0, len(unlabelled), CHUNK):
+                x = np.asarray(pick(unlabelled, slice(low, low + CHUNK)))
+                confidence = self.confidence(x)
+                assert confidence is not None  # a network always has one
+                rows = np.flatnonzero(confidence >= self.threshold)
                 if counted:
                     self.offered += len(x)
-                    self.taken += len(here)
-                if len(here):
-                    samples.append(x[here])
-                    labels.append(self.predict(x[here]))
+                    self.taken += len(rows)
+                if len(rows):
+                    samples.append(x[rows])
+                    labels.append(self.predict(x[rows]))
         if not samples:
             return np.zeros(0), np.zeros(0, np.int64)
         return np.concatenate(samples), np.concatenate(labels)
 
     def metadata(self) -> dict[str, Any]:
-        """How many unlabelled samples were seen, and learned from."""
+        """Numbers of unlabelled samples: seen, and used."""
         return super().metadata() | {"unlabelled": self.offered, "pseudo_labelled": self.taken}

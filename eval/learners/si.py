@@ -1,19 +1,20 @@
-"""Synaptic intelligence: importance is gathered along the path of training [Zenke et al. 2017]."""
+"""Synaptic intelligence: importance is accumulated along the path of training [Zenke et al. 2017]."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import NonNegativeFloat, PositiveFloat
 
 from eval.engine.linear import Net, Params, Rule, zeros
-from eval.learner import Array, Labels, Task, check_variant
+from eval.learner import Array, Labels, Task
 from eval.training.sgd_learner import NetLearner
 
 
 class Path(Rule):
-    """Adds the gradient of strength · Σ Ω (θ − θ*)² and integrates −g · Δθ along the way (equations 3 and 4)."""
+    """Adds the gradient of strength · Σ Ω (θ − θ*)² and integrates −g · Δθ along the path (equations 3 and 4)."""
 
     def __init__(self, start: Params, omega: Params, strength: float) -> None:
         self.start, self.omega, self.strength = start, omega, strength
@@ -25,32 +26,29 @@ class Path(Rule):
         return [g + 2 * self.strength * o * (p - old) for g, o, p, old in parts]
 
     def moved(self, grads: Params, steps: Params) -> None:
-        """How much this step of each weight lowered the loss of the data."""
+        """Add how much this update of each weight lowered the loss of the data."""
         for path, g, step in zip(self.path, grads, steps, strict=True):
             path -= g * step
 
 
 @dataclass
 class Si(NetLearner):
-    """Finetuning with a pull towards the last weights, as strong as each weight has lowered the loss so far.
+    """Finetuning with a pull towards the last weights, weighted by how much each weight has lowered the loss so far."""
 
-    strength: c of equation 4 (CLEAR: 1e-4). damping: ξ of equation 5 (its section 4: 1e-3), keeps Ω
-    finite where a weight hardly moved.
-    variant: "reference" is finetuning, as Avalanche 0.6 on a CPU: its record of old weights is the live weights.
-    """
-
-    strength: float = 1e-4
-    damping: float = 1e-3
-    variant: str = "paper"
+    strength: NonNegativeFloat = 1e-4
+    """c of equation 4 (CLEAR: 1e-4)"""
+    damping: PositiveFloat = 1e-3
+    """ξ of equation 5 (section 4: 1e-3), keeps Ω finite if a weight has hardly changed"""
+    variant: Literal["paper", "reference"] = "paper"
+    """`reference` is plain finetuning, as Avalanche 0.6 on a CPU: its record of old weights is the live weights"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """No importance."""
-        check_variant(self.variant)
+        """Start with importances of zero."""
         super().begin(task, rng)
         self.omega = zeros(self.head.params)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train under the penalty, then add this step's importance (equation 5)."""
+        """Train under the penalty, then add this step's importances (equation 5)."""
         if self.variant == "reference":
             self.train(x, y)
             return

@@ -1,44 +1,44 @@
-"""The substrate: an append-only memory of everything seen and corrected, and a vote of the nearest [OCRR]."""
+"""The substrate: an append-only memory of all samples and corrections, and a vote of the nearest [OCRR]."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from curate.core.errors import BadConfig
 from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import MEASURED, Found, Memory, Watched
 
-VOTES = ("band", "nearest", "sum", "count", "no-recency")
+Vote = Literal["band", "nearest", "sum", "count", "no-recency"]
 
 
 @dataclass
 class Substrate(Learner):
-    """Appends every sample; answers by the k nearest, by cosine, that are within `margin` of the nearest: the class
-    with most of them, then the one whose best is nearest, then the one whose latest is latest.
+    """Stores every sample; predicts by a vote of the k nearest, by cosine, that are within a margin of the nearest.
 
-    vote: "band" is that rule; the ablations are "nearest" (k = 1), "sum" (of the k cosines), "count" (most, then the
-    nearest's) and "no-recency" (without the last tie-break). exact_below: samples up to which the search is exact;
-    above, a faiss index answers ("hnsw" or "ivf"), and its recall stands beside every score.
+    The class with most votes wins; ties: the class of the nearest sample, then that of the newest sample.
     """
 
-    k: int = 5
-    margin: float = 0.05
-    vote: str = "band"
-    exact_below: int = 1_000_000
-    index: str = "hnsw"
+    k: PositiveInt = 5
+    """neighbours"""
+    margin: NonNegativeFloat = 0.05
+    """neighbours vote if their cosine is at most this much below the nearest one's"""
+    vote: Vote = "band"
+    """`band` is the rule above; the ablations are `nearest` (k = 1), `sum` (of the k cosines), `count` (most votes,
+    then the nearest neighbour) and `no-recency` (without the last tie-break)"""
+    exact_below: NonNegativeInt = 1_000_000
+    """samples up to which the search is exact; above, a faiss index is used, and its recall is reported beside every
+    score"""
+    index: Literal["hnsw", "ivf"] = "hnsw"
+    """kind of the index"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """An empty memory."""
-        if self.vote not in VOTES or self.k < 1 or self.index not in ("hnsw", "ivf"):
-            raise BadConfig(
-                f"vote is {self.vote!r}, k is {self.k}, index is {self.index!r}.",
-                f"Expected {', '.join(VOTES)}; at least 1; hnsw or ivf.",
-            )
+        """Start with an empty memory."""
         self.task, self.rng = task, rng
         self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, kind=self.index)
         self.labels = np.zeros(1024, np.int64)
@@ -51,30 +51,29 @@ class Substrate(Learner):
             self.labels = np.concatenate([self.labels, np.zeros_like(self.labels)])
         self.labels[n : n + len(y)] = y
         with one_thread():
-            self.memory.measure(
-                np.asarray(x)[:MEASURED], self.neighbours()
-            )  # before they are in it and find themselves
+            # Before they are added: they would find themselves.
+            self.memory.measure(np.asarray(x)[:MEASURED], self.neighbours())
             self.memory.add(x)
             if self.watched is not None:
-                self.watched.grew(self.memory)
+                self.watched.update(self.memory)
 
-    def prepare(self, x: Any) -> None:
-        """Their nearest are found at once, and kept up to date by what is appended."""
+    def prepare(self, x: Sequence[Array]) -> None:
+        """Find their nearest samples once; each new sample updates them."""
         with one_thread():
             self.watched = Watched(self.memory, x, self.neighbours())
 
     def neighbours(self) -> int:
-        """How many are looked up."""
+        """Number of neighbours that are searched for."""
         return 1 if self.vote == "nearest" else self.k
 
     def predict(self, x: Array) -> Labels:
-        """Before anything was learned: 0."""
+        """The vote; 0 before anything was learned."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64)
         return self.voted(*self.nearest(x))
 
     def nearest(self, x: Array) -> Found:
-        """Cosines and positions (m, k), best first. Those that are expected are known; with an index, all are asked."""
+        """Cosines and positions (m, k), best first: precomputed ones if `prepare` has seen x and no index is used."""
         found = None if self.watched is None or self.memory.index is not None else self.watched.found(x)
         if found is not None:
             return found
@@ -82,7 +81,7 @@ class Substrate(Learner):
             return self.memory.search(np.asarray(x), self.neighbours())
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the neighbours that bear the answer's label; with one neighbour, how near that is."""
+        """Share of the neighbours that have the answer's label; with one neighbour, its cosine."""
         if not self.memory.n:
             return np.zeros(len(x))
         cosines, positions = self.nearest(x)
@@ -92,12 +91,12 @@ class Substrate(Learner):
         return agreement(self.labels[positions], answers)
 
     def recall(self, x: Array) -> float:
-        """Of the index, on these queries."""
+        """Recall of the index on these queries."""
         with one_thread():
             return self.memory.recall(np.asarray(x)[:MEASURED], self.neighbours())
 
     def voted(self, cosines: Array, positions: Array) -> Labels:
-        """(m, k) of the nearest, best first → (m,)."""
+        """Cosines and positions (m, k), best first → labels (m,)."""
         return votes(cosines, self.labels[positions], positions, self.margin, self.vote)
 
     def stored_bytes(self) -> int:
@@ -105,16 +104,16 @@ class Substrate(Learner):
         return self.memory.nbytes + self.memory.n * 8
 
     def metadata(self) -> dict[str, Any]:
-        """The index's recall, where there is one."""
+        """Recall of the index at several sizes, if one is used."""
         return {"recall": [list(pair) for pair in self.memory.recalls]} if self.memory.recalls else {}
 
 
 def agreement(labels: Labels, answers: Labels) -> npt.NDArray[np.float64]:
-    """labels (m, k) of neighbours, answers (m,) → share of the neighbours that bear the answer's label."""
+    """labels (m, k) of neighbours, answers (m,) → share of the neighbours that have the answer's label."""
     return np.asarray((labels == answers[:, None]).mean(1), np.float64)
 
 
-def votes(cosines: Array, labels: Labels, positions: Array, margin: float, rule: str) -> Labels:
+def votes(cosines: Array, labels: Labels, positions: Array, margin: float, rule: Vote) -> Labels:
     """cosines, labels, positions (m, k) of neighbours, nearest first → (m,) labels, by the rules of `Substrate`."""
     inside = cosines >= cosines[:, :1] - (margin if rule in ("band", "count", "no-recency") else np.inf)
     same = (labels[:, :, None] == labels[:, None, :]) & inside[:, None, :]
@@ -132,37 +131,38 @@ def votes(cosines: Array, labels: Labels, positions: Array, margin: float, rule:
 
 @dataclass
 class SubstrateK1(Substrate):
-    """The substrate with the nearest alone."""
+    """The substrate with the nearest neighbour only."""
 
-    vote: str = "nearest"
+    vote: Vote = "nearest"
 
 
 @dataclass
 class SubstrateSumsim(Substrate):
     """The substrate with the sum of cosines as the vote."""
 
-    vote: str = "sum"
+    vote: Vote = "sum"
 
 
 @dataclass
 class SubstrateCountOnly(Substrate):
-    """The substrate without tie-breaks: of equal counts the nearest neighbour's, which makes it equal to the whole."""
+    """The substrate without tie-breaks; among equal counts the nearest neighbour's class, which gives the same
+    answers."""
 
-    vote: str = "count"
+    vote: Vote = "count"
 
 
 @dataclass
 class SubstrateNoRecency(Substrate):
-    """The substrate without the last tie-break; equal to the whole but for equal cosines."""
+    """The substrate without the last tie-break; its answers differ only at equal cosines."""
 
-    vote: str = "no-recency"
+    vote: Vote = "no-recency"
 
 
 @dataclass
 class StaticKnn(Substrate):
-    """The k nearest of the seed data; corrections are not heard."""
+    """The k nearest of the seed data (ignores corrections)."""
 
-    vote: str = "no-recency"
+    vote: Vote = "no-recency"
 
     def correct(self, x: Array, y: Labels) -> None:
-        """Not heard."""
+        """Ignored."""

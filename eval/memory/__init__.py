@@ -1,1 +1,1 @@
-"""What learners keep: buffers, samplers, a vector index, a ledger of corrections."""
+"""Memories of learners: buffers, samplers, a vector index, a ledger of corrections."""

@@ -1,4 +1,4 @@
-"""Bounded memories of past samples: what is kept of a stream that is too long to keep."""
+"""Bounded memories of past samples, for streams that are too long to store."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 
 from eval.learner import Array, Labels
 
-Share = tuple[Array, Labels]  # what is kept of one past step, in random order
+Share = tuple[Array, Labels]  # the samples of one past step in memory, in random order
 
 
 def balanced(kept: list[Share], x: Array, y: Labels, limit: int, rng: np.random.Generator) -> list[Share]:
-    """Every step seen so far holds an equal share of `limit` samples, a random subset of what it held before."""
+    """Every step seen so far has an equal share of `limit` samples, a random subset of its share before."""
     order = rng.permutation(len(y))
     kept = [*kept, (np.asarray(x)[order], np.asarray(y)[order])]
     share, more = divmod(limit, len(kept))
@@ -23,11 +23,10 @@ def biased_reservoir(
     """One bucket of CLEAR's biased reservoir sampling [CLEAR, supplement 4, algorithm 1].
 
     size: samples in the buffer. new: samples of the bucket. seen: samples of the stream so far, this bucket included.
-    limit: k. alpha: α. shuffle: False is what CLEAR's code does: accepted samples replace the newest ones, so that half
-    of the first bucket stays forever (α = 1). Returns positions into "buffer, then bucket" (size + new): the buffer
-    after this bucket.
-    A bucket that would replace more than the whole buffer replaces all of it, by a random part of what was accepted
-    (the algorithm as printed would overflow).
+    limit: k. alpha: α. shuffle: False as in CLEAR's code: accepted samples replace the newest ones, so that half of the
+    first bucket stays forever (α = 1). Returns positions in "buffer, then bucket" (size + new): the buffer after this
+    bucket. A bucket that would replace more than the whole buffer replaces all of it, by a random part of the accepted
+    samples (the algorithm as printed would overflow).
     """
     fill = min(limit - size, new)
     buffer = np.arange(size + fill)
@@ -39,8 +38,8 @@ def biased_reservoir(
 
 
 def class_reservoirs(labels: Labels, weight: Array, limit: int) -> Array:
-    """Of every class an equal share of `limit` samples, those of the highest weight: with weights drawn once for each
-    sample, a uniform sample of everything seen of the class [Avalanche's class-balanced buffer].
+    """For every class an equal share of `limit` samples, those of the highest weight: with one random weight per
+    sample, a uniform sample of all samples of the class so far [Avalanche's class-balanced buffer].
 
     labels, weight: (N,) of "buffer, then new samples". Returns the positions in the buffer afterwards.
     """
@@ -48,30 +47,30 @@ def class_reservoirs(labels: Labels, weight: Array, limit: int) -> Array:
     share, more = divmod(limit, len(classes))
     kept = []
     for i, label in enumerate(classes.tolist()):
-        here = np.flatnonzero(labels == label)
-        kept.append(here[np.argsort(-weight[here], kind="stable")[: share + (i < more)]])
+        members = np.flatnonzero(labels == label)
+        kept.append(members[np.argsort(-weight[members], kind="stable")[: share + (i < more)]])
     return np.sort(np.concatenate(kept))
 
 
 def greedy_balanced(labels: Labels, held: Array, limit: int, rng: np.random.Generator) -> Array:
     """GDumb's greedy balancing sampler [Prabhu et al. 2020, algorithm 1].
 
-    labels: of "buffer, then new samples in order". held: positions that are in the buffer now. Each new sample enters
-    while its class has fewer than limit / classes seen; a full buffer gives up a random sample of its largest class.
-    Returns the positions in the buffer afterwards.
+    labels: of "buffer, then new samples in order". held: positions in the buffer now. A new sample enters if its
+    class has fewer than limit / classes seen; a full buffer drops a random sample of its largest class. Returns the
+    positions in the buffer afterwards.
     """
     inside: dict[int, list[int]] = {}
     for position in held.tolist():
         inside.setdefault(int(labels[position]), []).append(position)
     total = len(held)
     for position in range(len(held), len(labels)):
-        mine = inside.setdefault(int(labels[position]), [])
-        if len(mine) >= limit / len(inside):
+        members = inside.setdefault(int(labels[position]), [])
+        if len(members) >= limit / len(inside):
             continue
         if total >= limit:
             largest = max(inside.values(), key=len)
             largest.pop(int(rng.integers(len(largest))))
             total -= 1
-        mine.append(position)
+        members.append(position)
         total += 1
     return np.array(sorted(p for positions in inside.values() for p in positions), np.int64)

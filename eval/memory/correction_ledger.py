@@ -1,13 +1,14 @@
-"""A record of every correction that cannot be changed unseen: append-only, chained by SHA-256, with a Merkle root.
+"""A tamper-evident record of every correction: append-only, chained by SHA-256, with a Merkle root.
 
     b"driftline ledger 1\\n"
     kind (1 byte) · length of the payload (4) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
 
-chain = SHA-256(chain before ‖ kind ‖ digest); the first follows the SHA-256 of the head line. A payload is a JSON head
-(4 bytes of length before it) and the vector's bytes. There is no clock in it: the same corrections give the same head.
+chain = SHA-256(previous chain ‖ kind ‖ digest); the first follows the SHA-256 of the head line. A payload is a JSON
+head (preceded by its length, 4 bytes) and the vector's bytes. It contains no time: the same corrections give the same
+head.
 
-Erasure takes a payload out and leaves its digest, so that the chain holds, and appends a tombstone that names it; an
-empty payload without a tombstone is tampering. What is cut off at the end shows only by a head that is kept elsewhere.
+Erasure removes a payload but keeps its digest, so that the chain stays valid, and appends a tombstone that names it; an
+empty payload without a tombstone is tampering. Truncation at the end can only be detected by a head stored elsewhere.
 """
 
 from __future__ import annotations
@@ -34,32 +35,42 @@ HEAD = b"driftline ledger 1\n"
 RECORD = struct.Struct("<cI32s32s")
 LENGTH = struct.Struct("<I")
 CORRECTION, TOMBSTONE, ERASED = b"C", b"T", b"X"
-LARGEST = 64 * 2**20  # bytes of a payload
-BUFFER = 1 << 20  # bytes, where entries need not be on disk at once
+LARGEST = 64 * 2**20  # bytes of a payload, at most
+BUFFER = 1 << 20  # bytes, if entries need not be on disk immediately
 
 
 @dataclass(frozen=True)
 class Entry:
-    """number: from 0. facts: the payload's JSON head, None once erased. vector: as it was given, or None. at: offset of
-    the record in the file."""
+    """One record of a ledger."""
 
     number: int
+    """position, from 0"""
     kind: bytes
+    """CORRECTION, TOMBSTONE or ERASED"""
     digest: bytes
+    """SHA-256 of the payload"""
     chain: bytes
+    """SHA-256 of everything up to here"""
     at: int
+    """offset of the record in the file"""
     facts: dict[str, Any] | None
+    """JSON head of the payload; None once erased"""
     vector: npt.NDArray[Any] | None
+    """vector of the payload, if it has one"""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """entries: records in all. head: the last chain, hexadecimal. root: of the tree of digests. erased: numbers."""
+    """Result of a verification."""
 
     entries: int
+    """number of records"""
     head: str
+    """the last chain, hexadecimal"""
     root: str
+    """Merkle root of the digests, hexadecimal"""
     erased: tuple[int, ...]
+    """numbers of erased entries"""
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,12 +78,12 @@ class Verdict:
 
 
 def sha(*parts: bytes) -> bytes:
-    """SHA-256 of parts, one after the other."""
+    """SHA-256 of the concatenated parts."""
     return hashlib.sha256(parts[0] if len(parts) == 1 else b"".join(parts)).digest()
 
 
 def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
-    """The bytes of a payload. Raises BadInput for one that is too large."""
+    """The bytes of a payload. Raises BadInput if it is too large."""
     head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
     raw = b""
     if vector is not None:
@@ -85,12 +96,12 @@ def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
 
 @cache
 def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
-    """The end of a head: type and shape of the vector."""
+    """The end of a JSON head: dtype and shape of the vector."""
     return (b"," if more else b"") + orjson.dumps({"dtype": dtype.str, "shape": shape})[1:]
 
 
 def unpacked(payload: bytes) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
-    """The facts and the vector of a payload that `packed` made."""
+    """Facts and vector of a payload made by `packed`."""
     (size,) = LENGTH.unpack_from(payload)
     about = json.loads(payload[4 : 4 + size])
     if "dtype" not in about:
@@ -100,13 +111,13 @@ def unpacked(payload: bytes) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
 
 
 class Ledger:
-    """One writer at a time. An entry whose `append` has returned is on disk."""
+    """A ledger open for writing, by one process at a time. Once `append` has returned, the entry is on disk."""
 
     def __init__(self, path: Path, sync: bool = True) -> None:
-        """Open, or begin, a ledger. sync: False: entries are on disk once the ledger is closed.
+        """Open or create a ledger. sync: if False, entries are on disk once the ledger is closed.
 
-        What a crash left of an entry that was never acknowledged is set aside as PATH.cut. Raises Busy where another
-        process writes, IntegrityError where the file does not verify.
+        The incomplete last entry of a crash is moved to PATH.cut. Raises Busy if another process writes, IntegrityError
+        if the file does not verify.
         """
         self.path, self.sync = path, sync
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +146,7 @@ class Ledger:
             raise
 
     def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None, kind: bytes = CORRECTION) -> int:
-        """Write one entry; returns its number."""
+        """Write one entry and return its number."""
         payload = packed(facts, vector)
         digest = hashlib.sha256(payload).digest()
         self.chain = hashlib.sha256(self.chain + kind + digest).digest()
@@ -146,7 +157,7 @@ class Ledger:
         return self.n - 1
 
     def close(self) -> None:
-        """Let others write."""
+        """Write everything to disk and release the lock."""
         self.file.close()
         self.lock.close()
 
@@ -158,34 +169,34 @@ class Ledger:
 
 
 def _read(data: bytes, path: Path, cut: bool = False) -> tuple[list[Entry], int]:
-    """All entries, checked, and where they end. cut: a record that the file's end cuts off is left out, not an error.
+    """All entries, verified, and the offset of their end. cut: a truncated last record is ignored instead of an error.
 
-    Raises IntegrityError naming the first entry that is not what was written.
+    Raises IntegrityError naming the first entry that was changed.
     """
     if data[: len(HEAD)] != HEAD:
-        raise IntegrityError(f"{path} does not begin as a ledger.", f"Expected {HEAD!r}.")
+        raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
     entries: list[Entry] = []
     chain, at = sha(HEAD), len(HEAD)
     while at < len(data):
         which = f"Entry {len(entries)} of {path}"
         whole = at + RECORD.size <= len(data)
-        kind, size, digest, said = RECORD.unpack_from(data, at) if whole else (b"", 0, b"", b"")
+        kind, size, digest, stored = RECORD.unpack_from(data, at) if whole else (b"", 0, b"", b"")
         if not whole or at + RECORD.size + size > len(data):
             if cut:
                 return entries, at
             raise IntegrityError(f"{which} is cut off, or its length was changed.", f"{len(data) - at} bytes are left.")
         payload = data[at + RECORD.size : at + RECORD.size + size]
         if kind not in (CORRECTION, TOMBSTONE, ERASED) or (kind == ERASED and size):
-            raise IntegrityError(f"{which} is of no kind that is written.")
+            raise IntegrityError(f"{which} is of an unknown kind.")
         if kind != ERASED and sha(payload) != digest:
-            raise IntegrityError(f"{which} was changed: its payload does not have its digest.")
+            raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
         chain = sha(chain, CORRECTION if kind == ERASED else kind, digest)
-        if chain != said:
-            raise IntegrityError(f"{which} was changed, moved, or what stood before it: the chain does not hold.")
+        if chain != stored:
+            raise IntegrityError(f"{which} or an entry before it was changed or moved: the chain does not match.")
         try:
             facts, vector = (None, None) if kind == ERASED else unpacked(payload)
         except (struct.error, ValueError, TypeError, KeyError):
-            raise IntegrityError(f"{which} holds what no ledger writes.") from None
+            raise IntegrityError(f"{which} has an invalid payload.") from None
         entries.append(Entry(len(entries), kind, digest, chain, at, facts, vector))
         at += RECORD.size + size
     return entries, at
@@ -206,21 +217,22 @@ def entries_of(path: Path) -> list[Entry]:
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
-    """Check every byte. head: the chain's head as it was noted elsewhere; what was cut off at the end shows by it.
+    """Verify every byte. head: the chain's head as stored elsewhere, which shows whether entries were cut off at the
+    end.
 
-    Raises MissingFile, and IntegrityError naming the first entry that is wrong.
+    Raises MissingFile, and IntegrityError naming the first wrong entry.
     """
     entries = entries_of(path)
     chains = [e.chain.hex() for e in entries]
-    found = chains[-1] if chains else sha(HEAD).hex()
+    last = chains[-1] if chains else sha(HEAD).hex()
     if head is not None and head not in (*chains, sha(HEAD).hex()):
         raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
     erased = tuple(e.number for e in entries if e.kind == ERASED)
-    return Verdict(len(entries), found, merkle([e.digest for e in entries]).hex(), erased)
+    return Verdict(len(entries), last, merkle([e.digest for e in entries]).hex(), erased)
 
 
 def erase(path: Path, number: int) -> Verdict:
-    """Take the payload of an entry out, and append a tombstone. Raises BadInput for an entry that is no correction."""
+    """Remove the payload of an entry and append a tombstone. Raises BadInput for an entry that is no correction."""
     with Ledger(path) as ledger:
         entries = entries_of(path)
         if not 0 <= number < len(entries) or entries[number].kind != CORRECTION:
@@ -229,14 +241,14 @@ def erase(path: Path, number: int) -> Verdict:
         end = entries[number + 1].at if number + 1 < len(entries) else len(data)
         tomb = packed({"erases": number}, None)
         chain = sha(ledger.chain, TOMBSTONE, sha(tomb))
-        with writing(path) as file:  # one rename: erased and told, or neither
+        with writing(path) as file:  # one rename: both records, or neither
             file.write(data[: entry.at] + RECORD.pack(ERASED, 0, entry.digest, entry.chain) + data[end:])
             file.write(RECORD.pack(TOMBSTONE, len(tomb), sha(tomb), chain) + tomb)
     return verify(path)
 
 
 def lines(path: Path) -> Iterator[str]:
-    """The entries as JSONL: number, kind, digest and chain, facts, and the vector's numbers."""
+    """The entries as JSON lines: number, kind, digest, chain, facts and vector."""
     names = {CORRECTION: "correction", TOMBSTONE: "tombstone", ERASED: "erased"}
     for e in entries_of(path):
         vector = None if e.vector is None else e.vector.ravel().tolist()

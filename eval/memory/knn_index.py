@@ -1,9 +1,9 @@
-"""A growing memory of vectors, searched by cosine: exact in blocks, or through a faiss index whose recall is measured.
+"""A growing memory of vectors, searched by cosine: exactly, in blocks, or by a faiss index whose recall is measured.
 
-Vectors lie in blocks, so that the memory grows without being copied; blocks beyond a limit of main memory are mapped
-files. A block's cosines with a batch are one product, in bfloat16 where the processor multiplies that: each vector that
-could be among the nearest within the bound of its error is then computed again, one by one in float32, so that answers
-are exact and do not depend on blocks, batches or machines. Among equal cosines the older vector comes first.
+Vectors are stored in blocks, so that the memory grows without copies; blocks above a limit of main memory are mapped
+files. The cosines of a block with a batch are one product, in bfloat16 if the processor multiplies it. Every vector
+that could be among the nearest, given the rounding error, is then computed again in float32, one by one, so that
+answers are exact and do not depend on blocks, batches or machines. Among equal cosines the older vector comes first.
 """
 
 from __future__ import annotations
@@ -21,40 +21,48 @@ import numpy.typing as npt
 from curate.core.errors import BadArray
 
 Vectors = npt.NDArray[np.float32]
-ROWS = 16_384  # vectors of a block
-MEASURED = 100  # samples that an index's recall is measured on
-ONE_BY_ONE = 256  # samples of a block of `stream`
-# How far a product may be off. bfloat16: both factors are rounded by at most 2⁻⁹ of themselves, and Σ |xᵢqᵢ| ≤ 1 for
-# unit vectors; the sum is rounded once more, and so is what it is compared with; float32 inside.
+ROWS = 16_384  # vectors per block
+MEASURED = 100  # samples on which the recall of an index is measured
+ONE_BY_ONE = 256  # samples per block of `stream`
+# Largest error of a product. bfloat16: both factors are rounded by at most 2⁻⁹ of their value, and Σ |xᵢqᵢ| ≤ 1 for
+# unit vectors; the sum is rounded once more, and so is the value that it is compared with; sums are in float32.
 OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5}
-SOME = 2048  # vectors of the first block that say how near the nearest are at least
-FEW = 0.02  # of a block's cosines: where more are candidates, the product is repeated in float32
+SOME = 2048  # vectors of the first block that give a lower bound of the nearest cosines
+FEW = 0.02  # share of a block's cosines: if more are candidates, the product is repeated in float32
 Found = tuple[Vectors, npt.NDArray[np.int64]]
 
 
 @dataclass
 class Memory:
-    """width: D. exact_below: vectors up to which a search is exact; above, an HNSW index answers, and its recall
-    against exact search is measured whenever the memory has doubled. limit_mb: vectors beyond it lie in files. kind: of
-    the index, "hnsw" or "ivf"."""
+    """Unit vectors in the order in which they were added."""
 
     width: int
+    """length D of a vector"""
     exact_below: int = 1_000_000
+    """vectors up to which a search is exact; above, an index is used"""
     limit_mb: int = 4096
+    """main memory for vectors; the rest is kept in files"""
     kind: str = "hnsw"
+    """index: hnsw or ivf"""
     n: int = 0
+    """number of vectors"""
     recalls: list[tuple[int, float]] = field(default_factory=list)
+    """(vectors, recall of the index against exact search), measured whenever the memory has doubled"""
     blocks: list[Vectors] = field(default_factory=list)
-    rounded: list[Any] = field(default_factory=list)  # the same in bfloat16, where that is fast
+    """the vectors, ROWS in each block"""
+    rounded: list[Any] = field(default_factory=list)
+    """the blocks in bfloat16, if that is fast"""
     index: Any = None
+    """the faiss index, if there is one"""
     folder: Any = None
+    """temporary folder of blocks in files"""
 
     def add(self, x: npt.NDArray[Any]) -> None:
-        """Append x (n, D), brought to unit length. Raises BadArray for another width."""
+        """Append x (n, D), scaled to unit length. Raises BadArray for another width."""
         x = unit(x)
         if x.shape[1] != self.width:
             raise BadArray(
-                f"Vectors of {x.shape[1]} numbers come into a memory of {self.width}.", "Expected one width."
+                f"The vectors have {x.shape[1]} numbers.", f"Expected {self.width}, as the vectors in memory."
             )
         done = 0
         while done < len(x):
@@ -73,7 +81,7 @@ class Memory:
             self._build()
 
     def search(self, q: npt.NDArray[Any], k: int) -> Found:
-        """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k at most what there is."""
+        """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k is limited by their number."""
         k = min(k, self.n)
         if self.index is not None:
             cosines, positions = self.index.search(unit(q), k)
@@ -81,7 +89,7 @@ class Memory:
         return self.exact(unit(q), k)
 
     def exact(self, q: Vectors, k: int) -> Found:
-        """The same, always exact; q of unit length."""
+        """Like `search`, always exact; q of unit length."""
         if len(q) > ONE_BY_ONE:
             parts = [self.exact(q[low : low + ONE_BY_ONE], k) for low in range(0, len(q), ONE_BY_ONE)]
             return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
@@ -95,19 +103,19 @@ class Memory:
     def stream(self, x: npt.NDArray[Any], k: int) -> Found:
         """Search for each row of x (n, D) among the memory and the rows before it, then append them all.
 
-        Equal to searching and adding one row after the other, exactly; a block of rows shares one product with the
-        memory and one with itself. Where there are fewer than k: cosine −inf, position −1.
+        Exactly equal to searching and adding one row after the other; a block of rows shares one product with the
+        memory and one with itself. If there are fewer than k: cosine −inf, position −1.
         """
-        found: list[Found] = []
+        parts: list[Found] = []
         for low in range(0, len(x), ONE_BY_ONE):
             q = unit(x[low : low + ONE_BY_ONE])
             best = self.exact(q, k)
-            found.append(nearest(q, q, k, best, self.n, earlier=True))
+            parts.append(nearest(q, q, k, best, self.n, earlier=True))
             self.add(q)
-        return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def __getstate__(self) -> dict[str, Any]:
-        """For checkpoints: vectors as arrays, the index as faiss writes it."""
+        """For checkpoints: vectors as arrays, the index in faiss's format."""
         import faiss
 
         state = dict(vars(self))
@@ -134,7 +142,7 @@ class Memory:
         return self.n * self.width * 4
 
     def _open(self) -> None:
-        """Another block, and its rounded twin."""
+        """Add a block, and its rounded copy."""
         import torch
 
         self.blocks.append(self._block())
@@ -142,7 +150,7 @@ class Memory:
             self.rounded.append(torch.empty((ROWS, self.width), dtype=torch.bfloat16))
 
     def _block(self) -> Vectors:
-        """Room for a block: in main memory, or in a file."""
+        """Space for a block: in main memory, or in a file."""
         size = ROWS * self.width * 4
         if (len(self.blocks) + 1) * size <= self.limit_mb * 2**20:
             return np.empty((ROWS, self.width), np.float32)
@@ -152,8 +160,8 @@ class Memory:
         return np.memmap(place, np.float32, "w+", shape=(ROWS, self.width))
 
     def _build(self) -> None:
-        """An index of all vectors: HNSW [M 25, efConstruction 500: EvalOCL], or inverted lists, 4 √n of them, of which
-        an eighth is searched."""
+        """Build an index of all vectors: HNSW [M 25, efConstruction 500: EvalOCL], or 4 √n inverted lists, of which an
+        eighth is searched."""
         import faiss
 
         if self.kind == "ivf":
@@ -173,8 +181,8 @@ class Memory:
             self.index.add(np.ascontiguousarray(block[: min(ROWS, self.n - number * ROWS)]))
 
     def measure(self, q: npt.NDArray[Any], k: int) -> float | None:
-        """Share of the k nearest of q that the index finds; None while searches are exact. Kept in `recalls`, once
-        whenever the memory has doubled."""
+        """Share of the k nearest of q that the index finds; None while searches are exact. Measured and stored in
+        `recalls` whenever the memory has doubled."""
         if self.index is None or (self.recalls and self.n < 2 * self.recalls[-1][0]):
             return self.recalls[-1][1] if self.recalls else None
         self.recalls.append((self.n, self.recall(q, k)))
@@ -190,15 +198,15 @@ class Memory:
 
 
 def unit(x: npt.NDArray[Any]) -> Vectors:
-    """(n, …) → (n, D) float32 of unit length; zeros stay."""
+    """(n, …) → (n, D) float32 of unit length; zero vectors stay zero."""
     rows = np.asarray(x).reshape(len(x), -1)
     rows = np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
 class Slices:
-    """Arrays that are asked for again, in slices: each is known by where it lies in main memory, and need not be
-    compared."""
+    """Arrays of which slices are searched for again: a slice is recognised by its address in main memory, without a
+    comparison."""
 
     def __init__(self, parts: Sequence[npt.NDArray[Any]]) -> None:
         self.parts = list(parts)
@@ -209,7 +217,7 @@ class Slices:
         return unit(np.concatenate([np.asarray(p).reshape(len(p), -1) for p in self.parts]))
 
     def where(self, x: npt.NDArray[Any]) -> slice | None:
-        """The rows of `vectors` that x is; None for anything else."""
+        """The rows of `vectors` that x is a view of; None if it is none."""
         for part, begin in zip(self.parts, self.begins, strict=False):
             if isinstance(x, np.ndarray) and isinstance(part, np.ndarray) and x.dtype == part.dtype and len(x):
                 offset = x.__array_interface__["data"][0] - part.__array_interface__["data"][0]
@@ -220,7 +228,7 @@ class Slices:
 
 
 class Watched:
-    """Queries whose nearest are known at any time: found once, then compared with what the memory gains alone."""
+    """Queries whose nearest neighbours are kept up to date: searched once, then compared with new vectors only."""
 
     def __init__(self, memory: Memory, parts: Sequence[npt.NDArray[Any]], k: int) -> None:
         self.k, self.slices = k, Slices(parts)
@@ -228,29 +236,29 @@ class Watched:
         self.best = memory.exact(self.q, k)
         self.n = memory.n
 
-    def grew(self, memory: Memory) -> None:
-        """Merge what was appended since."""
+    def update(self, memory: Memory) -> None:
+        """Merge the vectors that were added since."""
         if memory.n - self.n > 1:
             self.best = memory.exact(self.q, self.k)
         elif memory.n > self.n:
             new = memory.blocks[self.n // ROWS][self.n % ROWS]
-            # Summed as single pairs are, for those that may come among the nearest.
-            sure = self.best[0][:, -1]
-            rows = np.flatnonzero(self.q @ new >= sure - OFF["float32"])
+            # Queries whose nearest may change; their cosines are summed like those of single pairs.
+            kth = self.best[0][:, -1]
+            rows = np.flatnonzero(self.q @ new >= kth - OFF["float32"])
             cosines = (self.q[rows] * new).sum(1)
-            better = cosines > sure[rows]
+            better = cosines > kth[rows]
             rows, cosines = rows[better], cosines[better]
             scores = np.concatenate([self.best[0][rows], cosines[:, None]], 1)
             places = np.concatenate([self.best[1][rows], np.full((len(rows), 1), self.n)], 1)
-            order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]  # the older first among equals
+            order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]  # among equals the older first
             self.best[0][rows] = np.take_along_axis(scores, order, 1)
             self.best[1][rows] = np.take_along_axis(places, order, 1)
         self.n = memory.n
 
     def found(self, x: npt.NDArray[Any]) -> Found | None:
-        """Cosines and positions for a slice of the queries; None for anything else."""
-        here, k = self.slices.where(x), min(self.k, self.n)
-        return None if here is None else (self.best[0][here, :k], self.best[1][here, :k])
+        """Cosines and positions for a slice of the queries; None for other arrays."""
+        rows, k = self.slices.where(x), min(self.k, self.n)
+        return None if rows is None else (self.best[0][rows, :k], self.best[1][rows, :k])
 
 
 @cache
@@ -270,20 +278,20 @@ def _tensor(x: Vectors) -> Any:
 def nearest(
     q: Vectors, x: Vectors, k: int, best: Found, first: int, rounded: Any = None, earlier: bool = False
 ) -> Found:
-    """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions begin at `first`.
+    """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions start at `first`.
 
-    Where there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find
-    rows before it.
+    If there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find rows
+    before it.
     """
     import torch
 
-    sure = torch.from_numpy(best[0][:, -1:])  # what the k-th has; whatever could be more is a candidate
+    kth = torch.from_numpy(best[0][:, -1:])  # the k-th cosine; a candidate may exceed it
     off = OFF["float32" if rounded is None else "bfloat16"]
     about = _tensor(q) @ _tensor(x).T if rounded is None else (_tensor(q).bfloat16() @ rounded.T)
-    if not earlier and len(x) >= k and bool(torch.isinf(sure).any()):
-        # Nothing to compare with yet: the k-th of all is at least the k-th of some.
-        sure = torch.maximum(sure, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
-    picked = about >= (sure - off).to(about.dtype)
+    if not earlier and len(x) >= k and bool(torch.isinf(kth).any()):
+        # No k-th yet: the k-th of all is at least the k-th of some.
+        kth = torch.maximum(kth, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
+    picked = about >= (kth - off).to(about.dtype)
     if earlier:
         picked &= torch.ones_like(picked).tril_(-1)
     places = picked.flatten().nonzero().squeeze(1).numpy()
@@ -292,15 +300,15 @@ def nearest(
     rows, columns = np.divmod(places, len(x))
     cosines = np.concatenate([best[0].ravel(), _cosines(q, x, rows, columns)])
     positions = np.concatenate([best[1].ravel(), columns + first])
-    of = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
-    order = np.lexsort((positions, -cosines, of))
-    begins = np.searchsorted(of[order], np.arange(len(q)))
+    query = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
+    order = np.lexsort((positions, -cosines, query))
+    begins = np.searchsorted(query[order], np.arange(len(q)))
     taken = order[begins[:, None] + np.arange(k)]
     return cosines[taken], positions[taken]
 
 
 def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:
-    """Of single pairs, each summed alike wherever it stands."""
+    """Cosines of single pairs, each summed in the same way, independent of its position."""
     out = np.empty(len(rows), np.float32)
     for low in range(0, len(rows), 8192):
         part = slice(low, low + 8192)

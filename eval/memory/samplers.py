@@ -1,4 +1,4 @@
-"""Which samples of the past an online learner trains on: positions in the stream, so that nothing is stored twice.
+"""Samplers: which past samples an online learner trains on, as positions in the stream, so that none is stored twice.
 
 A new sampler is one class here and one line in `SAMPLERS`.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator
 
 from curate.core.registry import Registry
 from eval.history import Past
@@ -20,27 +22,30 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass
 class Sampler(ABC):
-    """memory: samples it may keep, 0 for all (unlimited storage, as in the paper). alpha: of the biased reservoir that
-    keeps them where there is a limit; 1 keeps a uniform sample."""
+    """Keeps positions of past samples and draws from them."""
 
     rng: np.random.Generator
+    """generator of everything random"""
     memory: int = 0
+    """samples in memory; 0: all (unlimited storage, as in the paper)"""
     alpha: float = 1.0
+    """α of the biased reservoir that keeps a limited memory; 1 keeps a uniform sample"""
     held: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
+    """positions in a limited memory"""
 
     def grow(self, past: Past) -> None:
-        """The newest batch has come."""
+        """Add the newest batch."""
         if self.memory:
             new = past.seen - past.start
             keep = biased_reservoir(len(self.held), new, past.seen, self.memory, self.alpha, self.rng)
             self.held = np.concatenate([self.held, np.arange(past.start, past.seen)])[keep]
 
     def kept(self, past: Past) -> int:
-        """Samples in storage."""
+        """Number of samples in memory."""
         return len(self.held) if self.memory else past.seen
 
     def uniform(self, past: Past, n: int) -> Positions:
-        """n of what is kept, none twice; all of it where that is less."""
+        """n samples of the memory without repetition; all of them if it has fewer."""
         among: int | Positions = self.held if self.memory else past.seen
         return np.asarray(self.rng.choice(among, min(n, self.kept(past)), replace=False), np.int64)
 
@@ -51,13 +56,13 @@ class Sampler(ABC):
 
 @dataclass
 class Fifo(Sampler):
-    """The last n samples, oldest first: a queue that keeps nothing else [EvalOCL]."""
+    """The last n samples, oldest first: a queue [EvalOCL]."""
 
     def grow(self, past: Past) -> None:
-        """Nothing to do."""
+        """Nothing is stored."""
 
     def kept(self, past: Past) -> int:
-        """The newest batch."""
+        """Size of the newest batch."""
         return past.seen - past.start
 
     def draw(self, past: Past, n: int) -> Positions:
@@ -66,7 +71,7 @@ class Fifo(Sampler):
 
 
 class Uniform(Sampler):
-    """Uniformly from all that is kept, the newest batch included, without repetition [EvalOCL]."""
+    """Uniformly from the memory, including the newest batch, without repetition [EvalOCL]."""
 
     def draw(self, past: Past, n: int) -> Positions:
         """See the class."""
@@ -74,22 +79,23 @@ class Uniform(Sampler):
 
 
 class Mixed(Sampler):
-    """Half the newest samples, half uniformly from all that is kept [EvalOCL]."""
+    """Half the newest samples, half uniformly from the memory [EvalOCL]."""
 
     def draw(self, past: Past, n: int) -> Positions:
-        """The newest first."""
+        """The newest, then the others."""
         newest = np.arange(max(0, past.seen - (n + 1) // 2), past.seen)
         return np.concatenate([newest, self.uniform(past, n - len(newest))])
 
 
 @dataclass
 class Balanced(Sampler):
-    """A class uniformly from those seen, then one of its samples; samples may repeat."""
+    """A class uniformly from those seen, then one of its samples, with repetition."""
 
     members: dict[int, list[int]] = field(default_factory=dict)
+    """class → positions in memory"""
 
     def grow(self, past: Past) -> None:
-        """All come in; where there is a limit the largest class gives up one of its samples for each too many."""
+        """Add the newest batch; above the limit, remove random samples of the largest class."""
         for position in range(past.start, past.seen):
             self.members.setdefault(int(past.labels[position]), []).append(position)
         for _ in range(self.kept(past) - self.memory if self.memory else 0):
@@ -97,14 +103,14 @@ class Balanced(Sampler):
             largest.pop(int(self.rng.integers(len(largest))))
 
     def kept(self, past: Past) -> int:
-        """Samples in storage."""
-        return sum(len(mine) for mine in self.members.values())
+        """Number of samples in memory."""
+        return sum(len(positions) for positions in self.members.values())
 
     def draw(self, past: Past, n: int) -> Positions:
         """See the class."""
-        classes = [label for label, mine in self.members.items() if mine]
+        classes = [label for label, positions in self.members.items() if positions]
         chosen = [self.members[classes[i]] for i in self.rng.integers(len(classes), size=n)]
-        return np.array([mine[int(self.rng.integers(len(mine)))] for mine in chosen], np.int64)
+        return np.array([positions[int(self.rng.integers(len(positions)))] for positions in chosen], np.int64)
 
 
 SAMPLERS = Registry(
@@ -116,3 +122,12 @@ SAMPLERS = Registry(
         "balanced": "eval.memory.samplers:Balanced",
     },
 )
+
+
+def _registered(name: str) -> str:
+    SAMPLERS.resolve(name)
+    return name
+
+
+SamplerName = Annotated[str, AfterValidator(_registered)]
+"""a setting: the name of a sampler, or package.module:Name"""

@@ -1,11 +1,9 @@
-"""Networks as chains of named blocks, so that a method can freeze, replace, add to and interpolate single blocks.
+"""Networks as chains of named blocks, so that a method can freeze, replace, extend and interpolate single blocks.
 
-A new family is one function `(n_classes, shape, setting) → blocks` in a file here and one line in `NETS`.
+A new network is one function `(name, n_classes, x_shape) → Blocks` in a file here and one line in `NETS`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -27,18 +25,24 @@ NETS = Registry(
 )
 
 
-def build(name: str, n_classes: int, x_shape: tuple[int, ...], rng: np.random.Generator) -> Net:
+def build(
+    name: str, n_classes: int, x_shape: tuple[int, ...], rng: np.random.Generator, stored: bool = False
+) -> Net:  # fmt: skip
     """A network with random weights from `rng`; any timm model is one block and a classifier.
 
-    x_shape: of one sample, (H, W, 3) or (D,). Raises BadConfig for an unknown name, or one that takes other samples.
+    name: registered, package.module:Name, or a timm model. x_shape: of one sample, (H, W, 3) or (D,). stored: the name
+    comes from a file, for which no module is imported. Raises BadConfig for an unknown name and for a network that
+    takes other samples.
     """
     from eval.nets import timm
 
-    of: Callable[..., Blocks] = NETS[name] if name in NETS else timm.blocks  # noqa: SIM401  get raises
-    blocks = of(name, n_classes, x_shape)
+    if ":" in name and not stored:
+        NETS.resolve(name)
+    make = NETS[name] if name in NETS else timm.blocks  # noqa: SIM401  get raises
+    blocks: Blocks = make(name, n_classes, x_shape)
     if blocks.features != (len(x_shape) == 1):
         wanted = "features (D,)" if blocks.features else "images (H, W, 3)"
-        raise BadConfig(f"{name} takes {wanted}, the samples have shape {x_shape}.", "Choose another network.")
+        raise BadConfig(f"{name} takes {wanted}; the samples have shape {x_shape}.", "Choose another network.")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**31)))
         return Net(blocks)

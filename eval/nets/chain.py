@@ -1,4 +1,4 @@
-"""A chain of named blocks, each a sum of parts: what every method of Seq-to-Final trains, freezes or adds to."""
+"""A network as a chain of named blocks, each a sum of parts, which Seq-to-Final's methods train, freeze or extend."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ Make = Callable[[], nn.Module]
 
 @dataclass
 class Blocks:
-    """What a family gives. make: name → a new module with random weights, in the order of the pass; the last is the
-    classifier. features: takes (N, D) and not images. side: name of a block → a new module of one layer that maps as
-    the block does. before_head: what lies between the last block and the classifier; no parameters."""
+    """The definition of a network."""
 
     make: dict[str, Make]
+    """name → function that makes the block with random weights, in the order of the pass; the last is the classifier"""
     features: bool = False
+    """takes features (N, D) instead of images"""
     side: dict[str, Make] = field(default_factory=dict)
+    """name of a block → function that makes a module of one layer with the same input and output shapes"""
     before_head: Callable[[Any], Any] = lambda x: x
+    """function between the last block and the classifier, without parameters"""
 
 
 class Net(nn.Module):
-    """parts: block → its parts; used: block → for each time, which of them are summed. A plain network has one part a
-    block and one time. After the stem and each block between it and the classifier comes dropout.
+    """parts: block → its parts; used: block → for each time, which of them are summed. A plain network has one part per
+    block and one time. Dropout follows the stem and each block between it and the classifier.
 
-    Parts that were frozen keep their values; `still` says whether their statistics do too.
+    Frozen parts keep their parameters; `still` decides whether they also keep their statistics.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -41,8 +43,8 @@ class Net(nn.Module):
         self.blocks = blocks
         self.parts: Any = nn.ModuleDict({name: nn.ModuleList([make()]) for name, make in blocks.make.items()})
         self.used: dict[str, list[list[int]]] = {name: [[0]] for name in blocks.make}
-        self.made: list[dict[str, Any]] = []  # what was added to the plain network, to build it again
-        self.shares: dict[tuple[str, int], float] = {}  # factors of parts' outputs that are not 1
+        self.made: list[dict[str, Any]] = []  # additions to the plain network, to rebuild it
+        self.shares: dict[tuple[str, int], float] = {}  # factors of parts' outputs, if not 1
         self.dropout = 0.0
         self.still = True
         self.masks: Callable[[Any, float], Any] = lambda x, p: nn.functional.dropout(x, p)
@@ -54,16 +56,16 @@ class Net(nn.Module):
 
     @property
     def device(self) -> Any:
-        """Where its weights lie."""
+        """Device of its weights."""
         return next(self.parameters()).device
 
     @property
     def times(self) -> int:
-        """Models that this one holds: one, or one for each time."""
+        """Number of models in it: one, or one for each time."""
         return len(next(iter(self.used.values())))
 
     def forward(self, x: Any, time: int = -1) -> Any:
-        """x (N, 3, H, W) or (N, D) → scores (N, C), of the model of a time."""
+        """x (N, 3, H, W) or (N, D) → scores (N, C) of the model of one time."""
         for name in self.names:
             if name == HEAD:
                 x = widened(self.blocks.before_head(x))
@@ -73,7 +75,7 @@ class Net(nn.Module):
         return x
 
     def block(self, name: str, x: Any, time: int = -1) -> Any:
-        """One block's output, without dropout."""
+        """Output of one block, without dropout."""
         total: Any = None
         for k in self.used[name][time]:
             output = self.parts[name][k](x)
@@ -82,7 +84,7 @@ class Net(nn.Module):
         return total
 
     def train(self, mode: bool = True) -> Net:
-        """Frozen parts keep their statistics where they are meant to be still."""
+        """Training mode, except for frozen parts if they are to keep their statistics."""
         super().train(mode)
         if mode and self.still:
             for part in self.each():
@@ -96,7 +98,7 @@ class Net(nn.Module):
         return [part for parts in self.parts.values() for part in parts]
 
     def only(self, names: Sequence[str]) -> None:
-        """The newest parts of these blocks learn; everything else is frozen."""
+        """Freeze everything except the newest parts of these blocks."""
         for name in self.names:
             for k, part in enumerate(self.parts[name]):
                 part.requires_grad_(name in names and k == len(self.parts[name]) - 1)
@@ -107,22 +109,23 @@ class Net(nn.Module):
 
 
 def weights_of(module: nn.Module) -> list[Any]:
-    """Weights and biases of convolutions and linear layers, not of normalisation: what the paper's code decays."""
-    found = []
+    """Weights and biases of convolutions and linear layers, not of normalisation: those that the paper's code
+    decays."""
+    weights = []
     for part in module.modules():
         if isinstance(part, nn.Conv2d | nn.Linear):
-            found += [p for p in (part.weight, part.bias) if p is not None]
-    return found
+            weights += [p for p in (part.weight, part.bias) if p is not None]
+    return weights
 
 
 def counted(net: nn.Module) -> int:
-    """Numbers in convolutions and linear layers, as Table 7 counts them: without shortcuts."""
+    """Number of parameters in convolutions and linear layers without shortcuts, as in Table 7."""
     shortcuts = {id(p) for name, p in net.named_parameters() if ".shortcut." in name}
     return sum(p.numel() for p in weights_of(net) if id(p) not in shortcuts)
 
 
 def widened(x: Any) -> Any:
-    """bfloat16 → float32; others stay."""
+    """bfloat16 → float32; others unchanged."""
     return x.float() if x.dtype is torch.bfloat16 else x
 
 
@@ -137,7 +140,7 @@ def stem() -> nn.Module:
 
 
 def conv_norm(inside: int, outside: int, stride: int) -> nn.Module:
-    """conv 3 × 3 without bias, and normalisation: ConvNets' block, and the one-layer side module."""
+    """conv 3 × 3 without bias, and normalisation: a block of ConvNets, and the one-layer side module."""
     return nn.Sequential(Conv(inside, outside, 3, stride, 1), Norm(outside))
 
 

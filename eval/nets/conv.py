@@ -1,4 +1,4 @@
-"""ConvNets of Seq-to-Final: a convolution and a normalisation a block, no ReLU after the stem [spec, section 2]."""
+"""ConvNets of Seq-to-Final: one convolution and normalisation per block, no ReLU after the stem [spec, section 2]."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from eval.nets.chain import HEAD, STEM, Blocks, conv_norm, depth_of, mean_of_places, stem, strides
 
-WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)}  # [Table 7]; also of residual ones
+WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)}  # [Table 7]; also of ResNets
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:

@@ -17,7 +17,7 @@ GROWTH, WIDER = 32, 4
 
 
 class Layer(nn.Module):
-    """norm-ReLU-conv 1 × 1-norm-ReLU-conv 3 × 3: 32 new channels, beside all that came."""
+    """norm-ReLU-conv 1 × 1-norm-ReLU-conv 3 × 3: the input and 32 new channels."""
 
     def __init__(self, inside: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Layer(nn.Module):
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     """A stem, then 1 to 4 dense blocks; dense-4 is DenseNet-121.
 
-    A block ends in a transition, which halves channels, height and width; the last one in a normalisation and a ReLU.
+    A block ends with a transition, which halves channels, height and width; the last one with normalisation and ReLU.
     """
     counts = LAYERS[depth_of(name)]
     whole, side, inside = {}, {}, 64
@@ -68,7 +68,7 @@ def _head(inside: int, n_classes: int) -> nn.Module:
 
 
 def _drawn(part: nn.Module) -> nn.Module:
-    """Convolutions as torchvision draws them for these networks: normal, scaled by fan-in."""
+    """Convolutions initialised as in torchvision for these networks: normal, scaled by fan-in."""
     for module in part.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight)

@@ -1,4 +1,4 @@
-"""Heads on features: the cheap relatives of the networks."""
+"""Networks on features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def linear(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
 
 
 def mlp(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
-    """A hidden layer with a ReLU, then a linear one."""
+    """A hidden layer with ReLU, then a linear layer."""
 
     def hidden() -> nn.Module:
         return nn.Sequential(nn.Linear(x_shape[0], HIDDEN), nn.ReLU())

@@ -1,4 +1,4 @@
-"""ResNets of Seq-to-Final: two basic blocks a block; res-4 is ResNet-18 [spec, section 2; He et al. 2016]."""
+"""ResNets of Seq-to-Final: two basic blocks per block; res-4 is ResNet-18 [spec, section 2; He et al. 2016]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eval.nets.conv import WIDTHS
 
 
 class Basic(nn.Module):
-    """conv-norm-ReLU-conv-norm and a shortcut, which has a 1 × 1 convolution where the shape changes."""
+    """conv-norm-ReLU-conv-norm and a shortcut, with a 1 × 1 convolution if the shape changes."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def _stem() -> nn.Module:
 
 
 def _drawn(part: nn.Module) -> nn.Module:
-    """Convolutions as torchvision draws them for these networks: normal, scaled by fan-out."""
+    """Convolutions initialised as in torchvision for these networks: normal, scaled by fan-out."""
     for module in part.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""Any model of timm as one block and a classifier: it can be frozen below the classifier, but has no side modules."""
+"""Any timm model as one block and a classifier: it can be frozen below the classifier, but has no side modules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 
 from torch import nn
 
-from curate.core.errors import BadConfig
+from curate.core.errors import UnknownName, did_you_mean
 from eval.nets.chain import HEAD, Blocks, Make
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
-    """Raises BadConfig for a name that timm does not have."""
+    """Raises UnknownName for a name that timm does not have."""
     import timm
 
     if not timm.is_model(name):
         from eval.nets import NETS
 
-        raise BadConfig(f"network is {name!r}.", f"Expected {', '.join(NETS)}, or a model that timm knows.")
+        raise UnknownName(
+            f"Unknown network {name!r}.",
+            did_you_mean(name, NETS),
+            f"Available: {', '.join(NETS)}, and the models of timm.",
+        )
     width: Any = timm.create_model(name, num_classes=0).num_features
     make: dict[str, Make] = {
         "body": partial(timm.create_model, name, num_classes=0),

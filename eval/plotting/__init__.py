@@ -1,1 +1,1 @@
-"""Charts as SVG text."""
+"""Charts as SVG text, and figures by matplotlib."""

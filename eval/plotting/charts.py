@@ -1,4 +1,4 @@
-"""Charts as SVG text: lines and slopes, readable in print, in the dark and by a screen reader; no script, no files."""
+"""Charts as SVG text, readable in print, in dark mode and by screen readers; without scripts or files."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 
 WIDTH, HEIGHT = 860, 340
-LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # room for the axis, the names, the top, and the ticks
+LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # margins for the axis, the names, the top and the ticks
 GAP = 14  # pixels between two names
-EDGE, AXIS, BAR = 190, 40, 7  # of ranks: margins for names, height of the axis, room for a bar
+EDGE, AXIS, BAR = 190, 40, 7  # charts of ranks: margins for names, position of the axis, height of a bar
 COLOURS = ("#0b6e99", "#c2410c", "#2f7d32", "#8e44ad", "#b8860b", "#ad1457", "#00838f", "#5d4037", "#546e7a", "#6a8d00")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page. html: escaped already."""
+    """A part of a page."""
 
     id: str
+    """anchor"""
     title: str
+    """heading, plain text"""
     html: str
+    """content, already escaped"""
 
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
@@ -32,19 +35,22 @@ At = Callable[[float, float], tuple[float, float]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with what stands above and below it. svg: trusted markup; title and caption are not."""
+    """A chart with its title and caption."""
 
     title: str
+    """text above the chart"""
     caption: str
+    """text below the chart"""
     svg: str
+    """trusted markup; title and caption are not"""
 
 
 def lines(
     series: Series, x_name: str, log: bool = False, levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None, band: Band | None = None,
 ) -> str:  # fmt: skip
-    """series: name → (x, y in 0 … 1). log: x on a scale of log2(x + 1). levels, marks: name → y or x of a dashed line.
-    band: x, low, high of a shaded strip."""
+    """A line chart. series: name → (x, y in 0 … 1). log: x on a scale of log2(x + 1). levels, marks: name → y or x of a
+    dashed line. band: x, low, high of a shaded area."""
     xs = [_scaled(v, log) for x, _ in series.values() for v in x] or [0.0]
     low_x, high_x = min(xs), max(xs)
     height = _height(len(series))
@@ -73,12 +79,12 @@ def lines(
         parts.append(f"<polyline points='{_points(path)}' fill='none' {_stroke(i)}/>")
         names.append((path[-1][1] if path else 0.0, name, i, f"{100 * of_y[-1]:.1f}" if len(of_y) else ""))
     parts += _names(names, height)
-    told = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
-    return _svg(parts, f"Accuracy in per cent over {x_name}. {told}", height)
+    summary = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
+    return _svg(parts, f"Accuracy in per cent over {x_name}. {summary}", height)
 
 
 def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> str:
-    """pairs: name → two accuracies, which a line connects: where lines cross, the ranking turns."""
+    """A slope chart. pairs: name → two accuracies, connected by a line: crossing lines are changes of rank."""
     top, height = _nice(max(v for pair in pairs.values() for v in pair)), _height(len(pairs))
     begin, end, foot = LEFT + 40, WIDTH - RIGHT, height - FOOT + 20
 
@@ -93,13 +99,13 @@ def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> s
             parts.append(f"<circle cx='{x}' cy='{at(y):.1f}' r='3.5' fill='{COLOURS[i % len(COLOURS)]}'/>")
         ends.append((at(b), name, i, f"{100 * a:.1f} → {100 * b:.1f}"))
     parts += _names(ends, height)
-    told = "; ".join(f"{name} {100 * a:.1f} to {100 * b:.1f}" for name, (a, b) in pairs.items())
-    return _svg(parts, f"Accuracy in per cent, {left} against {right}: {told}", height)
+    summary = "; ".join(f"{name} {100 * a:.1f} to {100 * b:.1f}" for name, (a, b) in pairs.items())
+    return _svg(parts, f"Accuracy in per cent, {left} against {right}: {summary}", height)
 
 
 def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> str:
-    """places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names that no other beats in both; they are
-    connected, the others are grey. Numbers lead from dots to names."""
+    """A scatter chart. places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names that no other
+    beats in both; they are connected, the others are grey. Numbers link dots and names."""
     height = _height(len(places))
     logs = {name: float(np.log10(max(x, 1.0))) for name, (x, _) in places.items()}
     low, high = np.floor(min(logs.values())), np.ceil(max(logs.values()) + 1e-9)
@@ -123,15 +129,15 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
         colour = COLOURS[0] if name in front else "#8a949a"
         parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='4' fill='{colour}'/>")
         parts.append(_text(x + 6, y + (4 if i % 2 else -4), str(i), "start", 10))
-        told = f"{i}  {name}  {100 * places[name][1]:.1f}" + ("  ●" if name in front else "")
-        parts.append(_text(WIDTH - RIGHT + 20, TOP + GAP * i, told, "start", 11))
+        label = f"{i}  {name}  {100 * places[name][1]:.1f}" + ("  ●" if name in front else "")
+        parts.append(_text(WIDTH - RIGHT + 20, TOP + GAP * i, label, "start", 11))
         ends.append(f"{name} {places[name][0]:,.0f} and {100 * places[name][1]:.1f}" + (", front" * (name in front)))
     return _svg(parts, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", height)
 
 
 def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], difference: float) -> str:
-    """order: name → mean rank, the best first, on an axis; names stand left and right below it. groups: first and last
-    position of those that a bar joins. difference: the length that is drawn above the axis."""
+    """A critical-difference diagram. order: name → mean rank, the best first. groups: first and last position of the
+    names that a bar joins. difference: the critical difference, drawn above the axis."""
     names, values = list(order), list(order.values())
     most, left = max(len(names), 2), (len(names) + 1) // 2
     first = AXIS + 16 + BAR * len(groups)
@@ -153,12 +159,12 @@ def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], differ
         side, anchor, gap = (EDGE - 8, "end", -4) if to_left else (WIDTH - EDGE + 8, "start", 4)
         parts += [_stroked(at(value), AXIS, at(value), y), _stroked(at(value), y, side, y)]
         parts.append(_text(side + gap, y + 4, f"{name[:24]} {value:.2f}", anchor, 12))
-    told = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
-    return _svg(parts, f"Mean ranks: {told}. Critical difference {difference:.2f}.", first + 20 * left + 12)
+    summary = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
+    return _svg(parts, f"Mean ranks: {summary}. Critical difference {difference:.2f}.", first + 20 * left + 12)
 
 
 def _height(n: int) -> float:
-    """Room for as many names."""
+    """Height for n names."""
     return max(HEIGHT, TOP + GAP * n + FOOT // 2)
 
 
@@ -167,7 +173,7 @@ def _scaled(x: float, log: bool) -> float:
 
 
 def _nice(top: float) -> float:
-    """The next tenth.
+    """The next higher tenth.
 
     >>> _nice(0.31)
     0.4
@@ -176,29 +182,29 @@ def _nice(top: float) -> float:
 
 
 def _grid(top: float, height: float) -> str:
-    found = []
+    parts = []
     for share in np.linspace(0, 1, 6):
         y = height - FOOT - share * (height - TOP - FOOT)
-        where = f"x1='{LEFT}' y1='{y:.1f}' x2='{WIDTH - RIGHT}' y2='{y:.1f}'"
-        found.append(f"<line {where} stroke='currentColor' opacity='.15'/>")
-        found.append(_text(LEFT - 8, y + 4, f"{100 * share * top:.0f}", "end", 11))
-    return "".join(found)
+        ends = f"x1='{LEFT}' y1='{y:.1f}' x2='{WIDTH - RIGHT}' y2='{y:.1f}'"
+        parts.append(f"<line {ends} stroke='currentColor' opacity='.15'/>")
+        parts.append(_text(LEFT - 8, y + 4, f"{100 * share * top:.0f}", "end", 11))
+    return "".join(parts)
 
 
 def _ticks(values: Sequence[float], at: At, name: str, height: float) -> list[str]:
-    """Some of the values, as far as there is room for them."""
-    found, last = [], -1e9
+    """As many of the values as there is space for, and the name of the axis."""
+    ticks, last = [], -1e9
     for value in values:
         x, _ = at(value, 0)
         if x - last > 48:
-            found.append(_text(x, height - FOOT + 16, f"{value:,.0f}", "middle", 11))
+            ticks.append(_text(x, height - FOOT + 16, f"{value:,.0f}", "middle", 11))
             last = x
     middle = (LEFT + WIDTH - RIGHT) / 2
-    return [*found, _text(middle, height - 6, name, "middle", 12)]
+    return [*ticks, _text(middle, height - 6, name, "middle", 12)]
 
 
 def _names(ends: Sequence[tuple[float, str, int, str]], height: float) -> list[str]:
-    """Names at the right, in the order of their lines, apart from each other and inside."""
+    """Names at the right, in the order of their lines, without overlap and inside the chart."""
     ordered = sorted(ends)
     spots = [float(y) for y, *_ in ordered]
     for k in range(1, len(spots)):
@@ -207,11 +213,11 @@ def _names(ends: Sequence[tuple[float, str, int, str]], height: float) -> list[s
     for k in reversed(range(len(spots))):
         spots[k] = min(spots[k], floor)
         floor = spots[k] - GAP
-    found, x = [], WIDTH - RIGHT + 8
+    parts, x = [], WIDTH - RIGHT + 8
     for spot, (_, name, i, value) in zip(spots, ordered, strict=True):
-        where = f"x1='{x}' y1='{spot:.1f}' x2='{x + 16}' y2='{spot:.1f}'"
-        found.append(f"<line {where} {_stroke(i)}/>" + _text(x + 21, spot + 4, f"{name}  {value}", "start", 11))
-    return found
+        ends_at = f"x1='{x}' y1='{spot:.1f}' x2='{x + 16}' y2='{spot:.1f}'"
+        parts.append(f"<line {ends_at} {_stroke(i)}/>" + _text(x + 21, spot + 4, f"{name}  {value}", "start", 11))
+    return parts
 
 
 def _stroke(i: int) -> str:
@@ -224,21 +230,21 @@ def _stroked(x1: float, y1: float, x2: float, y2: float, width: float = 1, colou
 
 
 def _dashed(x1: float, y1: float, x2: float, y2: float) -> str:
-    where = f"x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}'"
-    return f"<line {where} stroke='currentColor' stroke-dasharray='4 4' opacity='.6'/>"
+    ends = f"x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}'"
+    return f"<line {ends} stroke='currentColor' stroke-dasharray='4 4' opacity='.6'/>"
 
 
 def _text(x: float, y: float, text: str, anchor: str, size: int) -> str:
-    where = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-size='{size}' fill='currentColor'"
-    return f"<text {where}>{html.escape(text)}</text>"
+    attributes = f"x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' font-size='{size}' fill='currentColor'"
+    return f"<text {attributes}>{html.escape(text)}</text>"
 
 
 def _points(path: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in path)
 
 
-def _svg(parts: Sequence[str], told: str, height: float) -> str:
-    label = html.escape(told, quote=True)
+def _svg(parts: Sequence[str], description: str, height: float) -> str:
+    label = html.escape(description, quote=True)
     return (
         f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' style='width:100%;max-width:56rem;height:auto' "
         f"aria-label='{label}'>{''.join(parts)}</svg>"

@@ -1,4 +1,4 @@
-"""The pictures that explain Seq-to-Final's methods, drawn from the store of a finished evaluation."""
+"""Figures that explain Seq-to-Final's methods, drawn from the store of a finished evaluation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from curate.core.atomic_io import write_bytes
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from eval import rows as row_files
-from eval.finetuning import analysis as views
+from eval.finetuning import analysis, trained_networks
 from eval.finetuning.samples import Samples, samples
-from eval.finetuning.trained_networks import Trained, between, trained
+from eval.finetuning.trained_networks import Trained, between
 from stream_builder.stream import Stream
 
 KINDS = ("interpolation", "projection", "svcca", "adjacent")
-SHARES = (0.5, 0.9)  # of the sum of singular values [paper, appendix G.3]
+SHARES = (0.5, 0.9)  # shares of the sum of singular values [paper, appendix G.3]
 LEGEND = {"fontsize": 8, "frameon": False}
 
 
@@ -27,34 +27,35 @@ def draw(
     kind: str, runs: Path, stream: Stream, out: Path, learners: Sequence[str] = (), norm: str = "interpolate",
     count: int = 1000, tell: Callable[[str], None] = lambda text: None,
 ) -> Path:  # fmt: skip
-    """Write a PNG or SVG (by the name of `out`). learners: names, or all that have networks. norm: of interpolation
-    (see `views.path`). count: test images that accuracies and activations are taken of.
+    """Write a PNG or SVG, by the suffix of `out`. learners: names; default: all that have networks. norm: of
+    interpolation (see `analysis.path`). count: test images for accuracies and activations.
 
-    Raises BadConfig for an unknown kind or ending, IncompatibleStream where runs that the picture needs are missing.
+    Raises BadConfig for an unknown kind or suffix, IncompatibleStream if runs that the figure needs are missing.
     """
     if kind not in KINDS or out.suffix not in (".png", ".svg"):
-        raise BadConfig(f"The picture is {kind!r} in {out.name!r}.", f"Expected {', '.join(KINDS)}, in .png or .svg.")
+        raise BadConfig(f"The figure is {kind!r} in {out.name!r}.", f"Expected {', '.join(KINDS)}, in .png or .svg.")
     if kind == "adjacent":
         _adjacent(runs, out)
         return out
-    found = networks(runs, stream, learners, tell)
+    trained = networks(runs, stream, learners, tell)
     last = stream.steps[-1]["test"]
     test = samples(last.part(0, min(count, len(last))))
-    {"interpolation": _interpolation, "projection": _projection, "svcca": _svcca}[kind](found, runs, test, out, norm)
+    {"interpolation": _interpolation, "projection": _projection, "svcca": _svcca}[kind](trained, runs, test, out, norm)
     return out
 
 
 def networks(
     runs: Path, stream: Stream, learners: Sequence[str], tell: Callable[[str], None] = lambda text: None
 ) -> list[Trained]:
-    """The networks of every learner's first seed. Learners that have none are told, unless they were named."""
+    """The networks of every learner's first seed. tell: gets a message for each learner that has none, unless
+    `learners` names it."""
     found: dict[str, Trained] = {}
     for run in row_files.find([runs]):
         name = run.about["learner"]
         if name in found or (learners and name not in learners):
             continue
         try:
-            found[name] = trained(run, runs, stream)
+            found[name] = trained_networks.trained(run, runs, stream)
         except DriftlineError as error:
             if learners:
                 raise
@@ -71,23 +72,23 @@ def _figure(out: Path, wide: float = 6.4, high: float = 3.8) -> Iterator[Any]:
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "driftline"  # the same bytes every time
+    matplotlib.rcParams["svg.hashsalt"] = "driftline"  # reproducible bytes
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(wide, high), layout="constrained")
     yield figure
     data = io.BytesIO()
-    plain = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    figure.savefig(data, format=out.suffix[1:], dpi=110, metadata=plain)
+    metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
+    figure.savefig(data, format=out.suffix[1:], dpi=110, metadata=metadata)
     write_bytes(out, data.getvalue())
 
 
-def _interpolation(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+def _interpolation(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
     with _figure(out) as figure:
         axes = figure.subplots()
-        for one in found:
+        for one in trained:
             try:
-                shares, accuracies = views.path(one, test, norm=norm)
+                shares, accuracies = analysis.path(one, test, norm=norm)
             except IncompatibleStream:  # low-rank adapters have no path of weights
                 continue
             axes.plot(shares, accuracies, label=one.learner, linewidth=1.6)
@@ -96,21 +97,21 @@ def _interpolation(found: Sequence[Trained], runs: Path, test: Samples, out: Pat
         axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _projection(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
-    oracle, limited = (views.of_learners(found, name).after for name in ("oracle", "baseline"))
-    by_history = next((one.before for one in found if one.learner in ("ft", "lp-ft") and one.before), None)
+def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+    oracle, limited = (analysis.of_learner(trained, name).after for name in ("oracle", "baseline"))
+    by_history = next((one.before for one in trained if one.learner in ("ft", "lp-ft") and one.before), None)
     if by_history is None:
         raise IncompatibleStream(
-            "There is no run of ft: history's direction is that of its first stage.", "", "Evaluate ft."
+            "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
         )
     with _figure(out, 6.4, 4.6) as figure:
         axes = figure.subplots()
-        for one in found:
+        for one in trained:
             try:
-                way = [between(one, share) for share in (0.0, 0.5, 1.0)]
-                if any(len(net.used[name][-1]) > 1 for net in way for name in net.names):
+                path = [between(one, share) for share in (0.0, 0.5, 1.0)]
+                if any(len(net.used[name][-1]) > 1 for net in path for name in net.names):
                     continue
-                points = np.array([views.projection(net, oracle, by_history, limited) for net in way])
+                points = np.array([analysis.projection(net, oracle, by_history, limited) for net in path])
             except IncompatibleStream:
                 continue
             (line,) = axes.plot(*points.T, linewidth=1.2, alpha=0.7)
@@ -127,13 +128,13 @@ def _projection(found: Sequence[Trained], runs: Path, test: Samples, out: Path, 
         axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _svcca(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
-    oracle = views.of_learners(found, "oracle")
-    others = [one for one in found if one.learner != "oracle"]
-    of_oracle = views.activations(oracle.after, test.x, oracle.rule)
+def _svcca(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
+    oracle = analysis.of_learner(trained, "oracle")
+    others = [one for one in trained if one.learner != "oracle"]
+    reference = analysis.activations(oracle.after, test.x, oracle.rule)
     names = oracle.after.names
-    outputs = [views.activations(one.after, test.x, one.rule) for one in others]
-    values = [[[views.svcca(of_oracle[n], mine[n], s) for n in names] for mine in outputs] for s in SHARES]
+    outputs = [analysis.activations(one.after, test.x, one.rule) for one in others]
+    values = [[[analysis.svcca(reference[n], output[n], s) for n in names] for output in outputs] for s in SHARES]
     with _figure(out, 2.2 + 0.8 * len(names) * len(SHARES), 1.2 + 0.28 * len(others)) as figure:
         panels = figure.subplots(1, len(SHARES), sharey=True, squeeze=False)[0]
         for panel, share, block in zip(panels, SHARES, np.array(values), strict=True):
@@ -147,7 +148,7 @@ def _svcca(found: Sequence[Trained], runs: Path, test: Samples, out: Path, norm:
 
 
 def _adjacent(runs: Path, out: Path) -> None:
-    points = views.adjacents(runs)
+    points = analysis.adjacents(runs)
     with _figure(out) as figure:
         axes = figure.subplots()
         for name in sorted({net for _, _, net in points}):

@@ -1,4 +1,4 @@
-"""What a report's page tells of a stream: steps, drift, what labels alone give away, pictures."""
+"""The page of a stream: steps, drift, what labels alone predict, pictures."""
 
 from __future__ import annotations
 
@@ -20,44 +20,45 @@ CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
 
 def facts(stream: Stream) -> dict[str, str]:
-    """Plain facts of the whole stream."""
+    """Properties of the whole stream."""
     shape = " × ".join(map(str, stream.x_shape)) or "texts"
-    told = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "a sample": shape}
+    properties = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "a sample": shape}
     if stream.prior is not None:
-        told["unlabelled, before the first step"] = f"{len(stream.prior):,}"
-    return told | {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
+        properties["unlabelled, before the first step"] = f"{len(stream.prior):,}"
+    plain = {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
+    return properties | plain
 
 
 def sections(stream: Stream) -> list[Section]:
-    """Those that the stream has something for."""
-    found = [Section("steps", "Steps", _steps(stream))]
+    """The sections for which the stream has data."""
+    parts = [Section("steps", "Steps", _steps(stream))]
     for make in (_drift, _blind, _pictures):
         try:
             part = make(stream)
-        except DriftlineError:  # one step, no test split, texts: there is nothing to measure
+        except DriftlineError:  # one step, no test split, texts: nothing can be measured
             continue
-        found += [part] if part else []
-    return found
+        parts += [part] if part else []
+    return parts
 
 
 def _steps(stream: Stream) -> str:
     names = [n for n in ("train", "val", "test") if any(n in s.splits for s in stream.steps)]
-    bare = any(s.unlabelled is not None for s in stream.steps)
-    head = "".join(f"<th scope='col'>{n}</th>" for n in ["step", *names, *(["unlabelled"] if bare else [])])
+    unlabelled = any(s.unlabelled is not None for s in stream.steps)
+    head = "".join(f"<th scope='col'>{n}</th>" for n in ["step", *names, *(["unlabelled"] if unlabelled else [])])
     rows = []
     for step in stream.steps:
         cells = [f"{len(step.splits[n]):,}" if n in step.splits else "–" for n in names]
-        cells += [f"{len(step.unlabelled):,}" if step.unlabelled is not None else "–"] if bare else []
-        told = "".join(f"<td>{c}</td>" for c in cells)
-        rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{told}</tr>")
+        cells += [f"{len(step.unlabelled):,}" if step.unlabelled is not None else "–"] if unlabelled else []
+        values = "".join(f"<td>{c}</td>" for c in cells)
+        rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{values}</tr>")
     return _table(head, rows)
 
 
 def _drift(stream: Stream) -> Section | None:
     if len(stream.steps) < 2 or not stream.x_shape:
         return None
-    found = drift(stream)
-    series = {"to the last step's test data": (list(range(len(found))), _shares(found))}
+    distances = drift(stream)
+    series = {"to the last step's test data": (list(range(len(distances))), _shares(distances))}
     svg = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
     return Section("drift", "Drift", _figure(svg, caption))
@@ -69,14 +70,14 @@ def _shares(values: Sequence[float]) -> list[float]:
 
 
 def _blind(stream: Stream) -> Section | None:
-    told = label_repetition(stream)
-    if not told:
+    repetition = label_repetition(stream)
+    if not repetition:
         return None
-    lags, values = zip(*((lag, max(0.0, value)) for lag, value in told.items()), strict=True)
+    lags, values = zip(*((lag, max(0.0, value)) for lag, value in repetition.items()), strict=True)
     svg = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
     caption = (
-        "How much more often than by chance a label comes again so many samples later; 100: always. Near 0: labels "
-        "come in no order. A line that begins high: a learner may score by repeating what it heard."
+        "How much more often than by chance the same label comes so many samples later; 100: always. Near 0: random "
+        "order. A line that begins high: a learner can score by repeating earlier labels."
     )
     return Section("labels", "Label correlation", _figure(svg, caption))
 
@@ -93,11 +94,11 @@ def _pictures(stream: Stream) -> Section | None:
     for label, name in list(enumerate(stream.classes))[:CLASSES]:
         cells = []
         for step in steps:
-            here = np.flatnonzero(step["train"].y == label)[:1]
-            if not len(here):
+            first = np.flatnonzero(step["train"].y == label)[:1]
+            if not len(first):
                 cells.append("<td></td>")
                 continue
-            image = Image.fromarray(np.asarray(step["train"].x[here])[0]).resize((THUMBNAIL, THUMBNAIL))
+            image = Image.fromarray(np.asarray(step["train"].x[first])[0]).resize((THUMBNAIL, THUMBNAIL))
             file = io.BytesIO()
             image.save(file, "JPEG", quality=72)
             alt = html.escape(f"{name}, step {step.name}", quote=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadPlugin
-from eval.experiment.learner_spec import named
+from eval.experiment.learner_spec import spec_of
 from eval.learners import LEARNERS
 from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Run, digest
@@ -83,7 +83,7 @@ def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     name = about["learner"]
     if "published" not in about or name.partition("(")[0] not in LEARNERS:
         return {}
-    default = [named(name)[1]().settings(), dataclasses.asdict(stored_protocol(about["protocol"])())]
+    default = [spec_of(name)().settings(), dataclasses.asdict(stored_protocol(about["protocol"])())]
     given = [about["settings"], about["protocol_settings"]]
     same = json.dumps(given, sort_keys=True) == json.dumps(default, sort_keys=True)
     return published.values(about["published"], about["protocol"], name) if same else {}

@@ -1,7 +1,7 @@
-"""Published values that the report puts beside ours, for streams that say they hold the same data and features.
+"""Published values that the report prints next to ours, for streams with the same data and features.
 
-Mean and standard deviation over five seeds, per cent. A stream says so with `--published NAME` when it is made. Only
-runs with a learner's default settings stand beside them.
+Mean and standard deviation over five seeds, per cent. `--published NAME` declares it when the stream is made. Only runs
+with a learner's default settings are compared.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ TABLES = {"clear10/moco-yfcc-b0": _CLEAR10_MOCO}
 
 
 def values(name: str, protocol: str, learner: str) -> dict[str, dict[str, float]]:
-    """Score → {"mean", "sd"} as fractions; empty where nothing was published.
+    """Score → {"mean", "sd"} as shares; empty if nothing was published.
 
     >>> values("clear10/moco-yfcc-b0", "clear-streaming", "nap")["next_domain"]["mean"]
     0.867
     """
     for line in TABLES.get(name, "").strip().splitlines():
-        who, *cells = (part.strip() for part in line.split("|"))
-        if who == learner and protocol in COLUMNS:
+        name_in_table, *cells = (part.strip() for part in line.split("|"))
+        if name_in_table == learner and protocol in COLUMNS:
             first = 0 if protocol == "clear-iid" else len(COLUMNS["clear-iid"])
             pairs = [cell.split() for cell in cells[first : first + len(COLUMNS[protocol])]]
             return {

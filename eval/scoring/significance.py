@@ -1,4 +1,4 @@
-"""How sure a difference between learners is: intervals over seeds, and a paired test."""
+"""Confidence intervals over seeds, and a paired test between learners."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> float | None:
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     if len(differences) < 2:
         return None
-    if np.ptp(differences) == 0:  # no spread: equal, or as different as can be
+    if np.ptp(differences) == 0:  # no spread: equal, or different for certain
         return 1.0 if differences[0] == 0 else 0.0
     from scipy.stats import ttest_rel
 

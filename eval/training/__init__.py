@@ -1,1 +1,1 @@
-"""Training loops that learners share."""
+"""Base classes of trained learners."""

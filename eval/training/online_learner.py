@@ -1,11 +1,12 @@
-"""What learners on time-ordered streams share: a sampler over the past, a budget of updates, one head."""
+"""Base of learners on time-ordered streams: a sampler of past samples, a budget of updates, one head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from curate.core.errors import BadConfig
 from curate.core.torch_threads import one_thread
@@ -15,41 +16,43 @@ from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
 from eval.history import Past
 from eval.learner import Array, Labels, Task, bytes_of
-from eval.memory.samplers import SAMPLERS, Sampler
+from eval.memory.samplers import SAMPLERS, Sampler, SamplerName
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Split
 
-BATCH = 64  # samples of an update where the protocol says nothing
+BATCH = 64  # samples per update if the protocol has no batch size
 
 
 @dataclass
 class OnlineLearner(NetLearner):
-    """SGD on batches that a sampler draws from the past, constant learning rate [near-future accuracy, sec. 5].
+    """SGD on batches that a sampler draws from the past, constant learning rate [near-future accuracy, sec. 5]."""
 
-    sampler: fifo, uniform, mixed, balanced; memory: samples it may keep, 0 for all; alpha: of the biased reservoir that
-    keeps them. batch: samples of an update, 0 for the stream's own batch. net: of a model of timm on images a head-only
-    learner trains the classifier alone. epochs: passes over a batch that comes without a budget, as in
-    the CLEAR protocols.
-    """
+    sampler: SamplerName = "uniform"
+    """which past samples an update uses"""
+    memory: NonNegativeInt = 0
+    """samples in memory; 0: all"""
+    alpha: NonNegativeFloat = 1.0
+    """α of the biased reservoir that keeps them"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    weight_decay: NonNegativeFloat = 1e-4
+    batch: NonNegativeInt = 0
+    """samples per update; 0: the stream's batch"""
+    epochs: NonNegativeInt = 1
+    """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
-    sampler: str = "uniform"
-    memory: int = 0
-    alpha: float = 1.0
-    momentum: float = 0.0
-    weight_decay: float = 1e-4
-    batch: int = 0
-    epochs: int = 1
-    head_only = False
-    cosine = False
+    head_only: ClassVar[bool] = False
+    """with a timm model, trains the classifier only"""
+    cosine: ClassVar[bool] = False
+    """the scores are angles"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """A new head, nothing past."""
+        """Start with a new head and an empty memory."""
         if self.cosine and self.net != "linear":
-            raise BadConfig(f"net is {self.net!r}.", "Expected linear: angles are of one layer.")
+            raise BadConfig(f"net is {self.net!r}.", "Expected linear: this learner scores by the angles of one layer.")
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
-        self.draws: Sampler = SAMPLERS[self.sampler](self.rng, self.memory, self.alpha)
-        self.own: list[tuple[Array, Labels]] = []  # what came without a past of its own
+        self.draws: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
+        self.own: list[tuple[Array, Labels]] = []  # batches that came without a stream
         self.stored, self.sample_bytes = 0, 0
 
     def reset(self) -> None:
@@ -67,30 +70,30 @@ class OnlineLearner(NetLearner):
             self.wide = Wide.new(classes, width, self.rng, self.place, self.momentum > 0, half)
 
     def learn_from(self, past: Past) -> None:
-        """As many updates as the budget allows, on what the sampler draws."""
+        """As many updates as the budget allows, on samples that the sampler draws."""
         self.draws.grow(past)
         if updates := self.allowed():
             self._train(past, updates)
         self.stored = self.draws.kept(past)
 
     def learn(self, x: Array, y: Labels) -> None:
-        """A batch without a past: it is kept, and learned in pieces of `batch`, `epochs` updates for each."""
+        """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
         self.own.append((np.asarray(x), np.asarray(y, np.int64)))
-        past = Past.of([Split(*one) for one in self.own])
+        past = Past.of([Split(*pair) for pair in self.own])
         seen = len(past.labels) - len(y)
         for start in range(seen, len(past.labels), self.size):
-            here = past.at(start, min(start + self.size, len(past.labels)))
-            self.draws.grow(here)
-            self._train(here, self.epochs)
+            newest = past.at(start, min(start + self.size, len(past.labels)))
+            self.draws.grow(newest)
+            self._train(newest, self.epochs)
 
     def correct(self, x: Array, y: Labels) -> None:
-        """A batch of one."""
+        """Learn it as a batch of one sample."""
         self.learn(x, y)
 
     def _train(self, past: Past, updates: int) -> None:
         positions = self.draws.draw(past, self.size * updates)
         batches = np.split(positions, range(self.size, len(positions), self.size))
-        if len(positions) < self.size * updates:  # less is kept than all updates ask: each draws for itself
+        if len(positions) < self.size * updates:  # fewer samples than all updates need: each draws its own
             batches = [self.draws.draw(past, self.size) for _ in range(updates)]
         new = np.unique(past.labels[past.start : past.seen])
         if not self.sample_bytes:
@@ -98,12 +101,12 @@ class OnlineLearner(NetLearner):
             self.sample_bytes = x[:1].nbytes
             self.measure(x)
         with one_thread():
-            for here in batches:
-                self._update(*past.take(here), here >= past.start, new)
+            for rows in batches:
+                self._update(*past.take(rows), rows >= past.start, new)
         self.gradient_steps += updates
 
     def _update(self, x: Array, y: Labels, incoming: Any, new: Labels) -> None:
-        """One update. incoming: (B,) bool, which samples are of the newest batch. new: its classes."""
+        """One update. incoming: (B,) bool, True for samples of the newest batch. new: its classes."""
         import torch
         from torch.nn.functional import cross_entropy
 
@@ -118,11 +121,11 @@ class OnlineLearner(NetLearner):
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
-            def known(scores: Any, of: slice) -> Any:
-                return scores if leave is None else scores.masked_fill(leave[of], -1e9)
+            def known(scores: Any, rows: slice) -> Any:
+                return scores if leave is None else scores.masked_fill(leave[rows], -1e9)
 
-            def loss(scores: Any, of: slice) -> Any:
-                return cross_entropy(known(scores, of), labels[of], reduction="sum") / len(labels)
+            def loss(scores: Any, rows: slice) -> Any:
+                return cross_entropy(known(scores, rows), labels[rows], reduction="sum") / len(labels)
 
             if isinstance(net, Deep):
                 move(net, net.gradient(net.view(data), loss), lr, settings)
@@ -131,7 +134,7 @@ class OnlineLearner(NetLearner):
                 move(net, net.pulled(data, off), lr, settings)
 
     def masked(self, incoming: Any, new: Labels) -> Any:
-        """(B, C) bool, the classes that a sample's loss leaves out; None: none."""
+        """(B, C) bool, classes that are excluded from a sample's loss; None: none."""
         return None
 
     def predict(self, x: Array) -> Labels:
@@ -141,14 +144,14 @@ class OnlineLearner(NetLearner):
         if self.wide is None:
             return classify(self.head, self.inputs(x))
         rows = max(1, 2**22 // self.task.n_classes)
-        found = [np.zeros(0, np.int64)]
+        answers = [np.zeros(0, np.int64)]
         with one_thread(), torch.inference_mode():
             for low in range(0, len(x), rows):
                 data = tensor(self.inputs(x[low : low + rows]), self.place)
-                found.append(self.wide.scores(data).argmax(1).cpu().numpy())
-        return np.concatenate(found)
+                answers.append(self.wide.scores(data).argmax(1).cpu().numpy())
+        return np.concatenate(answers)
 
     def stored_bytes(self) -> int:
-        """Weights, and the samples in storage: of an unlimited one all that came, though the stream holds them."""
+        """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
         kept = sum(x.nbytes + y.nbytes for x, y in self.own) or self.stored * (self.sample_bytes + 8)
         return kept + bytes_of(self.head if self.wide is None else self.wide)

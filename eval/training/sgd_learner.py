@@ -1,78 +1,85 @@
-"""What trained learners share: a network, the inputs it takes, one way to train it."""
+"""Base of learners that train a network by SGD: the network, its inputs, one training loop."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.augment import KINDS
-from eval.engine.deep import Deep, known
+from eval.engine.deep import Deep, check_model
 from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
-OF_IMAGES = 0.01  # and of networks on images [CLEAR, supplement 5]
+OF_IMAGES = 0.01  # learning rate of networks on images [CLEAR, supplement 5]
+
+
+def _augmentations(text: str) -> str:
+    if set(text.split("+")) - {*KINDS, "none"}:
+        raise ValueError(f"{', '.join(KINDS)}, joined by +, or none")
+    return text
 
 
 @dataclass
 class NetLearner(Learner):
-    """A network trained by SGD: a softmax head on features (CLEAR's linear probe) by default.
+    """A network trained by SGD: by default a softmax head on features (CLEAR's linear probe)."""
 
-    net: "linear"; "mlp" with one layer of `hidden` units (CLEAR: 2,048); or a model of timm, as "resnet18", for streams
-    of images, with random weights. lr: None is the net's own, 1 for linear, 0.1 for mlp and 0.01 for the others, as in
-    the paper. decay_after: epochs after which lr falls to `decay` of what it is, again and again. precision: "bfloat16"
-    rounds the numbers that training multiplies. scale: "rms" divides features by one constant, the root mean squared
-    length of the first training data, so that lr = 1 is stable whatever their unit; "none" leaves them as they are.
-    augment: what happens to training images, of flip, crop and rotate, joined by "+" (CLEAR: flip+crop), or "none".
-    weights: a checkpoint that a network on images starts from, each time it would start from random weights.
-    optimiser: "sgd", or "adamw" with decay of all weights. correct_lr: of the one step of SGD that a correction takes
-    [OCRR: 0.05]. device: "cpu", "cuda", or "auto".
-    """
-
-    lr: float | None = None
-    momentum: float = LinearSettings.momentum
-    weight_decay: float = LinearSettings.weight_decay
-    batch: int = LinearSettings.batch
-    epochs: int = LinearSettings.epochs
-    decay_after: int = LinearSettings.decay_after
-    decay: float = LinearSettings.decay
-    scale: str = "rms"
+    lr: PositiveFloat | None = None
+    """learning rate; None: 1 for linear, 0.1 for mlp and 0.01 for the others, as in the paper"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = LinearSettings.momentum
+    """momentum of SGD"""
+    weight_decay: NonNegativeFloat = LinearSettings.weight_decay
+    """weight decay"""
+    batch: PositiveInt = LinearSettings.batch
+    """samples per update"""
+    epochs: NonNegativeInt = LinearSettings.epochs
+    """passes over the data of a step"""
+    decay_after: PositiveInt = LinearSettings.decay_after
+    """epochs after which the learning rate is multiplied by `decay`, repeatedly"""
+    decay: NonNegativeFloat = LinearSettings.decay
+    """factor of the learning rate"""
+    scale: Literal["rms", "none"] = "rms"
+    """`rms` divides features by one constant, the root mean squared length of the first training data, so that lr = 1
+    is stable in every unit; `none` leaves them unchanged"""
     net: str = "linear"
-    hidden: int = 2048
-    precision: str = "float32"
-    augment: str = "flip+crop"
+    """linear; mlp with one hidden layer; or a timm model such as resnet18, with random weights, for images"""
+    hidden: PositiveInt = 2048
+    """units of the hidden layer of mlp (CLEAR: 2,048)"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """`bfloat16` rounds the factors of products in training"""
+    augment: Annotated[str, AfterValidator(_augmentations)] = "flip+crop"
+    """augmentation of training images: flip, crop and rotate, joined by + (CLEAR: flip+crop), or none"""
     weights: str = ""
-    optimiser: str = "sgd"
-    correct_lr: float = 0.05
+    """checkpoint that a network on images starts from, instead of random weights"""
+    optimiser: Literal["sgd", "adamw"] = "sgd"
+    """`adamw` decays all weights"""
+    correct_lr: PositiveFloat = 0.05
+    """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
     device: str = "cpu"
+    """cpu, cuda or auto"""
+
+    uses_device = True
 
     def __post_init__(self) -> None:
         if self.lr is None:
             self.lr = HEADS.get(self.net, OF_IMAGES)
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """A new head; nothing is remembered."""
-        if self.optimiser not in ("sgd", "adamw"):
-            raise BadConfig(f"optimiser is {self.optimiser!r}.", "Expected sgd or adamw.")
-        if self.precision not in ("float32", "bfloat16") or self.decay_after < 1:
-            raise BadConfig(
-                f"precision is {self.precision!r}, decay_after is {self.decay_after}.",
-                "Expected float32 or bfloat16, and at least 1.",
-            )
+        """A new head. Raises BadConfig for an unknown network, IncompatibleStream for one that takes other samples."""
         self.kinds = tuple(kind for kind in self.augment.split("+") if kind != "none")
-        if unknown := [kind for kind in self.kinds if kind not in KINDS]:
-            raise BadConfig(f"augment names {unknown[0]!r}.", f"Expected {', '.join(KINDS)}, joined by +, or none.")
         if self.net not in HEADS:
-            known(self.net)
+            check_model(self.net)
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
                 raise IncompatibleStream(
-                    f"net is {self.net!r}, which sees images; samples here have shape {task.x_shape}.",
+                    f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}.",
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
                 )
@@ -94,15 +101,17 @@ class NetLearner(Learner):
             self.head = Deep.new(self.net, classes, self.kinds, self.rng, self.place, half, self.weights)
 
     def inputs(self, x: Array) -> Array:
-        """What the network trains on: (N, D) float32, scaled, uint8 images first become 0 … 1; a network on images
-        takes them as they are."""
-        plain, by = self._plain(x)
+        """Inputs of the network: (N, D) float32, scaled, uint8 images as 0 … 1; for a network on images, the images
+        unchanged."""
+        plain, divisor = self._plain(x)
         if self.net not in HEADS:
             return plain
-        return np.asarray(plain, np.float32) if by == 1 else np.multiply(plain, np.float32(1 / by), dtype=np.float32)
+        if divisor == 1:
+            return np.asarray(plain, np.float32)
+        return np.multiply(plain, np.float32(1 / divisor), dtype=np.float32)
 
     def _plain(self, x: Array) -> tuple[Array, float]:
-        """(N, ...) → (N, D) as they are, and what they are to be divided by; images as they are."""
+        """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
             if (images := np.asarray(x)).dtype != np.uint8:
                 raise IncompatibleStream(
@@ -114,21 +123,21 @@ class NetLearner(Learner):
         return flat, length * (255 if flat.dtype == np.uint8 else 1)
 
     def measure(self, x: Array) -> None:
-        """The first data decide what features are divided by."""
+        """Set the scale of features from the first data."""
         if self.length is None and self.net in HEADS:
             plain = np.asarray(self.inputs(x), np.float64)
             self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
 
     def allowed(self) -> int:
-        """Updates that the batch at hand pays for; what is left over counts for the next."""
+        """Updates that the budget allows for the current batch; the remainder is carried over to the next."""
         self.credit += (self.task.updates or 0.0) / self.cost
         whole = int(self.credit + 1e-9)
         self.credit -= whole
         return whole
 
     def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> int:
-        """One training run over (x, y) with a new optimiser; on a stream with a budget, as many updates on all of it as
-        that allows. rule: what the method adds to plain SGD. Returns the number of updates."""
+        """One training run over (x, y) with a new optimiser; under a budget, as many updates on all of (x, y) as it
+        allows. rule: what the method adds to plain SGD. Returns the number of updates."""
         online = self.task.updates is not None
         updates = self.allowed() if online else 0
         if online and not updates:
@@ -151,11 +160,11 @@ class NetLearner(Learner):
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score."""
-        flat, by = self._plain(x)
-        return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), by)
+        flat, divisor = self._plain(x)
+        return predict(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """The answer's probability, by softmax."""
+        """Softmax probability of the answer."""
         import torch
 
         with one_thread(), torch.inference_mode():
@@ -163,44 +172,45 @@ class NetLearner(Learner):
             return torch.softmax(scores.float(), 1).max(1).values.double().cpu().numpy()
 
     def correct(self, x: Array, y: Labels) -> None:
-        """One step of SGD on the sample, without momentum, under what the method adds. Raises BadArray for a class that
-        the head does not have."""
+        """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
+        head does not have."""
         import torch
 
         if int(np.max(y)) >= self.head.params[-1].shape[0]:
             raise BadArray(
                 f"A correction names class {int(np.max(y))}.",
                 f"The head was made for {self.head.params[-1].shape[0]} classes.",
-                "Declare all classes, or use a memory (substrate) or online-linear(classes=open), which grow.",
+                "Declare all classes, or use substrate or online-linear(classes=open), which accept new classes.",
             )
 
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
-            grown = LinearSettings(lr=self.correct_lr, momentum=0.0)
-            step(self.head, self.head.view(data), labels, self.correct_lr, grown, self.on_correction())
+            plain = LinearSettings(lr=self.correct_lr, momentum=0.0)
+            step(self.head, self.head.view(data), labels, self.correct_lr, plain, self.on_correction())
         self.gradient_steps += 1
 
     def on_correction(self) -> Rule | None:
-        """What the method adds to the step of a correction."""
+        """The method's rule for a correction."""
         return None
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Every step's data, `epochs` times, as dear as an update is."""
+        """Every step's data, `epochs` times, weighted by the cost of an update."""
         return self.epochs * self.cost * sum(sizes)
 
     def operations(self, width: int, classes: int) -> float:
-        """Multiplications and additions of one visit: a forward and two backward products; NaN for other networks."""
+        """Multiplications and additions per sample: one forward and two backward products; NaN for networks on
+        images."""
         if self.net == "linear":
             return 4.0 * width * classes
         return 6.0 * self.hidden * (width + classes) if self.net == "mlp" else float("nan")
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train on this data, from the weights at hand."""
+        """Train on this data, from the current weights."""
         self.train(x, y)
 
 
 def place(device: str) -> str:
-    """ "auto" → "cuda" where there is one. Raises BadConfig for a GPU where there is none."""
+    """ "auto" → "cuda" if there is a GPU, else "cpu". Raises BadConfig for a GPU that is not there."""
     import torch
 
     if device == "auto":

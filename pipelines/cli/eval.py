@@ -82,6 +82,7 @@ def evaluate(
     With several protocols or streams, --json prints a list of documents.
     """
     from eval.experiment.learner_sets import expand, split
+    from eval.experiment.learner_spec import spec_of
     from eval.experiment.presets import fitting
     from eval.learners import LEARNERS
     from eval.protocol import PROTOCOLS
@@ -93,7 +94,7 @@ def evaluate(
 
     streams = {path: Stream.load(path) for path in paths}
     chosen = expand(split(learners), list(LEARNERS))
-    kinds = {name: LEARNERS.resolve(name) for name in dict.fromkeys(map(_name, chosen))}
+    kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
     known: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
@@ -101,14 +102,14 @@ def evaluate(
     few = len(chosen) * len(numbers) < FEW_RUNS
     default_workers = 1 if few else len(os.sched_getaffinity(0)) if place == "cpu" else max(1, len(visible_gpus()))
     executor = Executor(engine, workers or default_workers)
-    settings: dict[str, Any] = {f"{name}.device": place for name, kind in kinds.items() if hasattr(kind, "device")}
+    settings: dict[str, Any] = {f"{name}.device": place for name, kind in kinds.items() if kind.uses_device}
     settings |= {"sort": True} if sort else {}
     settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())
     grid = _grid(tune or ())
     run_log = log_of(out / "log.jsonl", as_json)
     tasks = [(path, chosen) for path in paths]
     if encoders is not None:
-        readers = [name for name in chosen if getattr(kinds[_name(name)], "reads_texts", False)]
+        readers = [name for name in chosen if kinds[_name(name)].reads_texts]
         others = [name for name in chosen if name not in readers]
         encoded = _encoded(streams.values(), comma_separated(encoders), out, device, run_log) if others else []
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]

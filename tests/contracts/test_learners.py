@@ -9,16 +9,14 @@ from support.helpers import drifting, hinted
 from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
-from eval.learners.to_final import ToFinal
+from eval.learners.seq_to_final import ToFinal
 
 STREAM = drifting(drift=0.1)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
 BLIND = {"majority", "random", "blind"}  # they never look at x, so they cannot beat the majority
 SHORT = {"epochs": 5}
 STEPWISE = [  # the others: eval/test_to_final.py, eval/test_texts.py
-    name
-    for name in LEARNERS
-    if not issubclass(LEARNERS[name], ToFinal) and not getattr(LEARNERS[name], "reads_texts", False)
+    name for name in LEARNERS if not issubclass(LEARNERS[name], ToFinal) and not LEARNERS[name].reads_texts
 ]
 
 

@@ -11,12 +11,13 @@ import torch
 from support.helpers import hinted
 from torch.nn.functional import cross_entropy
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
 from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
 from eval.engine.linear import Rule, step
+from eval.experiment.learner_spec import spec_of
 from eval.experiment.presets import PRESETS
 from eval.learner import Task
 from eval.learners import LEARNERS
@@ -254,14 +255,17 @@ class TestWeights:
 
 
 def test_features_are_no_images() -> None:
-    with pytest.raises(IncompatibleStream, match="sees images"):
+    with pytest.raises(IncompatibleStream, match="takes images"):
         Finetune(net=TINY).begin(Task(C, (16,)), rng_for(0))
 
 
-def test_names_that_nobody_knows() -> None:
-    for wrong in ({"net": "resnet-eighteen"}, {"net": TINY, "augment": "flip+twirl"}, {"precision": "float8"}):
-        with pytest.raises(BadConfig):
-            Finetune(**wrong).begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))  # type: ignore[arg-type]
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(UnknownName, match="Unknown net 'resnet-18'. Did you mean 'resnet18'?"):
+        Finetune(net="resnet-18").begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
+    with pytest.raises(BadConfig, match="augment is 'flip.twirl'. Expected flip, crop, rotate, joined by"):
+        spec_of("finetune(augment=flip+twirl)")
+    with pytest.raises(BadConfig, match="precision is 'float8'. Expected 'float32' or 'bfloat16'"):
+        spec_of("finetune(precision=float8)")
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("clear-")])

@@ -33,7 +33,7 @@ def test_visits_are_what_the_gradient_steps_look_at(name: str) -> None:
     learner = LEARNERS[name](epochs=4, batch=16)
     learner.begin(Task(3, (8,), 6), rng_for(0))
     steps = [step.visible() for step in stream.steps]
-    if getattr(learner, "sees_all", False):
+    if learner.sees_all_steps:
         learner.learn_sequence(steps)
     else:
         for step in steps:

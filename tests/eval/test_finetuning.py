@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,9 +23,9 @@ from eval.finetuning.fit_cache import Store
 from eval.finetuning.method import Method
 from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, batches, pooled, samples, shown
-from eval.finetuning.search import Book, Job, best_of, one_of
+from eval.finetuning.search import Book, Job, best_of, fitted_or_found
 from eval.learners import LEARNERS
-from eval.learners.to_final import Ft, ToFinal
+from eval.learners.seq_to_final import Ft, ToFinal
 from eval.nets import build
 from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
 from eval.run import evaluate
@@ -348,14 +349,14 @@ class TestSearch:
 
         with store.claim(job.key, wait=False) as mine:
             assert mine
-            assert one_of(job, Store(tmp_path), Book(), wait=False) is None
-        assert one_of(job, Store(tmp_path), Book(), wait=False) is not None
+            assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is None
+        assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
 
     def test_an_unfinished_fit_goes_on_where_it_was_killed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
-        (job, *_), expected = self.jobs(), one_of(self.jobs()[0], Store(), Book())
+        (job, *_), expected = self.jobs(), fitted_or_found(self.jobs()[0], Store(), Book())
         context = multiprocessing.get_context("fork")
         child = context.Process(target=_until_killed, args=(job, tmp_path))
         child.start()
@@ -364,7 +365,7 @@ class TestSearch:
         assert not Store(tmp_path).get(job.key)
 
         book = Book()
-        again = one_of(job, Store(tmp_path), book)
+        again = fitted_or_found(job, Store(tmp_path), book)
 
         assert again is not None
         assert expected is not None
@@ -390,7 +391,7 @@ def _until_killed(job: Job, folder: Path) -> None:
         return fit
 
     torch.set_num_threads(1)
-    one_of(replace(job, make=make), Store(folder), Book())
+    fitted_or_found(replace(job, make=make), Store(folder), Book())
 
 
 METHODS = [name for name in LEARNERS if issubclass(LEARNERS[name], ToFinal)]
@@ -554,16 +555,23 @@ class TestBadInput:
 
     @pytest.mark.parametrize(
         "parts",
-        [{"final": "half"}, {"history": "none", "final": "pooled"}, {"history": "joint", "final": "fc"},
-         {"schedule": "linear"}, {"rank": 0}],
+        [{"history": "none", "final": "pooled"}, {"history": "joint", "final": "fc"}, {"schedule": "linear"}],
     )  # fmt: skip
     def test_parts_that_do_not_go_together(self, parts: dict[str, Any]) -> None:
         with pytest.raises(BadConfig):
             Method(**({"history": "erm"} | parts))
 
-    def test_a_setting_that_is_neither_yes_nor_no(self) -> None:
-        with pytest.raises(BadConfig, match="'maybe'.*yes, no or auto"):
-            evaluate(stream(), "seq-to-final", ["sft(resets=maybe)"], settings=QUICK)
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("sft(resets=maybe)", "sft: resets is 'maybe'. Expected a valid boolean or 'auto', 'yes' or 'no'."),
+            ("ft(final=half)", "ft: final is 'half'. Expected 'pooled', 'all', 'fc', 'fc-all', "),
+            ("ft(rank=0)", "ft: rank is 0. Expected a number greater than 0."),
+        ],
+    )
+    def test_a_setting_of_a_method_is_checked(self, name: str, said: str) -> None:
+        with pytest.raises(BadConfig, match=re.escape(said)):
+            evaluate(stream(), "seq-to-final", [name], settings=QUICK)
 
     def test_a_learner_of_whole_sequences_takes_no_batch(self) -> None:
         with pytest.raises(IncompatibleStream, match="seq-to-final"):

@@ -18,7 +18,7 @@ from eval.finetuning.search import points
 from eval.finetuning.stage import Rules
 from eval.learner import Task
 from eval.learners import LEARNERS
-from eval.learners.to_final import ToFinal
+from eval.learners.seq_to_final import ToFinal
 from stream_builder.stream import Split, Step
 
 METHODS = sorted(name for name, kind in LEARNERS.items() if isinstance(kind, type) and issubclass(kind, ToFinal))

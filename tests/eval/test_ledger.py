@@ -161,7 +161,7 @@ def test_what_is_no_ledger(tmp_path: Path) -> None:
         verify(tmp_path / "none")
     (tmp_path / "text").write_text("a text that is long enough to be something")
     for call in (verify, Ledger):
-        with pytest.raises(IntegrityError, match="does not begin as a ledger"):
+        with pytest.raises(IntegrityError, match="does not start like a ledger"):
             call(tmp_path / "text")
     with pytest.raises(BadInput, match="Expected at most"), Ledger(tmp_path / "l") as ledger:
         ledger.append({"label": "x" * (65 * 2**20)})

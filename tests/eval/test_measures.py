@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from support.helpers import drifting
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
 from eval.protocols.clear.measures import MEASURES as BY_SCORE
+from eval.protocols.ocrr.protocol import Ocrr
 from eval.run import evaluate
+from eval.scoring.aggregate import _compare
 from eval.scoring.significance import half_width, paired
 from stream_builder.stream import Stream
 
@@ -63,6 +66,17 @@ def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> 
     assert worse["ci95"]["in_domain"] > 0
     streaming = evaluate(stream, "clear-streaming", ["nearest-mean"])["results"][0]
     assert streaming["measures"] == {}
+
+
+def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
+    def result(learner: str, values: list[float]) -> dict[str, Any]:
+        scores = {"corrections_to_50": {"mean": float(np.mean(values)), "sd": 0.0, "values": values}}
+        return {"learner": learner, "seeds": [0, 1, 2], "scores": scores}
+
+    few, many = result("few", [5, 6, 5]), result("many", [50, 60, 52])
+    _compare([many, few], Ocrr.score_of("corrections_to_50"))
+    assert few["p_against_best"]["corrections_to_50"] is None
+    assert many["p_against_best"]["corrections_to_50"] < 0.05
 
 
 def test_random_guesses_gain_nothing_before_they_learn() -> None:

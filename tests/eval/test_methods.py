@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.helpers import drifting, hinted
 
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, UnknownName
 from curate.core.seeding import rng_for
 from eval.engine.linear import Head, Net, zeros
 from eval.engine.mlp import Mlp
@@ -251,7 +251,7 @@ def test_every_method_learns_with_two_layers(name: str) -> None:
 
 
 def test_a_net_that_is_not_there_is_refused() -> None:
-    with pytest.raises(BadConfig, match="net is 'cnn'.*Expected linear, mlp, or a model"):
+    with pytest.raises(UnknownName, match="Unknown net 'cnn'.*Available: linear, mlp"):
         Finetune(net="cnn").begin(Task(2, (3,)), rng_for(0))
 
 
@@ -265,11 +265,10 @@ def test_gdumb_trains_on_its_memory_alone_from_new_weights() -> None:
     assert learner.gradient_steps == 2 * 3
 
 
-def test_the_reservoirs_alpha_is_checked() -> None:
-    learner = Reservoir(alpha="dynamik:1")
-    learner.begin(Task(3, (8,)), rng_for(0))
-    with pytest.raises(BadConfig, match=r"alpha is 'dynamik:1'\. Expected a number from 0, or dynamic:NUMBER"):
-        learner.learn_step(drifting().steps[0])
+@pytest.mark.parametrize("alpha", ["dynamik:1", "dynamic:x", -1.0])
+def test_the_reservoirs_alpha_is_checked(alpha: float | str) -> None:
+    with pytest.raises(BadConfig, match=rf"alpha is {alpha!r}\. Expected a number from 0, or dynamic:NUMBER"):
+        evaluate(drifting(), "clear-iid", [Reservoir(alpha=alpha)])
 
 
 def test_dynamic_one_is_the_newest_bucket_so_reservoir_equals_scratch_on_one_bucket() -> None:

@@ -24,7 +24,7 @@ from stream_builder.measures.label_correlation import blind_curve_of
 from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
-ONLINE = [n for n in LEARNERS if not LEARNERS[n].needs_whole_steps and not getattr(LEARNERS[n], "reads_texts", False)]
+ONLINE = [n for n in LEARNERS if not LEARNERS[n].needs_whole_steps and not LEARNERS[n].reads_texts]
 QUICK = {"shift": 50, "batch": 20, "points": 5}
 
 

@@ -10,7 +10,7 @@ import torch
 import torchvision
 from torch import nn
 
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import DriftlineError, IncompatibleStream
 from eval.engine import fused
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
@@ -59,10 +59,14 @@ def test_a_seed_gives_the_same_weights_and_leaves_torchs_generator_alone() -> No
 
 @pytest.mark.parametrize(
     ("name", "shape", "told"),
-    [("conv-5", IMAGE, "Expected conv-1"), ("conv-1", (8,), "takes images"), ("linear", IMAGE, "takes features")],
+    [
+        ("conv-5", IMAGE, "Unknown network 'conv-5'. Did you mean 'conv-4'"),
+        ("conv-1", (8,), "takes images"),
+        ("linear", IMAGE, "takes features"),
+    ],
 )
 def test_networks_that_cannot_be(name: str, shape: tuple[int, ...], told: str) -> None:
-    with pytest.raises(BadConfig, match=told):
+    with pytest.raises(DriftlineError, match=told):
         net_of(name, shape)
 
 

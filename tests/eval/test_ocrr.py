@@ -14,7 +14,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
-from eval.experiment.learner_spec import named
+from eval.experiment.learner_spec import spec_of
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
@@ -140,7 +140,7 @@ class TestPolicies:
 
     @pytest.mark.parametrize("name", [*SYSTEMS, "river-logreg"])
     def test_sureness_is_a_share(self, name: str) -> None:
-        learner = named(name)[1]()
+        learner = spec_of(name)()
         learner.begin(Task(8, (8,)), rng_for(0))
         train, test = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
         learner.learn(train.x, train.y)
@@ -322,7 +322,7 @@ class TestUndeclaredClasses:
     def test_a_closed_head_refuses_and_an_open_one_grows(self) -> None:
         train = STREAM.steps[0]["train"]
         for name, grows in (("online-linear", False), ("online-linear(classes=open)", True)):
-            learner = named(name)[1]()
+            learner = spec_of(name)()
             learner.begin(Task(8, (8,)), rng_for(0))
             learner.learn(train.x, train.y)
             strange = np.full((1, 8), 9.0, np.float32)
@@ -338,7 +338,7 @@ class TestUndeclaredClasses:
     def test_memories_grow_by_themselves(self) -> None:
         train = STREAM.steps[0]["train"]
         for name in ("substrate", "bounded-reservoir(capacity=2000)"):
-            learner = named(name)[1]()
+            learner = spec_of(name)()
             learner.begin(Task(8, (8,)), rng_for(0))
             learner.learn(train.x, train.y)
             strange = -9.0 * np.ones((1, 8), np.float32)
@@ -347,7 +347,7 @@ class TestUndeclaredClasses:
             assert learner.predict(strange).tolist() == [11]
 
     def test_vectors_of_another_width_are_named(self) -> None:
-        learner = named("substrate")[1]()
+        learner = spec_of("substrate")()
         learner.begin(Task(8, (8,)), rng_for(0))
         with pytest.raises(BadArray, match="8"):
             learner.learn(np.ones((2, 5), np.float32), np.array([0, 1]))

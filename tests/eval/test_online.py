@@ -15,6 +15,7 @@ from support.helpers import correlated
 from curate.core.errors import BadConfig, Diverged
 from curate.core.seeding import rng_for
 from eval.engine.wide import Cosine, Wide
+from eval.experiment.learner_spec import spec_of
 from eval.history import Past
 from eval.learner import Task
 from eval.learners import LEARNERS
@@ -147,8 +148,8 @@ class TestBlind:
         assert learner.right.argmax() == curve.accuracy[0].argmax()
 
     def test_a_window_of_no_labels_is_refused(self) -> None:
-        with pytest.raises(BadConfig, match="k is -1"):
-            Blind(k=-1).begin(Task(2, (D,)), rng_for(0))
+        with pytest.raises(BadConfig, match="k is -1. Expected a number greater than or equal to 0"):
+            spec_of("blind(k=-1)")
 
 
 class TestAcm:

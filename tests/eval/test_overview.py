@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from support.console import answer
 from support.helpers import drifting
 
+from eval.protocols.ocrr.protocol import Ocrr
 from eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, ranks
 from eval.reporting.report import write
 
@@ -64,6 +66,16 @@ def test_the_table_has_the_best_of_each_column_and_dashes_for_what_is_missing() 
     assert page.count("<td>–</td>") == 2 + 1  # four: two columns and no rank
     assert "critical difference" in page
     assert overview(DOCUMENTS[:1]) == ""
+
+
+def test_ranks_and_best_follow_the_direction_of_the_primary_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = [{**d, "protocol": "ocrr"} for d in DOCUMENTS[:2]]
+    for one in fewer:
+        one["results"] = [{**r, "scores": {"corrections_to_50": r["scores"]["first"]}} for r in one["results"]]
+    monkeypatch.setattr(Ocrr, "primary", "corrections_to_50")
+
+    assert list(ranks(*cells_of(fewer))) == ["three", "two", "one"]
+    assert re.findall(r"scope='row'>(\w+)</th><td>[^<]*</td><td class='best'>", overview(fewer)) == ["three"]
 
 
 def test_names_cannot_leave_the_diagram() -> None:

@@ -13,10 +13,11 @@ import pytest
 from curate.core.errors import BadArray, BadConfig, BadInput, Diverged, MissingFile, UnknownName
 from eval import rows
 from eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
-from eval.experiment.learner_spec import named
+from eval.experiment.learner_spec import spec_of
 from eval.learner import Array, Labels, Learner, Task
+from eval.learners.er import Er
 from eval.reporting.report import colour, ink, results_of, write
-from eval.run import evaluate, seeds_of
+from eval.run import evaluate, plan, seeds_of
 from eval.scoring.published_values import COLUMNS, values
 from stream_builder.stream import Stream
 
@@ -208,16 +209,31 @@ class TestGrids:
         assert [r["settings"]["epochs"] for r in found["results"]] == [3, 3]
         assert [r["learner"] for r in found["results"]] == ["er(memory=9,epochs=2)", "er"]
 
-    @pytest.mark.parametrize("text", ["er(memry=9)", "er(9)", "er(memory=9", "majority(x=1)"])
-    def test_what_is_no_setting_is_named(self, stream: Stream, text: str) -> None:
-        with pytest.raises(BadConfig, match=r"Expected NAME\(setting=value"):
-            evaluate(stream, "clear-iid", [text])
+    @pytest.mark.parametrize(
+        ("learner", "settings", "said"),
+        [
+            ("er(9)", {}, r"holds '9'. Expected NAME\(setting=value"),
+            ("er(memory=9", {}, r"holds 'memory=9'. Expected NAME\(setting=value"),
+            ("er(memry=9)", {}, r"er: Unknown setting 'memry'. Did you mean 'memory'\? Available: augment, "),
+            ("majority(x=1)", {}, "majority: Unknown setting 'x'. Available: none."),
+            ("er(memory=-5)", {}, "er: memory is -5. Expected a number greater than or equal to 0."),
+            ("er", {"memory": -5}, "er: memory is -5. Expected a number greater than or equal to 0."),
+            ("er", {"epochs": "abc"}, "er: epochs is 'abc'. Expected a valid integer."),
+            ("er", {"er.lr": "fast"}, "er: lr is 'fast'. Expected a valid number."),
+            (Er(memory=-5), {}, "Er: memory is -5. Expected a number greater than or equal to 0."),
+        ],
+    )
+    def test_a_bad_setting_is_one_sentence_before_any_work(
+        self, stream: Stream, learner: str | Learner, settings: dict[str, Any], said: str
+    ) -> None:
+        with pytest.raises(BadConfig, match=said):
+            plan(stream, "clear-iid", [learner], [0], settings)
 
     def test_the_papers_table_has_its_nineteen_rows(self) -> None:
         assert len(TABLE_4) == len(set(TABLE_4)) == 19
         assert expand(["clear-table-4", "nap", "er"], ["er"]) == [*TABLE_4, "er"]
         for name in (*TABLE_4, *TABLE_1):
-            named(name)[1]()
+            spec_of(name)()
 
 
 def test_small_numbers_are_numbers_wherever_they_are_given(stream: Stream) -> None:

@@ -19,6 +19,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, MissingFile
 from eval.leaderboard.submission import Verdict, board, opened, outside, pack, verify
+from eval.protocols.clear.protocol import Iid
 from eval.rows import Run
 from eval.run import evaluate
 from stream_builder.stream import Stream
@@ -169,6 +170,13 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
         ({"learner": "llm(endpoint=http://127.0.0.1:1/v1,model=a)"}, "endpoint"),
         ({"settings": {"weights": "/etc/passwd"}}, "weights"),
         ({"protocol_settings": {"ledger": "/tmp/x"}}, "ledger"),
+        ({"learner": "lora(model = a)"}, "model"),
+        ({"settings": {"tune": {"weights": ["/etc/passwd"]}}}, "weights"),
+        ({"learner": "mine.learner:Prototype(k=3)"}, "mine.learner:Prototype"),
+        ({"learner": "fc-only(sampler=mine:Ärmel)"}, "mine:Ärmel"),
+        ({"settings": {"tune": {"sampler": ["fifo", "mine:Sampler"]}}}, "mine:Sampler"),
+        ({"protocol_settings": {"network": "mine:blocks"}}, "mine:blocks"),
+        ({"learner": "reservoir(alpha=dynamic:0.5)", "protocol_settings": {"policy": "random_50+delayed:20"}}, ""),
         ({}, ""),
     ],
 )
@@ -202,6 +210,38 @@ def test_runs_that_cannot_be_scored_are_told(made: tuple[Path, Path], tmp_path: 
 
     with pytest.raises(BadInput, match="cannot be scored"):
         verify(edited(path, tmp_path / "a.zip", member, broken, hashed=True))
+
+
+@pytest.mark.parametrize(("key", "name"), [("protocol", "trap:Protocol"), ("learner", "trap:Learner(k=1)")])
+def test_a_module_that_a_submission_names_is_not_imported(
+    made: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, name: str
+) -> None:
+    stream, path = made
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    member = rows_member(path, "majority").replace("rows.parquet", "run.json")
+
+    def named(data: bytes) -> bytes:
+        return json.dumps(json.loads(data) | {key: name}).encode()
+
+    verdict = verify(edited(path, tmp_path / "a.zip", member, named, hashed=True), [stream], again=7)
+
+    assert verdict.problems == [
+        f"run {member[5:9]}: the {key} {name.partition('(')[0]!r} names a Python module, which is not imported from a "
+        f"submission. Register the {key} in an installed package (entry point driftline.{key}s)."
+    ]
+    assert verdict.again == []
+
+
+def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
+    made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Iid, "scores", (replace(Iid.score_of("in_domain"), higher_is_better=False), *Iid.scores[1:]))
+
+    table = board([verify(made[1])]).partition("## clear-iid on drifting")[2].partition("##")[0]
+
+    learners = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert learners[0] == "majority"
 
 
 def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[Path, Path]) -> None:

@@ -230,7 +230,7 @@ class TestEncoders:
     def test_learners_of_vectors_say_that_texts_must_be_encoded(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["substrate"], settings={"held_out": 1})
 
-        assert "It sees vectors; 'intent' holds texts" in found["skipped"][0]["because"]
+        assert "It learns from vectors; 'intent' holds texts" in found["skipped"][0]["because"]
 
 
 def tiny_bert(folder: Path) -> Path:

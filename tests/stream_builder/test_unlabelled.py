@@ -130,9 +130,9 @@ def test_nothing_is_taken_where_nothing_is_sure() -> None:
 def test_without_unlabelled_samples_it_says_so() -> None:
     found = evaluate(drifting(), "clear-iid", ["self-training", "majority"])
     assert [r["learner"] for r in found["results"]] == ["majority"]
-    assert "needs unlabelled samples" in found["skipped"][0]["because"]
+    assert "It needs unlabelled samples; 'drifting' has none." in found["skipped"][0]["because"]
 
 
 def test_a_threshold_is_a_probability() -> None:
-    with pytest.raises(BadConfig, match="threshold is 2"):
-        SelfTraining(threshold=2.0).begin(Task(2, (16,)), rng_for(0, "x"))
+    with pytest.raises(BadConfig, match="threshold is 2.0. Expected a number less than or equal to 1"):
+        evaluate(hinted(), "clear-iid", [SelfTraining(threshold=2.0)])

@@ -44,11 +44,10 @@ def iid(stream: Stream, learner: Learner, rng: np.random.Generator, seeded: bool
     begun, seen = time.process_time(), 0
     for j, other in enumerate(steps):
         yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
-    at_once = getattr(learner, "sees_all", False)
-    if at_once:
+    if learner.sees_all_steps:
         learner.learn_sequence([step.visible() for step in steps])
     for i, step in enumerate(steps):
-        if not at_once:
+        if not learner.sees_all_steps:
             learner.learn_step(step.visible())
         seen += len(step["train"])
         for j, other in enumerate(steps):
@@ -60,7 +59,7 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
 
     Raises IncompatibleStream for a learner that sees all steps at once: it would train on its test data.
     """
-    if getattr(learner, "sees_all", False):
+    if learner.sees_all_steps:
         raise IncompatibleStream(
             "It learns from all steps at once, and in streaming every later step is a test.",
             "Expected a learner that takes step after step.",

@@ -53,7 +53,7 @@ def cells_of(results: Sequence[Mapping[str, Any]]) -> Cells:
 
 
 def looks(row: Mapping[str, float]) -> dict[str, str]:
-    """Learner → "b", "i", "bi" or "": italic within .02 of the oracle or better, bold if that or near the best.
+    """Learner → "b", "i", "bi" or "": italic if within .02 of the oracle or better; bold if italic or near the best.
 
     >>> looks({"ft": 0.60, "erm": 0.50, "lp-ft": 0.65, "oracle": 0.66})
     {'ft': '', 'erm': '', 'lp-ft': 'bi'}
@@ -61,17 +61,17 @@ def looks(row: Mapping[str, float]) -> dict[str, str]:
     oracle = row.get("oracle")
     others = {name: value for name, value in row.items() if name != "oracle"}
     best = max(others.values(), default=0.0)
-    found = {}
+    marks = {}
     for name, value in others.items():
         italic = oracle is not None and value >= oracle - NEAR - 1e-9
-        found[name] = ("b" if italic or value >= best - NEAR - 1e-9 else "") + ("i" if italic else "")
-    return found
+        marks[name] = ("b" if italic or value >= best - NEAR - 1e-9 else "") + ("i" if italic else "")
+    return marks
 
 
 def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
     """The same for means over networks, as tables 8 to 13 have it: the mean difference to the oracle, or to the best of
     each network, is less than its standard deviation below zero. Networks that lack a learner are left out."""
-    found = {}
+    marks = {}
     for name in names:
         if name == "oracle":
             continue
@@ -80,16 +80,16 @@ def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
         to_best = [row[name] - max(v for n, v in row.items() if n != "oracle") for row in rows]
         italic = bool(to_oracle) and np.mean(to_oracle) >= -np.std(to_oracle) - 1e-9
         bold = italic or np.mean(to_best) >= -np.std(to_best) - 1e-9
-        found[name] = ("b" if bold else "") + ("i" if italic else "")
-    return found
+        marks[name] = ("b" if bold else "") + ("i" if italic else "")
+    return marks
 
 
 def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
     fidelity, budget, epochs, search = key
     cells = cells_of(results)
     names = sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
-    told = results[0].get("told", {})
-    theirs = {net: {n: published.value(told, net, n) for n in names} for net in cells}
+    notes = results[0].get("told", {})
+    theirs = {net: {n: published.value(notes, net, n) for n in names} for net in cells}
     rows = []
     for net in sorted(cells):
         look = looks(cells[net])
@@ -98,10 +98,10 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
         look = mean_looks(cells, names)
         columns = {n: [row[n] for row in cells.values() if n in row] for n in names}
         whole = {n: len(columns[n]) == len(cells) for n in names}
-        of = {n: "" if whole[n] else f" <small>of {len(columns[n])}</small>" for n in names}
-        paper = published.means().get(str(told.get("sequence")), {}) if all(map(_printed, theirs.values())) else {}
+        count = {n: "" if whole[n] else f" <small>of {len(columns[n])}</small>" for n in names}
+        paper = published.means().get(str(notes.get("sequence")), {}) if all(map(_printed, theirs.values())) else {}
         rows.append(
-            _row("mean", [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + of[n] for n in names])
+            _row("mean", [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + count[n] for n in names])
         )
         rows.append(_row("sd", [_cell(float(np.std(columns[n])), "", None) for n in names]))
     head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)

@@ -38,9 +38,9 @@ def check(stream: Stream, val_share: float = 0.0) -> None:
         raise IncompatibleStream(
             f"The last step of {stream.name!r}, {last.name!r}, has no test split.", "seq-to-final tests there."
         )
-    there = np.bincount(last["train"].y, minlength=len(stream.classes))
+    trained = np.bincount(last["train"].y, minlength=len(stream.classes))
     tested_classes = np.unique(last["test"].y)
-    if len(lost := tested_classes[there[tested_classes] == 0]):
+    if len(lost := tested_classes[trained[tested_classes] == 0]):
         raise IncompatibleStream(
             f"Class {stream.classes[int(lost[0])]!r} is in the last step's test and not in its training data.",
             "Expected every class of the last step's test in its training data.",
@@ -66,11 +66,11 @@ def to_final(
 ) -> Iterator[Row]:  # fmt: skip
     """Row "final"; with per_step also one for each step that has a test split, by its number.
 
-    Raises IncompatibleStream for an oracle where the stream has no data for one.
+    Raises IncompatibleStream for an oracle if the stream has no data for one.
     """
     begun = time.process_time()
     steps = [with_val(step.visible(), val_share, seed) for step in stream.steps]
-    if getattr(learner, "of_oracle", False):
+    if learner.needs_oracle:
         if stream.oracle is None:
             raise IncompatibleStream(
                 f"The stream {stream.name!r} has no data for an oracle.",

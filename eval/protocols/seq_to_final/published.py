@@ -1,6 +1,6 @@
 """The paper's own accuracies [Seq-to-Final, tables 8 to 14], one seed each, by sequence, network and learner.
 
-Its `sft` is the highest test accuracy of three schedules (its summary script), so it stands beside the best of ours.
+Its `sft` is the highest test accuracy of three schedules (its summary script); it is compared with the best of ours.
 Side modules of one layer are whole blocks in ConvNets: the paper prints those under -B.
 """
 
@@ -24,24 +24,24 @@ def table() -> dict[tuple[str, str, str], float]:
     }
 
 
-def value(told: Mapping[str, Any], network: str, learner: str) -> float | None:
-    """What the paper printed for this stream, network and method; None where it printed none, or for other samples.
+def value(notes: Mapping[str, Any], network: str, learner: str) -> float | None:
+    """What the paper printed for this stream, network and method; None if it printed none, or for other samples.
 
     >>> stream = {"base": "cifar10", "sequence": "R:C:L", "sizes": [6000, 4000, 6000, 4000], "draws": "published"}
     >>> value(stream, "conv-1", "baseline"), value(stream | {"draws": "own"}, "conv-1", "baseline")
     (0.47, None)
     """
-    same = told.get("draws") == "published" and tuple(told.get("sizes", ())) == SIZES
-    return table().get((str(told.get("sequence")), network, learner)) if same else None
+    same = notes.get("draws") == "published" and tuple(notes.get("sizes", ())) == SIZES
+    return table().get((str(notes.get("sequence")), network, learner)) if same else None
 
 
 def means() -> dict[str, dict[str, float]]:
-    """Table 2: sequence → learner → mean over the networks that the paper has (8 of one-layer side modules, else 12).
+    """Table 2: sequence → learner → mean over the paper's networks (8 for one-layer side modules, else 12).
 
     >>> round(means()["C:L:R"]["st-1"], 2), round(means()["C:L:R"]["ft"], 2)
     (0.55, 0.58)
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    accuracies: dict[str, dict[str, list[float]]] = {}
     for (sequence, _, learner), accuracy in table().items():
-        found.setdefault(sequence, {}).setdefault(learner, []).append(accuracy)
-    return {s: {learner: sum(v) / len(v) for learner, v in of.items()} for s, of in found.items()}
+        accuracies.setdefault(sequence, {}).setdefault(learner, []).append(accuracy)
+    return {s: {learner: sum(v) / len(v) for learner, v in row.items()} for s, row in accuracies.items()}

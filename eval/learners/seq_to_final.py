@@ -1,0 +1,162 @@
+"""Seq-to-Final's methods by name: each is a history mode and a final mode of `eval.finetuning.method`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from curate.core.errors import IncompatibleStream
+from curate.core.torch_threads import one_thread
+from eval.finetuning import method as methods
+from eval.finetuning.fit_cache import Store
+from eval.finetuning.method import Data, Final, History, Method, Regulariser, Schedule, Weights
+from eval.finetuning.samples import samples
+from eval.finetuning.stage import Rules, Work
+from eval.learner import Array, Labels, Learner, Task
+from eval.training.sgd_learner import place
+from stream_builder.stream import Step
+
+YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
+
+
+@dataclass
+class ToFinal(Learner):
+    """A method for the last step, composed of what it does with earlier steps (history) and with the last one (final).
+
+    Network, grids and budget are the protocol's, the same for all methods.
+    """
+
+    history: History = "erm"
+    """how the steps before the last are learned"""
+    final: Final = "all"
+    """what is done at the last step"""
+    regulariser: Regulariser = "l2"
+    """penalty of training from earlier weights"""
+    schedule: Schedule = "none"
+    """schedule of learning rates over steps"""
+    weights: Weights = "equal"
+    """weights of pooled steps' losses"""
+    sees_final: YesNo = "auto"
+    """whether the history includes the last step's training data; auto: yes for IRM and DRO with fidelity=paper-code,
+    as that code does"""
+    rank: PositiveInt = 4
+    """rank of low-rank adapters"""
+    shared: str | int = ""
+    """blocks that all times of a joint model share, joined by +"""
+    beam: PositiveInt = 1
+    """models that a search over steps keeps"""
+    resets: YesNo = "auto"
+    """whether each schedule starts from the first weights; auto: yes unless fidelity=paper-code"""
+    device: str = "cpu"
+    """cpu, cuda or auto"""
+
+    needs_whole_steps = "It learns from all steps at once, for the last one."
+    uses_device = True
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
+        history and a final mode that exclude each other."""
+        if not isinstance(task.rules, Rules):
+            raise IncompatibleStream("It learns from all steps for the last one.", "", "Use --protocol seq-to-final.")
+        paper = task.rules.paper
+        self.method = Method(
+            self.history,
+            self.final,
+            self.regulariser,
+            self.schedule,
+            self.weights,
+            yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled"),
+            self.rank,
+            tuple(name for name in str(self.shared).split("+") if name),
+            self.beam,
+            yes(self.resets, not paper),
+        )
+        rules = replace(task.rules, device=place(self.device))
+        self.task, self.work = task, Work(rules, task.seed, Store(task.store))
+        self.net: Any = None
+        self.gradient_steps = 0
+
+    def learn_sequence(self, steps: Sequence[Step]) -> None:
+        """Learn the train and val splits of all steps."""
+        device = self.work.rules.device
+        data = Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))
+        with one_thread():
+            self.net = methods.run(self.method, data, self.work, self.task.n_classes, self.task.x_shape)
+        self.gradient_steps = self.work.book.steps
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Raises IncompatibleStream: it takes whole sequences."""
+        raise IncompatibleStream(self.needs_whole_steps, "", "Use --protocol seq-to-final.")
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score; class 0 before anything was learned."""
+        if self.net is None:
+            return np.zeros(len(x), np.int64)
+        with one_thread():
+            return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
+
+    def stored_bytes(self) -> int:
+        """The network that answers."""
+        return 0 if self.net is None else sum(int(t.nbytes) for t in self.net.state_dict().values())
+
+    def metadata(self) -> dict[str, Any]:
+        """The choice of each stage; numbers of fits tried, found in the store and dropped."""
+        book = self.work.book
+        counts = {"stages": book.fits, "fits": book.tried, "found": book.found, "dropped": book.dropped}
+        return counts | {"fit_seconds": round(book.seconds, 1)}
+
+
+def yes(setting: YesNo, auto: bool) -> bool:
+    """A setting as a boolean. auto: the value of "auto".
+
+    >>> yes("yes", False), yes(True, False), yes("no", True), yes(False, True), yes("auto", True)
+    (True, True, False, False, True)
+    """
+    return auto if setting == "auto" else setting in (True, "yes")
+
+
+def _method(name: str, summary: str, **defaults: Any) -> Any:
+    """A method of the paper: other defaults, the same settings."""
+    types = {setting: ToFinal.__annotations__[setting] for setting in defaults}
+    kind: Any = dataclass(type(name, (ToFinal,), {"__annotations__": types, **defaults}))
+    kind.__doc__, kind.__module__ = summary, __name__
+    return kind
+
+
+Baseline = _method("Baseline", "ERM on the last step only.", history="none")
+Oracle = _method("Oracle", "ERM on as much data of the last distribution as the whole sequence has.", history="none")
+Oracle.needs_oracle = True
+Erm = _method("Erm", "ERM on all steps pooled.", final="pooled")
+Irm = _method("Irm", "Invariant risk minimisation over all steps.", history="irm", final="pooled")
+Dro = _method("Dro", "Minimises the largest loss among all steps (group DRO).", history="dro", final="pooled")
+Ft = _method("Ft", "ERM on history, then fine-tuning of all layers on the last step.")
+LpFt = _method("LpFt", "ERM on history, then the classifier, then all layers on the last step.", final="fc-all")
+IFt = _method("IFt", "IRM on history, then fine-tuning of all layers on the last step.", history="irm")
+DFt = _method("DFt", "DRO on history, then fine-tuning of all layers on the last step.", history="dro")
+St1 = _method("St1", "ERM on history, then one-layer side modules on the last step.", final="side-1")
+StB = _method("StB", "ERM on history, then side blocks on the last step.", final="side-b")
+Sft = _method("Sft", "Fine-tuning step after step.", history="each")
+SftLinear = _method(
+    "SftLinear", "Fine-tuning step after step; learning rates fall linearly.", history="each", schedule="linear"
+)
+SftExponential = _method(
+    "SftExponential",
+    "Fine-tuning step after step; learning rates fall exponentially.",
+    history="each",
+    schedule="exponential",
+)
+SeqEwc = _method(
+    "SeqEwc",
+    "Fine-tuning step after step, pulled towards all earlier models by Fisher information.",
+    history="each",
+    regulariser="fisher-all",
+)
+Sst1 = _method("Sst1", "One-layer side modules, step after step.", history="each", final="side-1")
+SstB = _method("SstB", "Side blocks, step after step.", history="each", final="side-b")
+Jm = _method("Jm", "One model per step, trained jointly; adjacent models are pulled to each other.", history="joint")
+Jst1 = _method("Jst1", "One-layer side modules per step, trained jointly.", history="joint", final="side-1")
+JstB = _method("JstB", "Side blocks per step, trained jointly.", history="joint", final="side-b")

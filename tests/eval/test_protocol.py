@@ -1,0 +1,299 @@
+"""A protocol of the user's own: class, instance or package.module:Name; rows, report, workers; nothing from a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+from pydantic import Field
+from support.console import driftline
+from support.helpers import drifting
+
+from curate.core.errors import BadConfig, BadPlugin, IncompatibleStream, UnknownName
+from curate.core.executor import Executor
+from eval.learner import Learner, Task
+from eval.protocol import PROTOCOLS, Protocol, Result, Score, evaluate_split, protocol_named
+from eval.protocols.clear.protocol import Iid
+from eval.protocols.near_future.protocol import NearFuture
+from eval.reporting.report import results_of, write
+from eval.rows import Row
+from eval.run import evaluate, plan
+from stream_builder.stream import Stream
+
+MODULE = '''
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval.learner import Task
+from eval.protocol import Protocol, Result, evaluate_split
+
+Path(__file__).with_name("imported").touch()
+
+
+@dataclass(frozen=True)
+class Ageing(Protocol):
+    """How <fast> a model ages."""
+
+    step: int = 0
+
+    def check(self, stream):
+        pass
+
+    def task(self, stream):
+        return Task(len(stream.classes), stream.x_shape)
+
+    def run(self, stream, learner, rng, seed):
+        begun = time.process_time()
+        learner.learn_step(stream.steps[self.step].visible())
+        for step in stream.steps:
+            yield evaluate_split(learner, step["test"], step.name, begun, learned_to=self.step)
+
+    def score(self, rows, steps):
+        return Result({"last": rows[-1].n_correct / rows[-1].n})
+'''
+
+
+@dataclass(frozen=True)
+class FirstOnly(Protocol):
+    """Train on the first step, test on all."""
+
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+    scores = (Score("last", "last step"), Score("errors", "wrong answers", higher_is_better=False, unit="answers"))
+
+    def check(self, stream: Stream) -> None:
+        if len(stream.steps) < 2:
+            raise IncompatibleStream(f"{stream.name!r} has one step.")
+
+    def task(self, stream: Stream) -> Task:
+        return Task(len(stream.classes), stream.x_shape)
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int) -> Iterator[Row]:
+        learner.learn_step(stream.steps[0].visible())
+        for step in stream.steps:
+            yield evaluate_split(learner, step["test"], step.name, 0.0, learned_to=0)
+
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        return Result({"last": rows[-1].n_correct / rows[-1].n, "errors": float(sum(r.n - r.n_correct for r in rows))})
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module `ageing` in a folder of its own, importable there."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "ageing.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "ageing", raising=False)
+    return folder
+
+
+@pytest.mark.parametrize("given", [FirstOnly, FirstOnly(), FirstOnly(0.5)])
+def test_four_methods_are_a_protocol(given: Any, stream: Stream) -> None:
+    found = evaluate(stream, given, ["nearest-mean", "majority"], [0, 1])
+    assert found["protocol"] == "FirstOnly"
+    best, worse = found["results"]
+    assert best["scores"]["last"]["mean"] > worse["scores"]["last"]["mean"]
+    assert best["settings"]["share"] == getattr(given, "share", 1.0)
+    assert set(best["scores"]) == {"last", "errors"}
+
+
+def test_settings_reach_a_class_and_replace_those_of_an_instance(stream: Stream) -> None:
+    for given in (FirstOnly, FirstOnly(0.5)):
+        found = evaluate(stream, given, ["majority"], settings={"share": 0.25})
+        assert found["results"][0]["settings"]["share"] == 0.25
+        with pytest.raises(BadConfig, match=r"FirstOnly: share is 0\. Expected a number greater than 0"):
+            evaluate(stream, given, ["majority"], settings={"FirstOnly.share": 0})
+
+
+def test_an_instance_of_a_registered_class_has_its_registered_name(stream: Stream) -> None:
+    found = evaluate(stream, Iid(splits="seeded"), ["majority"])
+    assert found["protocol"] == "clear-iid"
+    assert found["results"] == evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})["results"]
+
+
+def test_its_rows_are_read_and_its_page_has_its_own_texts(stream: Stream, tmp_path: Path) -> None:
+    direct = evaluate(stream, FirstOnly, ["majority", "nearest-mean"], [0, 1], out=tmp_path / "runs")
+    evaluate(stream, "clear-iid", ["majority", "nearest-mean"], [0, 1], out=tmp_path / "runs")
+    documents = results_of([tmp_path / "runs"])
+    assert [d["results"] for d in documents if d["protocol"] == "FirstOnly"] == [direct["results"]]
+    index = write(documents, tmp_path / "out").read_text()
+    assert "FirstOnly<br>drifting" in index, "the overview has a column"
+    page = (tmp_path / "out" / "protocol-FirstOnly.html").read_text()
+    assert "Train on the first step, test on all." in page
+    assert '<th scope="col">last step</th>' in page
+    assert "Lopez-Paz" not in page
+    assert "in-domain" not in page
+
+
+def test_fewer_are_better_where_the_score_says_so(stream: Stream, tmp_path: Path) -> None:
+    found = evaluate(stream, FirstOnly, ["majority", "nearest-mean"], [0, 1, 2])
+    majority, mean = found["results"]
+    assert mean["scores"]["errors"]["mean"] < majority["scores"]["errors"]["mean"]
+    assert mean["p_against_best"] == {"last": None, "errors": None}
+    assert majority["p_against_best"]["errors"] is not None
+    write([found], tmp_path)
+    few, many = (r["scores"]["errors"]["mean"] for r in (mean, majority))
+    tex = (tmp_path / "scores.tex").read_text()
+    assert rf"$\mathbf{{{few:.3f} \pm 0.000}}$" in tex
+    assert rf"${many:.3f} \pm 0.000$" in tex
+
+
+def test_a_name_of_a_module_is_imported_for_the_user_and_never_for_a_file(stream: Stream, module: Path) -> None:
+    out = module.parent / "runs"
+    stream.save(module.parent / "S")
+    done = driftline(
+        "eval", str(module.parent / "S"), "--protocol", "ageing:Ageing", "--learners", "nearest-mean,majority",
+        "--seeds", "0-1", "--out", str(out), "--json", here=module,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["protocol"] == "ageing:Ageing"
+    (module / "imported").unlink()
+
+    with pytest.raises(UnknownName, match=r"of the protocol 'ageing:Ageing', which is not registered.*--plugin"):
+        results_of([out])
+    with pytest.raises(UnknownName, match="Unknown protocol"):
+        PROTOCOLS["ageing:Ageing"]
+    refused = driftline("report", str(out), "--out", str(module / "page"), here=module)
+    assert (refused.returncode, "Traceback" in refused.stderr, "--plugin" in refused.stderr) == (2, False, True)
+    assert not (module / "imported").exists()
+
+    done = driftline("report", str(out), "--out", str(module / "page"), "--plugin", "ageing:Ageing", here=module)
+    assert done.returncode == 0, done.stderr
+    page = next((module / "page").glob("protocol-ageing*.html")).read_text()
+    assert "How &lt;fast&gt; a model ages." in page
+
+
+def test_worker_processes_run_it(module: Path) -> None:
+    made = drifting().save(module.parent / "S")
+    instance = PROTOCOLS.resolve("ageing:Ageing")(step=1)
+    learners = ["nearest-mean", "majority"]
+    for number, given in enumerate(["ageing:Ageing", instance]):
+        shared = evaluate(
+            made, given, learners, [0, 1], out=module.parent / f"runs{number}", stream_folder=module.parent / "S",
+            executor=Executor(workers=2),
+        )  # fmt: skip
+        alone = evaluate(made, given, learners, [0, 1])
+        assert [r["scores"] for r in shared["results"]] == [r["scores"] for r in alone["results"]]
+        assert shared["skipped"] == []
+
+
+def test_a_class_that_other_processes_cannot_import_runs_in_this_one(stream: Stream, tmp_path: Path) -> None:
+    class Local(FirstOnly):
+        """Only here."""
+
+    stream.save(tmp_path / "S")
+    found = evaluate(
+        stream,
+        Local,
+        ["majority"],
+        [0, 1],
+        out=tmp_path / "r",
+        stream_folder=tmp_path / "S",
+        executor=Executor(workers=2),
+    )
+    assert found["results"][0]["seeds"] == [0, 1]
+
+
+class TestRefused:
+    def test_what_is_no_protocol(self, stream: Stream) -> None:
+        with pytest.raises(BadConfig, match=r"Expected a name, or a class derived from eval\.protocol\.Protocol"):
+            evaluate(stream, object(), ["majority"])  # type: ignore[arg-type]
+        with pytest.raises(BadPlugin, match="Expected a class derived from eval.protocol.Protocol"):
+            evaluate(stream, "json:JSONDecoder", ["majority"])
+
+    def test_a_class_that_lacks_methods(self, stream: Stream) -> None:
+        class Half(Protocol):
+            def check(self, stream: Stream) -> None: ...
+
+        with pytest.raises(BadConfig, match="The protocol Half lacks run, score, task"):
+            evaluate(stream, Half, ["majority"])  # type: ignore[type-abstract]
+
+    def test_a_dictionary_in_place_of_a_result(self, stream: Stream) -> None:
+        class Old(FirstOnly):
+            def score(self, rows: Sequence[Row], steps: int) -> Any:
+                return {"scores": {}}
+
+        with pytest.raises(BadPlugin, match=r"Old\.score returned .* Expected an eval\.protocol\.Result"):
+            evaluate(stream, Old, ["majority"])
+
+    def test_its_check_comes_before_any_work(self) -> None:
+        with pytest.raises(IncompatibleStream, match="one step"):
+            plan(drifting(steps=1), FirstOnly, ["majority"], [0])
+
+    def test_a_class_with_a_registered_name(self) -> None:
+        with pytest.raises(BadPlugin, match="Another protocol is registered as 'ocrr'"):
+            protocol_named(type("ocrr", (FirstOnly,), {}))
+
+
+SETTINGS = [
+    ("near-future", {"batch": 0}, r"near-future: batch is 0\. Expected a number greater than or equal to 1"),
+    ("near-future", {"shift": -1}, r"near-future: shift is -1\. Expected .* or 'auto'"),
+    ("near-future", {"shift": "soon"}, r"near-future: shift is 'soon'\. Expected a valid integer or 'auto'"),
+    ("seq-to-final", {"epochs": "abc"}, r"seq-to-final: epochs is 'abc'\. Expected a valid integer"),
+    ("clear-iid", {"test_share": 1.5}, r"clear-iid: test_share is 1\.5\. Expected a number less than 1"),
+    ("ocrr", {"order": "random"}, r"ocrr: order is 'random'\. Expected 'shuffled' or 'file'"),
+    ("ocrr", {"evry": 3}, r"Unknown setting 'evry'\. Did you mean 'every'\? Available: .*held_out"),
+    ("ocrr", {"ocrr.evry": 3}, r"Unknown setting 'ocrr\.evry'\. Did you mean 'ocrr\.every'\?"),
+]
+
+
+@pytest.mark.parametrize(("protocol", "settings", "said"), SETTINGS)
+def test_settings_are_checked_before_any_work(protocol: str, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadConfig, match=said):
+        plan(drifting(), protocol, ["majority"], [0], settings)
+
+
+def test_settings_of_an_instance_are_checked_when_it_is_made() -> None:
+    with pytest.raises(BadConfig, match="NearFuture: batch is 0"):
+        NearFuture(batch=0)
+    with pytest.raises(BadConfig, match="NearFuture: delay is -1"):
+        replace(NearFuture(), delay=-1)
+
+
+def test_settings_are_stored_as_given() -> None:
+    """Digests of old rows hold: a number that was stored as an integer is not made a float."""
+    assert type(NearFuture(updates=10).updates) is int
+
+
+class TestResults:
+    def test_a_frame_has_a_row_for_each_learner_score_and_seed(self, stream: Stream) -> None:
+        found = evaluate(stream, FirstOnly, ["majority", "nearest-mean"], [0, 1, 4])
+        frame = found.frame()
+        assert frame.columns.tolist() == ["stream", "protocol", "learner", "score", "seed", "value"]
+        assert len(frame) == 2 * 2 * 3
+        mean = frame[(frame["learner"] == "nearest-mean") & (frame["score"] == "last")]
+        assert mean["value"].tolist() == found["results"][1]["scores"]["last"]["values"]
+        assert mean["seed"].tolist() == [0, 1, 4]
+
+    def test_a_score_that_was_never_reached_is_nan(self, stream: Stream) -> None:
+        frame = evaluate(stream, "ocrr", ["majority"], settings={"held_out": 1}).frame()
+        assert frame.loc[frame["score"] == "corrections_to_90", "value"].isna().all()
+
+    def test_published_means_are_no_seeds(self, stream: Stream) -> None:
+        same = replace(stream, facts={"published": "clear10/moco-yfcc-b0"})
+        frame = evaluate(same, "clear-iid", ["gdumb"]).frame()
+        assert frame["seed"].tolist() == [0] * 5
+
+    def test_they_are_the_document(self, stream: Stream) -> None:
+        found = evaluate(stream, FirstOnly, ["majority"])
+        assert json.loads(json.dumps(found)) == found
+
+    def test_a_notebook_shows_the_table_with_the_best_in_bold(self, stream: Stream) -> None:
+        found = evaluate(stream, FirstOnly, ["majority", "nearest-mean", "joint(epochs=1)"])
+        found["results"][0]["learner"] = "<script>"
+        found["skipped"].append({"learner": "a", "because": "<b>"})
+        found["stream"]["name"] = "<i>"
+        page = found._repr_html_()
+        errors = min(r["scores"]["errors"]["mean"] for r in found["results"])
+        assert f"<td><b>{errors:.3f} ± 0.000</b></td>" in page
+        assert page.count("<td><b>") == 2
+        assert "&lt;script&gt;" in page
+        assert all(evil not in page for evil in ("<script>", "<i>", "skipped: <b>"))
