@@ -105,5 +105,5 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
 
 
 def test_a_setting_that_nobody_has_is_refused() -> None:
-    with pytest.raises(BadConfig, match="--tune names 'knob'"):
+    with pytest.raises(BadConfig, match="--tune: Unknown setting 'knob'"):
         evaluate(drifting(steps=2), "clear-iid", ["majority"], tune={"knob": [1]})
