@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, BadPlugin
 from curate.core.parsing import value_of
 from eval.experiment.settings import check_instance, check_settings, setting_names
 from eval.learner import Learner
@@ -37,10 +37,13 @@ class LearnerSpec:
         return check_settings(self.kind, given, self.name.partition("(")[0])
 
     def __call__(self, **changed: Any) -> Learner:
-        """A learner with these settings in place of its own."""
+        """A learner with these settings in place of its own. Raises BadPlugin for a class that cannot be created."""
         if self.instance is not None:
             return replace(self.instance, **changed) if changed else self.instance  # type: ignore[type-var]
-        return self.kind(**{**self.given, **changed})
+        try:
+            return self.kind(**{**self.given, **changed})
+        except TypeError as error:
+            raise BadPlugin(f"The learner {self.name!r} cannot be created: {error}.") from None
 
 
 def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:

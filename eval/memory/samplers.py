@@ -121,6 +121,7 @@ SAMPLERS = Registry(
         "mixed": "eval.memory.samplers:Mixed",
         "balanced": "eval.memory.samplers:Balanced",
     },
+    base="eval.memory.samplers:Sampler",
 )
 
 

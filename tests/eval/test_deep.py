@@ -247,7 +247,7 @@ class TestWeights:
             Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "none.pt"))
         for suffix in (".pt", ".safetensors"):
             (tmp_path / f"bad{suffix}").write_bytes(b"no weights at all")
-            with pytest.raises(BadInput, match="holds no weights"):
+            with pytest.raises(BadInput, match="contains no weights"):
                 Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / f"bad{suffix}"))
         torch.save({"stem.weight": torch.zeros(2)}, tmp_path / "other.pt")
         with pytest.raises(BadInput, match="does not fit"):

@@ -1,0 +1,141 @@
+"""Learners by package.module:Name, from Python, in worker processes, with settings; failures are one sentence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.console import answer
+from support.helpers import drifting
+
+from curate.core.errors import BadConfig, BadPlugin, UnknownName
+from curate.core.executor import Executor
+from eval.experiment.learner_spec import spec_of
+from eval.run import evaluate
+
+MODULE = '''
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from eval.learner import Learner
+from eval.memory.samplers import Fifo
+
+
+@dataclass
+class Constant(Learner):
+    """Always the same class."""
+
+    answer: Annotated[int, Field(ge=0)] = 0
+
+    def begin(self, task, rng):
+        pass
+
+    def predict(self, x):
+        return np.full(len(x), self.answer)
+
+    def learn(self, x, y):
+        pass
+
+
+@dataclass
+class Unfinished(Learner):
+    def begin(self, task, rng):
+        pass
+
+
+@dataclass
+class Needy(Constant):
+    path: str = None
+
+    def __init__(self, path):
+        self.path = path
+
+
+class Latest(Fifo):
+    pass
+
+
+NUMBER = 3
+'''
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of the user in the working directory."""
+    (tmp_path / "users_learners.py").write_text(MODULE)
+    (tmp_path / "broken_learners.py").write_text("import no_such_package\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))  # resolve appends the working directory
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_learner_of_a_module_has_settings_and_shares_processes(tmp_path: Path) -> None:
+    stream = drifting(steps=2).save(tmp_path / "s")
+    names = ["users_learners:Constant", "users_learners:Constant(answer=2)", "majority"]
+
+    found = evaluate(stream, "clear-iid", names, [0, 1], out=tmp_path / "a")["results"]
+    shared = evaluate(
+        stream,
+        "clear-iid",
+        names,
+        [0, 1],
+        out=tmp_path / "b",
+        stream_folder=tmp_path / "s",
+        executor=Executor(workers=2),
+    )["results"]
+
+    assert [r["learner"] for r in found] == names
+    assert [r["settings"].get("answer") for r in found] == [0, 2, None]
+    assert [r["scores"] for r in shared] == [r["scores"] for r in found]
+
+
+def test_a_setting_reaches_it_by_its_name() -> None:
+    settings = {"users_learners:Constant.answer": 1}
+    (found,) = evaluate(drifting(steps=2), "clear-iid", ["users_learners:Constant"], settings=settings)["results"]
+    assert found["settings"]["answer"] == 1
+
+
+def test_the_command_line_takes_it_among_others(tmp_path: Path) -> None:
+    drifting(steps=2).save(tmp_path / "s")
+    learners = "users_learners:Constant(answer=1),majority"
+    found = answer("eval", "s", "--protocol", "clear-iid", "--out", "runs", "--learners", learners, "--json")
+    assert [r["learner"] for r in found["results"]] == ["users_learners:Constant(answer=1)", "majority"]
+
+
+def test_a_sampler_of_a_module_is_used() -> None:
+    names = ["fc-only(sampler=users_learners:Latest,epochs=2)", "fc-only(sampler=fifo,epochs=2)"]
+    own, ours = evaluate(drifting(steps=2), "clear-iid", names)["results"]
+    assert len(own["scores"]["in_domain"]["values"]) == len(ours["scores"]["in_domain"]["values"]) == 1
+    assert own["settings"]["sampler"] == "users_learners:Latest"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [
+        ("users_learners:Missing", BadPlugin, "cannot be imported: AttributeError"),
+        (
+            "broken_learners:Any",
+            BadPlugin,
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
+        ("users_learners:NUMBER", BadPlugin, "is 3. Expected a class derived from eval.learner.Learner"),
+        ("users_learners:Latest", BadPlugin, "Expected a class derived from eval.learner.Learner"),
+        ("fc-only(sampler=users_learners:Constant)", BadPlugin, "Expected a class derived from eval.memory.samplers"),
+        ("users learners:Constant", UnknownName, "Expected a registered name or package.module:Name"),
+        ("users_learners:Constant(answer=-1)", BadConfig, "users_learners:Constant: answer is -1. Expected a number"),
+        ("users_learners:Constant(anser=1)", BadConfig, "Unknown setting 'anser'. Did you mean 'answer'"),
+        ("fc-only(sampler=fifoo)", UnknownName, "Unknown sampler 'fifoo'. Did you mean 'fifo'"),
+    ],
+)
+def test_what_is_no_learner_is_one_sentence(name: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        spec_of(name)
+
+
+@pytest.mark.parametrize(("name", "said"), [("Unfinished", "abstract"), ("Needy", "'path'")])
+def test_a_class_that_cannot_be_made_is_named(name: str, said: str) -> None:
+    with pytest.raises(BadPlugin, match=f"The learner 'users_learners:{name}' cannot be created: .*{said}"):
+        spec_of(f"users_learners:{name}")()
