@@ -223,13 +223,14 @@ def child_buckets(path: str) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.bucketing.assign import BucketRules, assign
+    from curate.bucketing.assign import assign
+    from curate.bucketing.settings import BucketSettings
     from curate.metadata.schema import whole
 
     begun = time.perf_counter()
     table = pq.read_table(path)
     ids = whole(table["id"])
-    where, made = assign(table["uploaded"].to_numpy().astype(np.int64), ids, BucketRules())
+    where, made = assign(table["uploaded"].to_numpy().astype(np.int64), ids, BucketSettings())
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as name:
         pq.write_table(
             pa.table({"id": ids, "bucket": where.astype(np.int32)}), f"{name}/x.parquet", use_dictionary=False
@@ -350,7 +351,7 @@ def _rows(address: str, images: int, folder: Path) -> Path:
 def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, Any]:
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
     from curate.core.run_log import RunLog
-    from curate.fetch import FetchRules, shard
+    from curate.fetch import FetchSettings, shard
     from curate.fetch import fetch as run
     from curate.fetch.img2dataset import client
     from curate.images.checks import check_image
@@ -367,7 +368,7 @@ def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, A
     shard.check_image = timed_check
     with tempfile.TemporaryDirectory(dir=folder) as name:
         root = Path(name)
-        rules = FetchRules(way=way, private=True, threads=32, per_host=32)  # type: ignore[arg-type]
+        rules = FetchSettings(downloader=way, private_addresses="allow", threads=32, per_host=32)  # type: ignore[arg-type]
         run([_rows(address, 1000, root)], root / "warm", rules, RunLog(quiet=True))
         part = _rows(address, int(images), root)
         spent, before = 0.0, _all_cpu()

@@ -92,7 +92,7 @@ def main() -> None:
         folder = Path(scratch)
         model_of(options.model, folder / "model")
         members = shards_of(folder / "shards", options.images)
-        spec = EncoderSpec(str(folder / "model"), None, options.device, precision=options.precision)
+        spec = EncoderSpec(model=str(folder / "model"), device=options.device, precision=options.precision)
         decoders = options.decoders
         if decoders is None and options.device != "cpu":
             decoders = len(os.sched_getaffinity(0))

@@ -30,10 +30,12 @@ from curate.core.executor import Executor
 from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
 from curate.images.shards import write_tar
 from curate.release.packing import Fetched, pack
-from curate.release.selection import PublishRules, select, splits_of
+from curate.release.selection import select, splits_of
+from curate.release.settings import ReleaseSettings
 from curate.release.writer import publish
 from curate.validation.answers import read_answers, read_lines
-from curate.validation.verdicts import TallyRules, agreement, tally
+from curate.validation.settings import ValidationSettings
+from curate.validation.verdicts import agreement, tally
 
 CORES = len(os.sched_getaffinity(0))
 ANSWERS, IMAGES, HASHES = 200_000, 100_000, 1_000_000
@@ -66,7 +68,7 @@ def answers(folder: Path, n_answers: int) -> dict[str, Any]:
     told["agreement_s"] = round(time.monotonic() - clock, 2)
     for aggregate in ("votes", "one-coin", "dawid-skene"):
         clock = time.monotonic()
-        verdicts = tally(asked, table, TallyRules(aggregate=aggregate))  # type: ignore[arg-type]
+        verdicts = tally(asked, table, ValidationSettings(aggregate=aggregate))  # type: ignore[arg-type]
         told[f"{aggregate}_s"] = round(time.monotonic() - clock, 2)
         told[f"{aggregate}_kept"] = round(verdicts["verdict"].to_pylist().count("kept") / len(asked), 4)
     told["import_and_tally_s"] = round(told["import_s"] + told["agreement_s"] + told["votes_s"], 2)
@@ -147,7 +149,7 @@ def published(folder: Path, images: int) -> dict[str, Any]:
 
 def release(folder: Path, accepted: list[dict[str, Any]], images: int, turn: int) -> None:
     """What the stage publish does with accepted images."""
-    rules = PublishRules(per_class=images, short="fewer")
+    rules = ReleaseSettings(per_class=images, short="fewer")
     out = folder / f"release{turn}"
     rows = [dict(r) for r in select(accepted, range(10), CLASSES, rules, 0)]
     splits = splits_of(rows, None, rules, 0)

@@ -32,7 +32,7 @@ def zoo_of(path: Path) -> dict[str, str]:
     for name, text in values.items():
         spec = spec_of(text)
         parts = [built_in(part) or _resolved(path.parent, part) for part in (spec.model, spec.weights or "") if part]
-        encoders[name] = ":".join([spec.kind, *parts])
+        encoders[name] = ":".join([spec.encoder, *parts])
     return encoders
 
 

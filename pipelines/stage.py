@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from pipelines.config.loader import resolve
+from curate.core.settings import resolve_path
 from pipelines.config.schema import Config
 
 Records = tuple[tuple[str, str], ...]
@@ -61,7 +61,7 @@ class Context:
 
     def path(self, given: str) -> Path:
         """A path that the configuration gives."""
-        return resolve(given, self.root)
+        return resolve_path(given, self.root)
 
 
 @dataclass(frozen=True)

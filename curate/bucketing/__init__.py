@@ -1,1 +1,1 @@
-"""Images in time order → time buckets, and a picture of the collection over time."""
+"""Images in time order → time buckets, and a plot of the collection over time."""

@@ -1,4 +1,4 @@
-"""A picture of the collection over time: how many photos when, and where the buckets are cut."""
+"""A plot of the collection over time: number of photos, and the cuts between buckets."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def timeline(uploaded: npt.NDArray[np.int64], buckets: Sequence[Bucket]) -> byte
     moments = edges.astype("datetime64[s]")
     axes.bar(moments[:-1], counts, np.diff(moments), align="edge", color=LIGHT, edgecolor=DARK, linewidth=0.3)
     for bucket in buckets:
-        begin = max(low, bucket.start if bucket.start is not None else low)
+        start = max(low, bucket.start if bucket.start is not None else low)
         end = min(high, bucket.end if bucket.end is not None else high)
-        if begin >= end:
+        if start >= end:
             continue
-        if begin > low:
-            axes.axvline(np.datetime64(begin, "s"), color=CUT, linewidth=1)  # type: ignore[arg-type]
-        middle = np.datetime64((begin + end) // 2, "s")
+        if start > low:
+            axes.axvline(np.datetime64(start, "s"), color=CUT, linewidth=1)  # type: ignore[arg-type]
+        middle = np.datetime64((start + end) // 2, "s")
         axes.annotate(
             bucket.name, (middle, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=8
         )

@@ -5,60 +5,65 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
 
 from curate.core.atomic_io import read_json, sync_folder, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from curate.core.run_log import RunLog
+from curate.core.settings import Section
 
 RANGE = 64 << 20  # bytes per request
 TRIES = 8  # requests in a row that may fail without receiving a byte
 
 
-@dataclass(frozen=True)
-class S3Rules:
-    """profile: of the AWS configuration; None: no key at all (public buckets). requester_pays: the account of
-    `profile` pays for the transfer. endpoint: another server that speaks S3. md5: of the one file, in hexadecimal."""
+class S3(Section):
+    """How s3:// paths are read."""
 
     profile: str | None = None
+    """AWS profile (null: no keys, for public buckets)"""
     requester_pays: bool = False
+    """the profile's account pays for the transfer"""
     endpoint: str | None = None
+    """another server that speaks S3 (null: Amazon's)"""
     region: str = "us-west-2"
-    md5: str | None = None
+    """region of the bucket"""
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
+    """MD5 of the file, checked after the download (null: the server's ETag, if it is an MD5)"""
+
+    @model_validator(mode="after")
+    def _names_who_pays(self) -> S3:
+        if self.requester_pays and self.profile is None:
+            raise ValueError("requester_pays is true without a profile. Expected the profile of the account that pays")
+        return self
 
 
-def client(rules: S3Rules, keys: bool = False) -> Any:
-    """A boto3 client with the credentials of `rules.profile`; without a profile anonymous, or with the default
+def client(settings: S3, keys: bool = False) -> Any:
+    """A boto3 client with the credentials of `settings.profile`; without a profile anonymous, or with the default
     credentials if `keys`."""
     import boto3
     from botocore import UNSIGNED
     from botocore.config import Config
     from botocore.exceptions import ProfileNotFound
 
-    if rules.requester_pays and rules.profile is None:
-        raise BadConfig(
-            "collection.s3.requester_pays is true without a profile.",
-            "Expected the profile of the account that pays.",
-            "Set collection.s3.profile.",
-        )
-    signed = keys or rules.profile is not None
-    settings = Config(
+    signed = keys or settings.profile is not None
+    options = Config(
         retries={"max_attempts": 3, "mode": "standard"}, connect_timeout=10, read_timeout=30,
         signature_version="s3v4" if signed else UNSIGNED,
     )  # fmt: skip
     try:
-        session = boto3.Session(profile_name=rules.profile, region_name=rules.region)
+        session = boto3.Session(profile_name=settings.profile, region_name=settings.region)
     except ProfileNotFound:
-        raise BadConfig(f"There is no AWS profile {rules.profile!r}.", "", "See ~/.aws/config.") from None
+        raise BadConfig(f"There is no AWS profile {settings.profile!r}.", "", "See ~/.aws/config.") from None
     if keys and session.get_credentials() is None:
         raise BadConfig("There are no AWS credentials.", "Expected a profile or AWS_… variables.", "Run aws configure.")
-    return session.client("s3", endpoint_url=rules.endpoint, config=settings)
+    return session.client("s3", endpoint_url=settings.endpoint, config=options)
 
 
-def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
+def fetch(uri: str, into: Path, settings: S3, run_log: RunLog) -> Path:
     """Download `s3://bucket/key`, or every file below `s3://bucket/prefix/`, into `into`; returns the file or folder.
 
     A local file with the server's size and ETag is not downloaded again. Raises BadInput (no such file, no access),
@@ -73,7 +78,7 @@ def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
     from botocore.exceptions import BotoCoreError
 
     try:
-        return _fetch_all(uri, bucket, key, into / bucket, rules, run_log)
+        return _fetch_all(uri, bucket, key, into / bucket, settings, run_log)
     except BotoCoreError as error:
         raise DriftlineError(
             f"{uri} cannot be reached ({error}).",
@@ -82,11 +87,11 @@ def fetch(uri: str, into: Path, rules: S3Rules, run_log: RunLog) -> Path:
         ) from None
 
 
-def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, run_log: RunLog) -> Path:
-    server = client(rules)
-    payer = {"RequestPayer": "requester"} if rules.requester_pays else {}
+def _fetch_all(uri: str, bucket: str, key: str, base: Path, settings: S3, run_log: RunLog) -> Path:
+    server = client(settings)
+    payer = {"RequestPayer": "requester"} if settings.requester_pays else {}
     if not key.endswith("/"):
-        return _fetch_one(server, bucket, key, _local_path(base, key), rules, payer, run_log)
+        return _fetch_one(server, bucket, key, _local_path(base, key), settings, payer, run_log)
     listed = _call(
         uri,
         lambda: [
@@ -99,7 +104,7 @@ def _fetch_all(uri: str, bucket: str, key: str, base: Path, rules: S3Rules, run_
     if not listed:
         raise BadInput(f"{uri} is empty.", "Expected files below it.")
     for name in listed:
-        _fetch_one(server, bucket, name, _local_path(base, name), rules, payer, run_log)
+        _fetch_one(server, bucket, name, _local_path(base, name), settings, payer, run_log)
     return _local_path(base, key)
 
 
@@ -111,7 +116,7 @@ def _local_path(base: Path, key: str) -> Path:
 
 
 def _fetch_one(
-    server: Any, bucket: str, key: str, path: Path, rules: S3Rules, payer: dict[str, str], run_log: RunLog
+    server: Any, bucket: str, key: str, path: Path, settings: S3, payer: dict[str, str], run_log: RunLog
 ) -> Path:
     uri = f"s3://{bucket}/{key}"
     head = _call(uri, lambda: server.head_object(Bucket=bucket, Key=key, **payer))
@@ -140,7 +145,7 @@ def _fetch_one(
                     "Expected the rest of the file.",
                     "Run the same command again: downloaded data is kept.",
                 )
-    _verify(part, uri, size, version, rules)
+    _verify(part, uri, size, version, settings)
     os.replace(part, path)
     write_json(record_path, record)
     sync_folder(path.parent)
@@ -195,10 +200,10 @@ def _call(uri: str, request: Callable[[], Any]) -> Any:
         raise DriftlineError(f"{uri} cannot be read ({code}: {error}).") from None
 
 
-def _verify(part: Path, uri: str, size: int, version: str, rules: S3Rules) -> None:
-    """Check the size and the MD5: `rules.md5`, or the ETag if it is one (files that were uploaded in one piece)."""
+def _verify(part: Path, uri: str, size: int, version: str, settings: S3) -> None:
+    """Check the size and the MD5: `settings.md5`, or the ETag if it is one (files that were uploaded in one piece)."""
     actual = part.stat().st_size
-    expected = rules.md5 or (version if "-" not in version and len(version) == 32 else None)
+    expected = settings.md5 or (version if "-" not in version and len(version) == 32 else None)
     digest = None
     if actual == size and expected is not None:
         with part.open("rb") as file:

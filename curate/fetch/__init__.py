@@ -1,7 +1,7 @@
-"""URLs and local files → shards, each row ending as exactly one image or exactly one named miss.
+"""URLs and local files → shards; every row becomes exactly one image, or is dropped with exactly one reason.
 
 A manifest fixes which rows make which shard; shards are fetched anywhere, in any order, by `shard.fetch_shard`; a
-shard's index is its done mark. Two ways to download share everything else: `native` (asyncio) and `img2dataset`.
+shard's index marks it as done. Two downloaders share everything else: `native` (asyncio) and `img2dataset`.
 """
 
 from __future__ import annotations
@@ -17,61 +17,74 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import writing
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.fetch.rules import FetchRules
+from curate.fetch.address_guard import mostly_private
+from curate.fetch.settings import FetchSettings
 from curate.fetch.shard import COLUMNS, INDEX, Shard, fetch_shard
 from curate.images.shards import index_path, shard_path
 
-WAVE = 4  # shards a worker between two looks at whether there are enough
-GATHERED = 65_536  # rows of the joint index that are written at a time
+WAVE = 4  # shards a worker between two checks whether there are enough images
+ROWS = 65_536  # rows of the joint index that are written at a time
 
 
 def fetch(
-    parts: Sequence[Path], out: Path, rules: FetchRules, run_log: RunLog, executor: Executor | None = None
+    parts: Sequence[Path], out: Path, settings: FetchSettings, run_log: RunLog, executor: Executor | None = None
 ) -> Counter[str]:
-    """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by fault ("" = kept).
+    """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
 
     Shards whose index exists are not fetched again. Bytes do not depend on the executor. Memory does not grow with the
     number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
     executor = executor or Executor()
-    shards = manifest(parts, out, rules)
+    settings = _of_one_worker(settings, parts, executor.workers)
+    shards = manifest(parts, out, settings)
     waves = [shards]
-    if rules.stop_after is not None:
+    if settings.stop_after is not None:
         step = WAVE * executor.workers
         waves = [shards[i : i + step] for i in range(0, len(shards), step)]
-    frontier = _Frontier(out, rules.stop_after)
+    frontier = _Frontier(out, settings.stop_after)
     with run_log.progress("fetch", sum(count for s in shards for _, _, count in s.pieces), "photos") as tick:
         for wave in waves:
             if frontier.reached():
                 break
-            begun = [s for s in wave if index_path(out, s.number).exists()]
-            tick(sum(count for s in begun for _, _, count in s.pieces))
-            todo = [s for s in wave if s not in begun]
-            for i, found in executor.run_tasks(fetch_shard, todo):
-                tick(found.total())
-                run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(found.items())})
-        return _close(parts, shards, out, rules, frontier)
+            finished = [s for s in wave if index_path(out, s.number).exists()]
+            tick(sum(count for s in finished for _, _, count in s.pieces))
+            todo = [s for s in wave if s not in finished]
+            for i, counts in executor.run_tasks(fetch_shard, todo):
+                tick(counts.total())
+                run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(counts.items())})
+        return _close(shards, out, frontier)
 
 
-def manifest(parts: Sequence[Path], out: Path, rules: FetchRules) -> list[Shard]:
+def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int) -> FetchSettings:
+    """The settings with its share of the rate, and without "auto": the first part that has rows decides."""
+    private = settings.private_addresses
+    if private == "auto":
+        first = next((part for part in parts if pq.read_metadata(part).num_rows), None)
+        urls = [] if first is None else pq.read_table(first, columns=["url"])["url"].to_pylist()
+        private = "allow" if mostly_private(urls) else "refuse"
+    rate = None if settings.rate is None else settings.rate / workers
+    return settings.model_copy(update={"private_addresses": private, "rate": rate})
+
+
+def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings) -> list[Shard]:
     """The rows of all parts, one after another, cut into shards of `shard_size`."""
     sizes = [pq.read_metadata(part).num_rows for part in parts]
     starts = [0, *accumulate(sizes)]
     shards = []
-    for number, low in enumerate(range(0, starts[-1], rules.shard_size)):
-        high = min(low + rules.shard_size, starts[-1])
+    for number, low in enumerate(range(0, starts[-1], settings.shard_size)):
+        high = min(low + settings.shard_size, starts[-1])
         pieces = tuple(
             (part, max(low, start) - start, min(high, start + size) - max(low, start))
             for part, start, size in zip(parts, starts, sizes, strict=False)
             if start < high and start + size > low
         )
-        shards.append(Shard(number, pieces, out, rules))
+        shards.append(Shard(number, pieces, out, settings))
     return shards
 
 
 class _Frontier:
-    """The unbroken run of finished shards from the first, and where in it the last wanted image is."""
+    """The finished shards before the first unfinished one, and the position of the last wanted image in them."""
 
     def __init__(self, out: Path, wanted: int | None) -> None:
         self.out, self.wanted = out, wanted
@@ -79,7 +92,7 @@ class _Frontier:
         self.cut: tuple[int, int] | None = None  # (shard, position in it) of the `wanted`-th image
 
     def reached(self) -> bool:
-        """Are there enough images? Looks at newly finished shards only."""
+        """Whether there are enough images; reads newly finished shards only."""
         while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
             faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
             for position, fault in enumerate(faults):
@@ -91,23 +104,21 @@ class _Frontier:
         return self.cut is not None
 
 
-def _close(
-    parts: Sequence[Path], shards: Sequence[Shard], out: Path, rules: FetchRules, frontier: _Frontier
-) -> Counter[str]:
-    """Join the shards' indexes into one; past the last wanted image everything is `surplus`, fetched or not."""
+def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier) -> Counter[str]:
+    """Join the shards' indexes into one; past the last wanted image every row is `surplus`, fetched or not."""
     cut = frontier.cut if frontier.reached() else None
     last = len(shards) if cut is None else cut[0] + 1
     counts: Counter[str] = Counter()
-    held: list[pa.Table] = []
+    waiting: list[pa.Table] = []
 
     with writing(out / "index.parquet") as file, pq.ParquetWriter(file, INDEX, compression="zstd") as writer:
 
         def add(table: pa.Table) -> None:
             counts.update(fault or "" for fault in table["fault"].to_pylist())
-            held.append(table)
-            if sum(map(len, held)) >= GATHERED:
-                writer.write_table(pa.concat_tables(held))
-                held.clear()
+            waiting.append(table)
+            if sum(map(len, waiting)) >= ROWS:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting.clear()
 
         for shard in shards[:last]:
             index = pq.read_table(index_path(out, shard.number))
@@ -116,9 +127,9 @@ def _close(
             add(index)
         for shard in shards[last:]:
             add(_surplus(shard, 0))
-        if held:
-            writer.write_table(pa.concat_tables(held))
-    for shard in shards[last:]:  # after the index: a kill here leaves only files that nothing reads
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+    for shard in shards[last:]:  # after the index: a kill now leaves only files that nothing reads
         index_path(out, shard.number).unlink(missing_ok=True)
         shard_path(out, shard.number).unlink(missing_ok=True)
     return counts
@@ -133,4 +144,4 @@ def _surplus(shard: Shard, first: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=INDEX)
 
 
-__all__ = ["COLUMNS", "FetchRules", "fetch", "fetch_shard", "manifest"]
+__all__ = ["COLUMNS", "FetchSettings", "fetch", "fetch_shard", "manifest"]

@@ -1,4 +1,4 @@
-"""Addresses that a URL of unknown origin must not make this machine ask: its own networks, and cloud metadata."""
+"""Addresses that a URL of unknown origin must not make this machine request: its own networks, and cloud metadata."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Refused(OSError):
 
 
 def is_private(address: str) -> bool:
-    """An IP address that is not of the public internet, however it is wrapped.
+    """Whether an IP address, also one wrapped in IPv6, is not of the public internet.
 
     >>> [is_private(a) for a in ("127.0.0.1", "169.254.169.254", "::ffff:10.0.0.1", "64:ff9b::a00:1", "8.8.8.8")]
     [True, True, True, True, False]
@@ -30,7 +30,7 @@ def is_private(address: str) -> bool:
 
 
 def is_private_host(host: str) -> bool:
-    """The host of a URL is a private address in figures, also in unusual ones, or this machine's own name.
+    """Whether the host of a URL is a private address in any notation, or localhost.
 
     >>> [is_private_host(h) for h in ("127.1", "2130706433", "localhost", "::1", "example.org", "8.8.8.8")]
     [True, True, True, True, False, False]
@@ -46,20 +46,22 @@ def is_private_host(host: str) -> bool:
 
 
 def names_private(url: str) -> bool:
-    """The URL itself names a private address (nothing is looked up)."""
+    """Whether the URL itself names a private address (without a DNS query)."""
     try:
         return is_private_host(urlsplit(url).hostname or "")
     except ValueError:
         return False
 
 
-def is_own(urls: Iterable[str | None]) -> bool:
-    """Most of the URLs of a collection name private addresses: it is a collection of the user's own network.
+def mostly_private(urls: Iterable[str | None]) -> bool:
+    """Whether most of the URLs of a collection name private addresses: then it is on the user's own network.
 
-    A private address among public ones is what somebody slipped in.
+    A few private addresses among public ones are an attack.
 
-    >>> is_own(["http://127.0.0.1/a", "http://10.0.0.1/b"]), is_own(["http://flickr.com/a", "http://127.0.0.1/b"])
-    (True, False)
+    >>> mostly_private(["http://127.0.0.1/a", "http://10.0.0.1/b", None])
+    True
+    >>> mostly_private(["http://flickr.com/a", "http://127.0.0.1/b"])
+    False
     """
-    named = [names_private(url) for url in urls if url is not None]
-    return sum(named) > len(named) / 2
+    private = [names_private(url) for url in urls if url is not None]
+    return sum(private) > len(private) / 2

@@ -1,4 +1,4 @@
-"""One shard: its rows → exactly one image or one named miss each. The same on every worker and every engine."""
+"""One shard: every row becomes exactly one image, or is dropped with one reason; the same on every worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, write_parquet
 from curate.core.errors import DriftlineError
-from curate.fetch.rules import MAY_PASS, FetchRules, Got, mirror_url
+from curate.fetch.outcome import TEMPORARY_REASONS, Download
+from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.checks import check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, shard_path, write_tar
@@ -38,18 +39,22 @@ INDEX = pa.schema(
 )
 COLUMNS = ["id", "row", "url", "path", "uploaded"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "too_few_bytes"}
-# What the owner or the rules decided, not the state of one address: no mirror is asked.
+# The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
 
 
 @dataclass(frozen=True)
 class Shard:
-    """number: of the shard. pieces: (Parquet part, first row in it, rows) that make it up, in order."""
+    """What to fetch and where; plain data, so that it can be sent to workers."""
 
     number: int
+    """position among the shards, from 0"""
     pieces: tuple[tuple[Path, int, int], ...]
+    """(Parquet part, first row in it, number of rows), in order"""
     out: Path
-    rules: FetchRules
+    """folder of all shards"""
+    settings: FetchSettings
+    """those of one worker: private_addresses is not "auto", rate is its share"""
 
     def rows(self) -> pa.Table:
         """Its rows of the table, columns COLUMNS."""
@@ -61,116 +66,119 @@ class Shard:
 
 
 class Spool:
-    """The bytes of a shard's images until it is written: on disk, for originals do not fit in memory."""
+    """The bytes of a shard's images until it is written: on disk, because originals do not fit in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the shard
-        self._where: dict[int, tuple[int, int]] = {}
-        self.faults: dict[int, Got] = {}
-        self.notes: dict[int, str] = {}  # row → what is to be said of an image that was found after all
+        self._places: dict[int, tuple[int, int]] = {}
+        self.failures: dict[int, Download] = {}
+        self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
 
-    def keep(self, row: int, got: Got) -> None:
+    def keep(self, row: int, outcome: Download) -> None:
         """Take the outcome of a row; a later one replaces it."""
-        if got.data is None:
-            self.faults[row] = got
+        if outcome.data is None:
+            self.failures[row] = outcome
             return
-        self.faults.pop(row, None)
-        self._where[row] = (self._file.seek(0, 2), len(got.data))
-        self._file.write(got.data)
+        self.failures.pop(row, None)
+        self._places[row] = (self._file.seek(0, 2), len(outcome.data))
+        self._file.write(outcome.data)
 
     def data(self, row: int) -> bytes | None:
         """The bytes of a row, or None."""
-        if row not in self._where:
+        if row not in self._places:
             return None
-        start, size = self._where[row]
+        start, size = self._places[row]
         self._file.seek(start)
         return self._file.read(size)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Delete the file."""
         self._file.close()
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:
-    """Fetch, check and write one shard, if it is not there; returns rows by fault ("" = kept).
+    """Fetch, check and write one shard, unless it exists; returns rows by reason ("": kept).
 
-    Raises DriftlineError where the disk is full; nothing half is left.
+    Raises DriftlineError if the disk is full; no partial file remains.
     """
     index = index_path(shard.out, shard.number)
     if not index.exists():
         spool = Spool(shard.out)
         try:
             part = shard.rows()
-            read_local(part, lambda row, data, fault, detail: spool.keep(row, Got(data, fault, detail)))
-            _remote(part, shard.rules, spool, shard.out)
+            read_local(part, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
+            _remote(part, shard.settings, spool, shard.out)
             _finish(shard, part, spool)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             raise DriftlineError(
                 f"The disk of {shard.out} is full.",
-                "Expected room for the shard in hand.",
-                "Make room and run the same command again: finished shards are kept.",
+                "Expected room for one shard.",
+                "Free some space and run the same command again: finished shards are kept.",
             ) from None
         finally:
             spool.close()
     return Counter(f or "" for f in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
 
 
-def _remote(part: pa.Table, rules: FetchRules, spool: Spool, scratch: Path) -> None:
+def _remote(part: pa.Table, settings: FetchSettings, spool: Spool, scratch: Path) -> None:
     urls = {
         row: url for row, url in zip(part["row"].to_pylist(), part["url"].to_pylist(), strict=True)
         if url is not None and spool.data(row) is None
     }  # fmt: skip
-    _rounds(urls, rules, spool, scratch)
-    if rules.mirror is None:
+    _rounds(urls, settings, spool, scratch)
+    if settings.mirror is None:
         return
-    dead = {row: miss for row in urls if (miss := _miss(row, rules, spool)) is not None and miss.fault not in FINAL}
-    _rounds({row: mirror_url(rules.mirror, urls[row]) for row in dead}, rules, spool, scratch)
-    for row, was in dead.items():
-        told = f"{was.fault} at its own address"
-        also = _miss(row, rules, spool)
-        if also is None:
-            spool.notes[row] = f"from the mirror; {told}"
-        else:  # the miss of its own address is the one to tell
-            spool.faults[row] = Got(None, was.fault, f"{was.detail or was.fault}; mirror: {also.detail or also.fault}")
+    failures = ((row, _failure(row, settings, spool)) for row in urls)
+    dead = {row: failure for row, failure in failures if failure is not None and failure.fault not in FINAL}
+    _rounds({row: mirror_url(settings.mirror, urls[row]) for row in dead}, settings, spool, scratch)
+    for row, first in dead.items():
+        second = _failure(row, settings, spool)
+        if second is None:
+            spool.notes[row] = f"from the mirror; {first.fault} at its own address"
+        else:  # the reason is that of its own address
+            detail = f"{first.detail or first.fault}; mirror: {second.detail or second.fault}"
+            spool.failures[row] = Download(None, first.fault, detail)
 
 
-def _miss(row: int, rules: FetchRules, spool: Spool) -> Got | None:
-    """Why there is no image of this row: a fault of the answer, or bytes that are none. A small image is an image."""
-    if row in spool.faults:
-        return spool.faults[row]
+def _failure(row: int, settings: FetchSettings, spool: Spool) -> Download | None:
+    """Why there is no image of this row: a failed download, or bytes that are not an image. None for an image of any
+    size."""
+    if row in spool.failures:
+        return spool.failures[row]
     data = spool.data(row) or b""
-    if sha256_bytes(data) in rules.placeholders:
-        return Got(None, "placeholder", "a picture that stands for no picture")
-    check = check_image(data, rules.images)
-    return Got(None, check.reason, check.detail) if check.reason in BROKEN else None
+    if sha256_bytes(data) in settings.placeholders:
+        return Download(None, "placeholder", "an image that stands for no image")
+    check = check_image(data, settings)
+    return Download(None, check.reason, check.detail) if check.reason in BROKEN else None
 
 
-def _rounds(urls: dict[int, str], rules: FetchRules, spool: Spool, scratch: Path) -> None:
-    """Ask for all; then, after a pause, again for those whose miss may pass."""
+def _rounds(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
+    """Download all; then, after a pause, again those with a temporary failure."""
     left = dict(urls)
-    for attempt in range(rules.retries + 1):
+    for attempt in range(settings.retries + 1):
         if attempt:
-            asked = max(spool.faults[row].retry_after for row in left)
-            time.sleep(max(asked, rules.backoff * 2 ** (attempt - 1)))
-        _download(list(left.items()), rules, spool, scratch)
-        left = {row: url for row, url in left.items() if row in spool.faults and spool.faults[row].fault in MAY_PASS}
+            retry_after = max(spool.failures[row].retry_after for row in left)
+            time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)))
+        _download(list(left.items()), settings, spool, scratch)
+        temporary = {row for row, failure in spool.failures.items() if failure.fault in TEMPORARY_REASONS}
+        left = {row: url for row, url in left.items() if row in temporary}
         if not left:
             return
 
 
-def _download(rows: list[tuple[int, str]], rules: FetchRules, spool: Spool, scratch: Path) -> None:
+def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
     if not rows:
         return
-    if rules.way == "native":
+    if settings.downloader == "native":
         from curate.fetch import native
 
-        native.download(rows, rules, spool.keep)
+        native.download(rows, settings, spool.keep)
     else:
         from curate.fetch.img2dataset import client
 
-        client.download(rows, rules, spool.keep, scratch)
+        client.download(rows, settings, spool.keep, scratch)
 
 
 def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
@@ -181,15 +189,15 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
         for id_, row, uploaded in zip(*(part[c].to_pylist() for c in ("id", "row", "uploaded")), strict=True):
             record: dict[str, Any] = {"id": id_, "row": row, "uploaded": uploaded, "shard": shard.number}
             records.append(record)
-            data = None if row in spool.faults else spool.data(row)
+            data = None if row in spool.failures else spool.data(row)
             if data is None:
-                got = spool.faults.get(row) or Got(None, "no_result", "nobody asked for this row")
-                record |= {"fault": got.fault, "detail": got.detail}
+                failure = spool.failures.get(row) or Download(None, "no_result", "this row was not requested")
+                record |= {"fault": failure.fault, "detail": failure.detail}
                 continue
-            check = check_image(data, shard.rules.images)
+            check = check_image(data, shard.settings)
             digest = sha256_bytes(data)
             record |= {"fault": check.reason, "detail": check.detail, "width": check.width, "height": check.height}
-            if digest in shard.rules.placeholders:
+            if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
                 name = f"{id_}.{check.extension}"

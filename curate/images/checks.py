@@ -5,24 +5,32 @@ from __future__ import annotations
 import io
 import warnings
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from curate.core.settings import Positive, Section
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ImageRules:
-    """min_edge, max_aspect: CLEAR's download filters (README: 120 and 2; the released data shows none).
-    max_pixels, max_edge: guard against decompression bombs. max_bytes: guards against endless bodies. min_bytes:
-    CLEAR's code keeps files of more than 10."""
+class ImageLimits(Section):
+    """Which images are kept."""
 
-    min_edge: int = 1
-    max_aspect: float | None = None
-    max_pixels: int = 100_000_000
-    max_edge: int = 30_000
-    max_bytes: int = 50_000_000
-    min_bytes: int = 11
+    min_bytes: Positive = 11
+    """smaller files are not images (CLEAR's code: more than 10)"""
+    min_edge: Positive = 1
+    """shorter edge, pixels (CLEAR's README: 120; its released data shows no such limit)"""
+    max_aspect: Annotated[float, Field(ge=1)] | None = None
+    """longer edge / shorter edge (CLEAR's README: 2; its released data shows no such limit; null: any)"""
+    max_pixels: Positive = 100_000_000
+    """limit against decompression bombs"""
+    max_edge: Positive = 30_000
+    """longer edge, pixels: limit against decompression bombs"""
+    max_bytes: Positive = 50_000_000
+    """limit against endless files"""
 
 
 @dataclass(frozen=True)
@@ -41,15 +49,15 @@ class ImageCheck:
     """pixels"""
 
 
-def check_image(data: bytes, rules: ImageRules) -> ImageCheck:
-    """Decode the complete image and check it against `rules`. Never raises for bad bytes."""
+def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
+    """Decode the complete image and check it against `limits`. Never raises for bad bytes."""
     from PIL import Image, UnidentifiedImageError
 
     if not data:
         return ImageCheck("empty_body")
-    if len(data) < rules.min_bytes:
+    if len(data) < limits.min_bytes:
         return ImageCheck("too_few_bytes", f"{len(data)} bytes")
-    if len(data) > rules.max_bytes:
+    if len(data) > limits.max_bytes:
         return ImageCheck("too_many_bytes", f"{len(data)} bytes")
     try:
         with warnings.catch_warnings():
@@ -58,7 +66,7 @@ def check_image(data: bytes, rules: ImageRules) -> ImageCheck:
                 format_, (width, height) = image.format, image.size
                 if format_ not in EXTENSIONS:
                     return ImageCheck("unsupported_format", format_)
-                if width * height > rules.max_pixels or max(width, height) > rules.max_edge:
+                if width * height > limits.max_pixels or max(width, height) > limits.max_edge:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")
                 image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
                 image.load()
@@ -68,8 +76,8 @@ def check_image(data: bytes, rules: ImageRules) -> ImageCheck:
         return ImageCheck("not_an_image", repr(data[:40]))
     except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error and others
         return ImageCheck("broken_image", str(error)[:200])
-    if min(width, height) < rules.min_edge:
+    if min(width, height) < limits.min_edge:
         return ImageCheck("too_small", f"{width} × {height}")
-    if rules.max_aspect is not None and max(width, height) > rules.max_aspect * min(width, height):
+    if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
     return ImageCheck(None, None, EXTENSIONS[format_], width, height)

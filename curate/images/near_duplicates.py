@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -26,15 +25,6 @@ THUMB = 64  # edge in pixels of the image that is hashed
 QUERIES = 4096  # hashes per search
 MANY = 100_000  # from so many hashes on, multi-index hashing is faster than comparing all pairs
 FEW_BITS = 6  # with more bits the parts of a hash are too short to be selective
-
-
-@dataclass(frozen=True)
-class CopyRules:
-    """bits: hashes that differ in at most so many bits are of near copies (None: hashes are not looked at). cosine: so
-    are vectors with at least this cosine (None: not looked at)."""
-
-    bits: int | None = 4
-    cosine: float | None = None
 
 
 def perceptual_hashes(batch: Any) -> Hashes:
@@ -150,14 +140,9 @@ def group_pairs(pairs: Pairs, n: int) -> npt.NDArray[np.int64]:
     return np.asarray(parent, np.int64)
 
 
-def near_copies(hashes: Hashes | None, vectors: Vectors | None, n: int, rules: CopyRules) -> npt.NDArray[np.int64]:
-    """(n,) group of each image under `rules`. hashes: (n,). vectors: (n, D), unit length."""
-    pairs = [np.zeros((0, 2), np.int64)]
-    if hashes is not None and rules.bits is not None:
-        pairs.append(pairs_by_hash(hashes, rules.bits))
-    if vectors is not None and rules.cosine is not None:
-        pairs.append(pairs_by_cosine(vectors, rules.cosine))
-    return group_pairs(np.concatenate(pairs), n)
+def near_copies(hashes: Hashes, bits: int) -> npt.NDArray[np.int64]:
+    """(N,) hashes → (N,) group of each image: hashes of near copies differ in at most `bits` bits."""
+    return group_pairs(pairs_by_hash(hashes, bits), len(hashes))
 
 
 def copy_report(group: npt.NDArray[np.int64], columns: Mapping[str, Sequence[Any]], most: int = 50) -> dict[str, Any]:

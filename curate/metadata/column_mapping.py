@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
-from curate.core.errors import BadConfig
 from curate.metadata.schema import TABLE, safe_id
 
 NOT_FROM_TABLE = {"row", "media"}
 LONGEST_RAW = 2000  # characters of a faulty row that are kept
 
 
-def check_columns(columns: Mapping[str, str], *images: str) -> None:
-    """Raise BadConfig unless `columns` names `uploaded` and one of `images`, and nothing unknown."""
+def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, str]:
+    """The columns as given. Raises ValueError unless they name `uploaded` and one of `images`, and nothing unknown."""
     allowed = [*(name for name in TABLE.names if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
     for name in columns:
         if name not in allowed:
-            raise BadConfig(f"collection.columns names {name!r}.", f"Allowed: {', '.join(allowed)}.")
+            near = difflib.get_close_matches(name, allowed, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"There is no column {name!r}.{hint} Available: {', '.join(allowed)}")
     if "uploaded" not in columns or not set(images) & set(columns):
-        raise BadConfig(
-            f"collection.columns names {sorted(columns)}.",
-            f"Expected at least uploaded and one of {', '.join(images)}.",
-            "Example: columns: {path: filename, uploaded: year, label: species}.",
+        raise ValueError(
+            f"Expected at least uploaded and one of {', '.join(images)}, as in "
+            "{path: filename, uploaded: year, label: species}"
         )
+    return columns
 
 
 def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
-    """values: column of the file → value. A record, or a record with `fault` and `raw`.
+    """values: column of the file → value. Returns a record, or a record with `fault` and `raw`.
 
-    Times: see `seconds_of`. Paths are relative to `root` and must stay in it. The id defaults to path or url. Tags
+    Times: see `seconds_of`. Paths are relative to `root` and must stay below it. The id defaults to path or url. Tags
     are a list, or text with commas.
     """
 
@@ -94,7 +96,7 @@ def seconds_of(value: Any) -> int:
     if isinstance(value, date):
         return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{type(value).__name__} is no time")
+        raise ValueError(f"{type(value).__name__} is not a time")
     text = str(value)
     if text.isdigit() and len(text) == 4:
         return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
@@ -103,16 +105,16 @@ def seconds_of(value: Any) -> int:
     except ValueError:
         return seconds_of(datetime.fromisoformat(text))
     if abs(number) >= 2**62:
-        raise ValueError(f"{number} is no time")
+        raise ValueError(f"{number} is not a time")
     return number
 
 
 def is_utf8(text: str) -> bool:
-    """False for text that was read with surrogate escapes from bytes that are no UTF-8."""
+    """False for text that was read with surrogate escapes from bytes that are not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text) if not text.isascii() else True
 
 
 def printable(text: str) -> str:
-    """At most LONGEST_RAW characters of the text, with \\xNN where a byte was no UTF-8 (also in a `repr`)."""
+    """At most LONGEST_RAW characters of the text, with \\xNN for each byte that was not UTF-8 (also in a `repr`)."""
     clean = text[:LONGEST_RAW].encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return re.sub(r"\\udc([0-9a-f]{2})", r"\\x\1", clean)[:LONGEST_RAW]

@@ -56,20 +56,20 @@ TABLE = pa.schema(
     ]
 )
 
-# Columns whose values come again and again: Parquet keeps each value once.
+# Columns with few different values: Parquet keeps each value once.
 REPEATED = ("user", "nickname", "camera", "licence", "licence_url", "media", "label")
 
-# What a source yields: the table, plus the rows that cannot be read, in their place and with their reason.
+# The records of a source: the table, and in their place the rows that cannot be read, with their reason.
 SOURCE = TABLE.append(pa.field("fault", pa.string())).append(pa.field("raw", pa.string()))
 
-# A record that a stage dropped: which, why, and the detail a person needs to understand it.
+# A record that a stage dropped: its id, the reason, and the detail that a person needs to understand it.
 REJECTS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("detail", pa.string())])
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 
 
 def safe_id(text: str) -> str:
-    """An id that obeys the contract; a changed name gets a short hash, so that it stays unique.
+    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique.
 
     >>> safe_id("6985418911"), safe_id("image-7.jpg")
     ('6985418911', 'image-7-jpg-fe58a2af')
@@ -86,32 +86,32 @@ def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> p
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same records, `rows` at a time (the last batch may have fewer): parts do not depend on how input was read.
+    """The same records, `rows` at a time (the last batch may have fewer), so that parts do not depend on the reader.
 
-    When `batches` raises, the records before are yielded first.
+    If `batches` raises, the records before are yielded first.
     """
-    held: list[pa.RecordBatch] = []
+    waiting: list[pa.RecordBatch] = []
     count = 0
-    trouble: Exception | None = None
+    failure: Exception | None = None
     source = iter(batches)
     while True:
         try:
             batch = next(source, None)
         except Exception as error:
-            batch, trouble = None, error
+            batch, failure = None, error
         if batch is None:
             break
-        held.append(batch)
+        waiting.append(batch)
         count += len(batch)
         while count >= rows:
-            table = pa.Table.from_batches(held)
+            table = pa.Table.from_batches(waiting)
             yield one_batch(table.slice(0, rows))
-            held = table.slice(rows).to_batches()
+            waiting = table.slice(rows).to_batches()
             count -= rows
     if count:
-        yield one_batch(pa.Table.from_batches(held))
-    if trouble is not None:
-        raise trouble
+        yield one_batch(pa.Table.from_batches(waiting))
+    if failure is not None:
+        raise failure
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:

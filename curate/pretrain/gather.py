@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
 from curate.core.errors import BadConfig, IntegrityError, MissingFile
-from curate.images.checks import ImageRules, check_image
+from curate.images.checks import ImageLimits, check_image
 from curate.images.shards import read_images, read_tar
 
-RULES = ImageRules()
+RULES = ImageLimits()
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 

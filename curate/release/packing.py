@@ -25,6 +25,7 @@ from curate.core.run_log import RunLog
 from curate.images.shards import Reader, read_tar, write_tar
 from curate.images.strip_exif import strip_metadata
 
+SHARD_IMAGES = 5000  # images in a tar
 SIDE = ("id", "class", "licence", "licence_url", "creator", "page_url")
 
 

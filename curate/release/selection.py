@@ -4,41 +4,24 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.core.seeding import name_for
 from curate.images.near_duplicates import group_pairs
-from curate.retrieval.candidates import BACKGROUND, check_enough
+from curate.release.settings import ReleaseSettings
+from curate.retrieval.candidates import check_enough
 
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class PublishRules:
-    """per_class: images per class and bucket (CLEAR: 300); background has as many unless `background` says
-    otherwise. short: "fail" raises Shortage with a table; "fewer" publishes what there is.
-    test_share, splits: seeded splits, stratified per bucket and class; a user's photos are never on both sides, nor are
-    near copies. shard_images: images a tar."""
-
-    name: str = "unnamed"
-    version: str = "1.0.0"
-    per_class: int = 300
-    background: int | None = None
-    short: Literal["fail", "fewer"] = "fail"
-    test_share: float = 0.3
-    splits: int = 5
-    shard_images: int = 5000
 
 
 def select(
     accepted: Sequence[Row],
     buckets: Sequence[int],
     classes: Sequence[str],
-    rules: PublishRules,
+    settings: ReleaseSettings,
     seed: int,
 ) -> list[Row]:
     """accepted: dicts with id, bucket, concept → a random `per_class` of each bucket and class, in release order.
@@ -50,9 +33,9 @@ def select(
     cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in accepted:
         cells[row["bucket"], row["concept"]].append(row)
-    wanted = {c: rules.per_class if c != BACKGROUND or rules.background is None else rules.background for c in classes}
+    wanted = {c: settings.wanted(c) for c in classes}
     counts = {(str(b), c): len(cells[b, c]) for b in buckets for c in classes}
-    floor = wanted if rules.short == "fail" else dict.fromkeys(classes, 1)
+    floor = wanted if settings.short == "fail" else dict.fromkeys(classes, 1)
     way_out = (
         "Lower release.per_class, raise retrieve.per_class so that more images are asked, drop the class, or set "
         "release.short: reopen (asks about further candidates) or fewer."
@@ -110,8 +93,8 @@ def split(rows: Sequence[Row], group: Sequence[str], share: float, seed: int, nu
 
 
 def splits_of(
-    rows: Sequence[Row], copies: npt.NDArray[np.int64] | None, rules: PublishRules, seed: int
+    rows: Sequence[Row], copies: npt.NDArray[np.int64] | None, settings: ReleaseSettings, seed: int
 ) -> dict[str, list[str]]:
     """Every split's sides, by name."""
     group = together(rows, copies)
-    return {f"split_{k}": split(rows, group, rules.test_share, seed, k) for k in range(rules.splits)}
+    return {f"split_{k}": split(rows, group, settings.test_share, seed, k) for k in range(settings.splits)}

@@ -18,7 +18,7 @@ from curate.release.croissant import croissant_tars
 from curate.release.data_card import card
 from curate.release.format import FORMAT, METADATA
 from curate.release.packing import Packed
-from curate.release.selection import PublishRules
+from curate.release.settings import ReleaseSettings
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -31,7 +31,7 @@ def publish(
     splits: Mapping[str, Sequence[str]],
     provenance: Mapping[str, Any],
     out: Path,
-    rules: PublishRules,
+    settings: ReleaseSettings,
     copies: npt.NDArray[np.int64] | None = None,
     changes: Mapping[str, Any] | None = None,
     withdrawn: Sequence[tuple[str, str]] = (),
@@ -60,8 +60,8 @@ def publish(
     known = {"id": [r["id"] for r in rows], "bucket": [r["bucket"] for r in rows], "class": [r["class"] for r in rows]}
     facts = {
         "format": FORMAT,
-        "name": rules.name,
-        "version": rules.version,
+        "name": settings.name,
+        "version": settings.version,
         "images": len(rows),
         "classes": list(classes),
         "buckets": [dict(b) for b in buckets],
@@ -81,7 +81,7 @@ def publish(
     write_text(out / "ATTRIBUTION.csv", attribution(rows))
     write_text(out / "WITHDRAWN.csv", tombstone_file(withdrawn))
     if changes is not None:
-        write_text(out / "CHANGES.md", change_list(changes, rules.version))
+        write_text(out / "CHANGES.md", change_list(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
     kinds = {field.name: str(field.type) for field in table.schema}
     metadata = out / "metadata.parquet"

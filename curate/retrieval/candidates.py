@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,78 +23,23 @@ import numpy.typing as npt
 from curate.core.errors import BadConfig, Shortage
 from curate.encoders import Encoder, Vectors
 from curate.retrieval.exact_search import Ranked
+from curate.retrieval.settings import Concept, RetrieveSettings
 from curate.retrieval.vector_store import Ints
 
-BACKGROUND = "background"
-PLACEHOLDER = "{}"  # where a template takes the prompt; alone: the prompt itself
 
-
-@dataclass(frozen=True)
-class Concept:
-    """A class of the data set, described by texts."""
-
-    name: str
-    prompts: tuple[str, ...]
-    """put into every template and embedded; the normalised mean of the unit vectors is the query [CLIP, section
-    3.1.4]"""
-    option: str
-    """the text of the checkbox that workers read"""
-    label: str
-    """the source's own name of this class, if the source has labels"""
-    templates: tuple[str, ...] = (PLACEHOLDER,)
-    subcategories: tuple[str, ...] = ()
-    """each is an additional query; the concept's score is that of its best query"""
-    negatives: tuple[str, ...] = ()
-    """texts that the queries are moved away from"""
-    negative_weight: float = 0.5
-    """by how much"""
-    examples: tuple[str, ...] = ()
-    """examples that workers read below the checkbox"""
-
-    def texts(self) -> list[list[str]]:
-        """The texts of each query: all prompts, then each subcategory; always in all templates."""
-        groups = [list(self.prompts), *([s] for s in self.subcategories)]
-        return [[t.replace(PLACEHOLDER, text) for text in group for t in self.templates] for group in groups if group]
-
-
-@dataclass(frozen=True)
-class RetrieveRules:
-    """per_class: images asked per concept and bucket. depth: length of each list before overlap is removed.
-    short: "fail" raises Shortage with a table, "fewer" takes what there is. per_user: at most so many images of one
-    uploader in a concept and bucket. near: an image with at least this cosine to a better one of its concept is a near
-    copy. margin: by how much a score must stand above those of all other concepts. strata: so many equal parts of the
-    bucket's time give equal shares, as far as they have images. reserve: so many further background images a concept
-    are named, to be asked when too few are accepted."""
-
-    per_class: int = 600
-    depth: int = 16_000
-    overlap: Literal["highest", "discard", "allow"] = "highest"
-    background: bool = True
-    negative_ratio: float = 0.1
-    short: Literal["fail", "fewer"] = "fail"
-    per_user: int | None = None
-    near: float | None = None
-    margin: float | None = None
-    strata: int | None = None
-    reserve: int = 0
-
-
-def query_vectors(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vectors, list[int]]:
+def query_vectors(
+    encoder: Encoder, concepts: Sequence[Concept], negative_weight: float = 0.5
+) -> tuple[Vectors, list[int]]:
     """(unit vectors (Q, D) float32 of all queries, the first query of each concept).
 
-    Raises BadConfig for a concept without texts and for two concepts with the same texts.
+    negative_weight: how far they are moved away from a concept's negatives. Raises BadConfig for two concepts with the
+    same texts.
     """
     rows: list[Vectors] = []
     first: list[int] = []
     concept_of: dict[Any, str] = {}
     for concept in concepts:
         groups = concept.texts()
-        if not groups:
-            raise BadConfig(
-                f"The concept {concept.name!r} has no prompts.",
-                "Expected at least one.",
-                "Add prompts: [a photo of …].",
-            )
         same = concept_of.setdefault((tuple(map(tuple, groups)), concept.negatives), concept.name)
         if same != concept.name:
             raise BadConfig(
@@ -103,7 +48,7 @@ def query_vectors(encoder: Encoder, concepts: Sequence[Concept]) -> tuple[Vector
                 "Change the prompts of one, or remove it.",
             )
         first.append(len(rows))
-        away = _unit(encoder.texts(concept.negatives).mean(0)) * concept.negative_weight if concept.negatives else 0.0
+        away = _unit(encoder.texts(concept.negatives).mean(0)) * negative_weight if concept.negatives else 0.0
         rows += [_unit(_unit(encoder.texts(group).mean(0)) - away) for group in groups]
     return np.stack(rows).astype(np.float32), first
 
@@ -140,15 +85,21 @@ class Chosen:
 
 
 def choose(
-    tops: Sequence[Ranked], bottoms: Sequence[Ranked], rules: RetrieveRules, lookup: Lookup | None = None
+    tops: Sequence[Ranked],
+    bottoms: Sequence[Ranked],
+    settings: RetrieveSettings,
+    lookup: Lookup | None = None,
+    reserve: int = 0,
 ) -> Chosen:
-    """The candidates of one bucket from the top and bottom lists of every concept (same order of concepts)."""
-    kept = _resolve_overlap(tops, rules, lookup or Lookup())
+    """The candidates of one bucket from the top and bottom lists of every concept (same order of concepts).
+
+    reserve: further background images for each concept, to be asked if too few are accepted.
+    """
+    kept = _resolve_overlap(tops, settings, lookup or Lookup())
     fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(kept, tops, strict=True)]
     used = {row for fate in kept for row, name in fate.items() if name == "kept"}
-    share = int(rules.per_class * rules.negative_ratio)
-    background, reserve = (_lowest(bottoms, n, used) if rules.background else [] for n in (share, rules.reserve))
-    return Chosen(fates, background, reserve)
+    counts = (settings.negatives_each, reserve) if settings.background else (0, 0)
+    return Chosen(fates, *(_lowest(bottoms, n, used) for n in counts))
 
 
 def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tuple[int, int, int, float]]:
@@ -166,12 +117,12 @@ def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tupl
     return lowest
 
 
-def _resolve_overlap(tops: Sequence[Ranked], rules: RetrieveRules, lookup: Lookup) -> list[dict[int, str]]:
+def _resolve_overlap(tops: Sequence[Ranked], settings: RetrieveSettings, lookup: Lookup) -> list[dict[int, str]]:
     """Per concept: row → fate; all other rows are surplus."""
     lists = [top.rows.tolist() for top in tops]
-    if rules.overlap == "allow":
-        return [_pick(c, rows, rules, lookup) for c, rows in enumerate(lists)]
-    if rules.overlap == "highest":
+    if settings.overlap == "allow":
+        return [_pick(c, rows, settings, lookup) for c, rows in enumerate(lists)]
+    if settings.overlap == "highest":
         best: dict[int, tuple[float, int]] = {}
         for c, top in enumerate(tops):
             for row, score in zip(lists[c], top.scores.tolist(), strict=True):
@@ -179,12 +130,12 @@ def _resolve_overlap(tops: Sequence[Ranked], rules: RetrieveRules, lookup: Looku
                     best[row] = (score, c)
         return [
             {row: "ambiguous" for row in rows if best[row][1] != c}
-            | _pick(c, [row for row in rows if best[row][1] == c], rules, lookup)
+            | _pick(c, [row for row in rows if best[row][1] == c], settings, lookup)
             for c, rows in enumerate(lists)
         ]
     discarded: set[int] = set()
     while True:  # discarded images are replaced by the next ones, which may overlap again
-        picked = [_pick(c, [r for r in rows if r not in discarded], rules, lookup) for c, rows in enumerate(lists)]
+        picked = [_pick(c, [r for r in rows if r not in discarded], settings, lookup) for c, rows in enumerate(lists)]
         times = Counter(row for fates in picked for row, fate in fates.items() if fate == "kept")
         twice = {row for row, n in times.items() if n > 1}
         if not twice:
@@ -195,20 +146,20 @@ def _resolve_overlap(tops: Sequence[Ranked], rules: RetrieveRules, lookup: Looku
         discarded |= twice
 
 
-def _pick(concept: int, rows: Sequence[int], rules: RetrieveRules, lookup: Lookup) -> dict[int, str]:
+def _pick(concept: int, rows: Sequence[int], settings: RetrieveSettings, lookup: Lookup) -> dict[int, str]:
     """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails."""
-    checks = _AdditionalRules(concept, np.array(rows, np.int64), rules, lookup)
+    checks = _AdditionalRules(concept, np.array(rows, np.int64), settings, lookup)
     fates: dict[int, str] = {}
-    if rules.strata is not None and lookup.strata is not None and rows:
+    if settings.strata is not None and lookup.strata is not None and rows:
         strata = lookup.strata(np.array(rows, np.int64))
-        share = -(-rules.per_class // rules.strata)
-        for stratum in range(rules.strata):
+        share = -(-settings.per_class // settings.strata)
+        for stratum in range(settings.strata):
             _take(np.flatnonzero(strata == stratum).tolist(), rows, share, checks, fates)
-    missing = rules.per_class - sum(fate == "kept" for fate in fates.values())
+    missing = settings.per_class - sum(fate == "kept" for fate in fates.values())
     _take(range(len(rows)), rows, missing, checks, fates)
-    if len(fates) > rules.per_class:  # the shares of the strata are rounded up: drop the lowest scores
+    if len(fates) > settings.per_class:  # the shares of the strata are rounded up: drop the lowest scores
         kept = [row for row in rows if fates.get(row) == "kept"]
-        for row in kept[rules.per_class :]:
+        for row in kept[settings.per_class :]:
             del fates[row]
     return fates
 
@@ -228,12 +179,12 @@ def _take(
 class _AdditionalRules:
     """Applies the additional rules to the images of one concept, best first."""
 
-    def __init__(self, concept: int, rows: Ints, rules: RetrieveRules, lookup: Lookup) -> None:
-        self.rules = rules
-        self.users = lookup.users(rows) if rules.per_user is not None and lookup.users else None
-        self.vectors = lookup.vectors(rows) if rules.near is not None and lookup.vectors else None
+    def __init__(self, concept: int, rows: Ints, settings: RetrieveSettings, lookup: Lookup) -> None:
+        self.settings = settings
+        self.users = lookup.users(rows) if settings.per_user is not None and lookup.users else None
+        self.vectors = lookup.vectors(rows) if settings.near_copies is not None and lookup.vectors else None
         self.margins: npt.NDArray[Any] | None = None
-        if rules.margin is not None and lookup.scores and len(rows):
+        if settings.margin is not None and lookup.scores and len(rows):
             scores = lookup.scores(rows)
             if scores.shape[1] > 1:
                 self.margins = scores[:, concept] - np.delete(scores, concept, 1).max(1)
@@ -242,10 +193,10 @@ class _AdditionalRules:
 
     def fate(self, position: int) -> str:
         """The fate of one image; a kept image counts for the checks of the following ones."""
-        if self.margins is not None and self.margins[position] < (self.rules.margin or 0):
+        if self.margins is not None and self.margins[position] < (self.settings.margin or 0):
             return "small_margin"
         user = self.users[position] if self.users is not None else None
-        if user and self.per_user[user] >= (self.rules.per_user or 0):
+        if user and self.per_user[user] >= (self.settings.per_user or 0):
             return "user_cap"
         if self.vectors is not None and self._is_near(position):
             return "near_copy"
@@ -257,7 +208,7 @@ class _AdditionalRules:
     def _is_near(self, position: int) -> bool:
         assert self.vectors is not None
         near = self.vectors[self.kept] @ self.vectors[position]
-        return bool((near >= self.rules.near).any())
+        return bool((near >= self.settings.near_copies).any())
 
 
 def check_enough(counts: Mapping[tuple[str, str], int], wanted: Mapping[str, int], what: str, way_out: str) -> None:

@@ -1,35 +1,20 @@
-"""Metadata sources: anything that lists time-stamped photos → record batches of `curate.metadata.schema.SOURCE`.
+"""Metadata sources: anything that lists photos with a time → record batches of `curate.metadata.schema.SOURCE`.
 
-A new source is one file here and one line in `SOURCES`.
+A new source is one file here, with a class derived from `Source`, and one line in `SOURCES`; in a package of your own
+it is an entry point in the group `driftline.sources`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Any
 
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from curate.core.errors import DriftlineError
 from curate.core.registry import Registry
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-class Source(Protocol):
-    """A dataclass whose fields are keys of the `collection` section of the configuration."""
-
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield at most `rows` records at a time, in source order, leaving out the first `skip`.
-
-        A record that cannot be read is yielded in its place with `fault` (the reason's name) and `raw`.
-        Raises BadInput when the source as a whole is not what it should be.
-        """
-        ...
-
-    def inputs(self) -> list[Path]:
-        """The files and folders whose change makes the table stale."""
-        ...
-
+from curate.core.settings import keys_of
+from curate.sources.base import DEFAULTS_OF_0_1, FileSource, Source, Workplace
 
 SOURCES = Registry(
     "source",
@@ -42,4 +27,23 @@ SOURCES = Registry(
         "flickr": "curate.sources.flickr:Flickr",
     },
     group="sources",
+    base="curate.sources.base:Source",
 )
+
+
+def source_of(values: Any) -> Any:
+    """The section `collection` as its source reads it. Raises ValidationError, naming the key."""
+    if not isinstance(values, Mapping):
+        return values
+    name = values.get("source")
+    try:
+        kind = SOURCES.resolve(str(name))
+    except DriftlineError as error:
+        unusable = PydanticCustomError("source", "{error}", {"error": str(error)})
+        details = InitErrorDetails(type="missing" if name is None else unusable, loc=("source",), input=values)
+        raise ValidationError.from_exception_data("collection", [details]) from None
+    own = keys_of(kind)
+    return kind.model_validate({k: v for k, v in values.items() if k in own or v != DEFAULTS_OF_0_1.get(k, ...)})
+
+
+__all__ = ["SOURCES", "FileSource", "Source", "Workplace", "source_of"]

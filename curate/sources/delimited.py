@@ -8,56 +8,55 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import pyarrow as pa
+from pydantic import AfterValidator
 
 from curate.core.errors import BadInput, MissingFile
+from curate.core.settings import PLACE, PathText
 from curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
 from curate.metadata.schema import batch_of
+from curate.sources.base import HERE, FileSource, Workplace
 
 JSON_LINES = (".jsonl", ".ndjson")
 
 
-@dataclass(frozen=True)
-class Delimited:
-    """A CSV or TSV table with a header, or JSON lines (.jsonl, .ndjson); `.gz` is read as it is.
+class Delimited(FileSource):
+    """A CSV or TSV table with a header, or JSON lines (.jsonl, .ndjson), in UTF-8; also compressed (.gz).
 
-    path: UTF-8 text. columns: {table column: file column}; `uploaded` and one of `url`, `path` are needed,
-    `id` defaults to the row's `path` or `url`. root: folder that relative image paths start from (default:
-    the table's own folder); a path that leaves it is a fault.
-
-    Times: four digits are a year (its first second, UTC), other integers are seconds since the epoch, the rest
-    is ISO 8601 (without zone: UTC).
+    Times: four digits are a year (its first second, UTC), other integers are seconds since 1970, the rest is ISO 8601
+    (without zone: UTC).
     """
 
-    path: Path
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Annotated[dict[str, str], AfterValidator(partial(check_columns, images=("url", "path")))]
+    """column of the collection → column of the table, e.g. {path: filename, uploaded: year}; uploaded and one of url,
+    path are needed; id defaults to the row's path or url"""
     delimiter: str = ","
-    root: Path | None = None
+    """column separator"""
+    root: Annotated[PathText | None, PLACE] = None
+    """folder that image paths start from and stay below (null: the table's folder)"""
 
-    def inputs(self) -> list[Path]:
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The table."""
-        if not self.path.is_file():
-            raise MissingFile(
-                f"There is no file {self.path}.", "Expected a table with a header.", "Check collection.path."
-            )
-        return [self.path]
+        path = at.path(self.path)
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.", "Expected a table with a header.", "Check collection.path.")
+        return [path]
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, in file order."""
-        (path,) = self.inputs()
-        check_columns(self.columns, "url", "path")
-        root = (self.root or path.parent).resolve()
+        (path,) = self.inputs(at)
+        root = (path.parent if self.root is None else at.path(self.root)).resolve()
         row = skip
         with _opened(path) as file:
-            kind = path.name.removesuffix(".gz")
-            found = self._json(file, path) if kind.endswith(JSON_LINES) else self._csv(file, path)
-            left = islice(found, skip, None)
-            while chunk := list(islice(left, rows)):
+            is_json = path.name.removesuffix(".gz").endswith(JSON_LINES)
+            records = self._json(file) if is_json else self._csv(file, path)
+            rest = islice(records, skip, None)
+            while chunk := list(islice(rest, rows)):
                 yield batch_of([_record(values, self.columns, row + i, root) for i, values in enumerate(chunk)])
                 row += len(chunk)
 
@@ -80,7 +79,7 @@ class Delimited:
         except (csv.Error, EOFError, OSError) as error:
             raise BadInput(f"{path} cannot be read after line {reader.line_num:,} ({error}).") from None
 
-    def _json(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
+    def _json(self, file: IO[str]) -> Iterator[dict[str, Any]]:
         empty = True
         for line in file:
             empty = False
@@ -97,7 +96,7 @@ class Delimited:
             else:
                 yield value
         if empty:
-            raise BadInput(f"The file {path} is empty.", "Expected one JSON object a line.")
+            raise BadInput(f"The file {file.name} is empty.", "Expected one JSON object a line.")
 
 
 def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
@@ -107,7 +106,7 @@ def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: 
 
 
 def _opened(path: Path) -> IO[str]:
-    """Text in which bytes that are no UTF-8 survive as escapes: they spoil their own row only."""
+    """Text in which bytes that are not UTF-8 are kept as escapes, so that only their own row is faulty."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     raw = opener(path, "rb")
     return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")

@@ -2,7 +2,7 @@
 
 `flickr.photos.search` shows at most 4,000 results of a query (later pages repeat earlier ones), large windows return
 only a part, and `total` cannot be trusted. So a window is halved until its total is well below that, down to one
-second, then divided by licence; what was promised and what came is kept for every window.
+second, then divided by licence. For every window, the promised and the received number of photos are kept.
 """
 
 from __future__ import annotations
@@ -11,26 +11,29 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote, quote_plus
 
 import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.settings import SPEED, Positive, Time
 from curate.metadata.column_mapping import LONGEST_RAW, seconds_of
 from curate.metadata.schema import batch_of, rebatch
+from curate.sources.base import HERE, Source, Workplace
 
 ENDPOINT = "https://api.flickr.com/services/rest/"
 CEILING = 4000  # results that a query shows
-WISH = 3000  # windows that promise more are halved: well below the ceiling, as totals are not exact
+HALVED_ABOVE = 3000  # results that a window may promise: well below the ceiling, because totals are not exact
 PER_PAGE = 500
-SHORT = 0.05  # share of a window's total that may be missing before it is halved, too
-PATIENT = 60  # seconds: shorter windows that miss photos are not halved, for then it is the totals that are wrong
-TRIES = 6
+MISSING = 0.05  # share of a window's total that may be missing before the window is halved
+SHORTEST = 60  # seconds: a shorter window that misses photos is not halved, because then the total is wrong
+ATTEMPTS = 6
 LARGEST = 32 << 20  # bytes of one answer
 EXTRAS = "date_upload,date_taken,license,owner_name,tags,geo,description,media,url_m,url_l,url_o"
 # Ids of flickr.photos.licenses.getInfo
@@ -51,61 +54,75 @@ LICENCES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Window:
-    """Upload times [start, end) in seconds; licences: ids."""
+    """A part of the query that is asked at once."""
 
     start: int
+    """earliest upload time, seconds UTC"""
     end: int
+    """latest upload time, exclusive"""
     licences: tuple[str, ...]
+    """Flickr's ids"""
 
     def parts(self) -> list[Window]:
-        """Halves; of one second, one window a licence; nothing smaller."""
+        """Its halves; of a window of one second, one window for each licence; of one licence, nothing."""
         if self.end - self.start > 1:
             middle = (self.start + self.end) // 2
             return [Window(self.start, middle, self.licences), Window(middle, self.end, self.licences)]
-        return [Window(self.start, self.end, (one,)) for one in self.licences] if len(self.licences) > 1 else []
+        several = len(self.licences) > 1
+        return [Window(self.start, self.end, (licence,)) for licence in self.licences] if several else []
 
     def name(self) -> str:
-        """As the window's file is called."""
+        """Name of the window's file."""
         return f"{self.start}-{self.end}-{'_'.join(self.licences)}.json"
 
 
-@dataclass(frozen=True)
-class Flickr:
-    """start, end: upload times [start, end), seconds. licences: Flickr's ids. search: further arguments of the query
-    (text, tags, bbox, …). size: largest address that is taken: original, large or medium. rate: queries an hour.
+class Flickr(Source):
+    """Flickr's live API; its key is read from the environment variable FLICKR_API_KEY and never written anywhere.
 
-    The key is read from the environment (FLICKR_API_KEY), never from the configuration, and never written anywhere.
-    work: folder for finished windows; a run that was stopped asks for none of them again.
+    A run that was stopped does not ask again for windows that are finished.
     """
 
-    start: int
-    end: int
-    work: Path
-    licences: Sequence[int] = (1, 2, 3, 4, 5, 6, 9, 10)
-    search: Mapping[str, str] = field(default_factory=dict)
+    start: Time
+    """photos uploaded from this time on"""
+    end: Time
+    """photos uploaded before this time"""
+    licences: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 9, 10)
+    """Flickr's ids of the licences"""
+    search: dict[str, str] = Field(default_factory=dict)
+    """further arguments of the query, e.g. {text: bicycle}"""
     size: Literal["medium", "large", "original"] = "large"
-    rate: int = 3600
+    """largest image address that is taken"""
+    rate: Annotated[Positive, SPEED] = 3600
+    """queries an hour"""
     endpoint: str = ENDPOINT
+    """address of the API"""
 
-    def inputs(self) -> list[Path]:
+    @field_validator("licences")
+    @classmethod
+    def _are_known(cls, values: tuple[int, ...]) -> tuple[int, ...]:
+        if unknown := [n for n in values if str(n) not in LICENCES]:
+            raise ValueError(f"There is no licence {unknown[0]}. Available: {', '.join(LICENCES)}")
+        return values
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Flickr:
+        if self.start >= self.end:
+            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
+        return self
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """None: the source is not on this machine."""
         return []
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo, in order of (upload time, id) within each window, windows in order of time."""
-        if self.start >= self.end:
-            raise BadConfig(
-                f"The span [{self.start}, {self.end}) is empty.", "Expected collection.start < collection.end."
-            )
-        if unknown := [n for n in self.licences if str(n) not in LICENCES]:
-            raise BadConfig(f"collection.licences holds {unknown[0]}.", f"Known: {', '.join(LICENCES)}.")
-        yield from rebatch(self._read(skip), rows)
+        yield from rebatch(self._read(at, skip), rows)
 
-    def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         api = Api(self.endpoint, self.rate)
         row = 0
-        top = Window(self.start, self.end, tuple(str(n) for n in self.licences))
-        for photos in self._windows(api, top):
+        whole = Window(self.start, self.end, tuple(str(n) for n in self.licences))
+        for photos in self._windows(api, whole, self.ledger(at)):
             for start in range(0, len(photos), 4096):
                 chunk = photos[start : start + 4096]
                 if row + len(chunk) > skip:
@@ -113,27 +130,29 @@ class Flickr:
                 row += len(chunk)
         if row == 0:
             raise BadInput(
-                "Flickr's answer is empty: no photos in this span.", "Expected some.", "Widen start and end."
+                "Flickr's answer is empty: it has no photos in this span.",
+                "Expected at least one.",
+                "Widen collection.start and collection.end.",
             )
 
-    def ledger(self) -> Path:
-        """Folder of the finished windows of this query, one JSON file each: what was promised, what came."""
-        return self.work / "flickr" / fingerprint([self.endpoint, dict(self.search)])[:16]
+    def ledger(self, at: Workplace = HERE) -> Path:
+        """Folder of the finished windows of this query, one JSON file each: photos that were promised and received."""
+        return at.work / "flickr" / fingerprint([self.endpoint, dict(self.search)])[:16]
 
-    def _windows(self, api: Api, window: Window) -> Iterator[list[Any]]:
+    def _windows(self, api: Api, window: Window, ledger: Path) -> Iterator[list[Any]]:
         """Photos of each window that could be read whole, in order of time."""
-        path = self.ledger() / window.name()
+        path = ledger / window.name()
         if not path.is_file():
             write_json(path, self._ask(api, window))
-        found = read_json(path)
-        if found["halved"]:
+        answer = read_json(path)
+        if answer["halved"]:
             for part in window.parts():
-                yield from self._windows(api, part)
+                yield from self._windows(api, part, ledger)
         else:
-            yield found["photos"]
+            yield answer["photos"]
 
     def _ask(self, api: Api, window: Window) -> dict[str, Any]:
-        """One window: its photos, or the finding that it must be halved."""
+        """One window: its photos, or {"halved": True} if it is too large to be complete."""
         arguments = {
             **self.search,
             "min_upload_date": str(window.start),
@@ -150,19 +169,19 @@ class Flickr:
         for page in range(1, CEILING // PER_PAGE + 1):
             answer = api.photos({**arguments, "page": str(page)})
             total = max(total, _count(answer.get("total")))
-            if splits and total > WISH:
+            if splits and total > HALVED_ABOVE:
                 return {"halved": True, "total": total}
             listed = answer.get("photo")
             photos: list[Any] = listed if isinstance(listed, list) else []
             fresh = {_key(photo): photo for photo in photos if _key(photo) not in seen}
             seen.update(fresh)
             returned += len(photos)
-            # The reported number of pages is not believed either: a page with nothing new ends the window.
+            # The reported number of pages is wrong at times, too: a page with nothing new ends the window.
             if not fresh or (len(photos) < PER_PAGE and len(seen) >= total):
                 break
         missing = total - len(seen)
-        partial = window.end - window.start > PATIENT and missing > max(5, SHORT * total)
-        if splits and (len(seen) > WISH or partial):
+        partial = window.end - window.start > SHORTEST and missing > max(5, MISSING * total)
+        if splits and (len(seen) > HALVED_ABOVE or partial):
             return {"halved": True, "total": total, "unique": len(seen)}
         ordered = sorted(seen.values(), key=lambda p: (_when(p), _key(p).rjust(20, "0")))
         return {"halved": False, "total": total, "returned": returned, "unique": len(seen), "photos": ordered}
@@ -182,7 +201,7 @@ class Flickr:
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
         description = photo.get("description")
         x, y = _number(photo.get("longitude")), _number(photo.get("latitude"))
-        known = (x, y) != (0.0, 0.0)  # Flickr's way to say that there is no position
+        known = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
             "row": row,
@@ -204,7 +223,7 @@ class Flickr:
 
 
 class Api:
-    """A small client: one connection, a steady rate, retries for what may pass, and no key in any message."""
+    """A small client: one connection, a steady rate, retries of temporary failures, and no key in any message."""
 
     def __init__(self, endpoint: str, rate: int) -> None:
         import urllib3
@@ -220,7 +239,7 @@ class Api:
         self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=10, read=60))
 
     def photos(self, arguments: Mapping[str, str]) -> dict[str, Any]:
-        """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError after TRIES."""
+        """`flickr.photos.search` → its `photos`. Raises BadConfig for a refused key, DriftlineError after ATTEMPTS."""
         fields = {
             **arguments,
             "method": "flickr.photos.search",
@@ -228,22 +247,22 @@ class Api:
             "format": "json",
             "nojsoncallback": "1",
         }
-        trouble = ""
-        for attempt in range(TRIES):
+        failure = ""
+        for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(min(2.0**attempt, 60) * self._pause)
-            found, trouble, wait = self._once(fields)
-            if found is not None:
-                return found
+            photos, failure, wait = self._once(fields)
+            if photos is not None:
+                return photos
             time.sleep(wait)
         raise DriftlineError(
-            f"Flickr did not answer {TRIES} times in a row ({self._hide(trouble)}).",
+            f"Flickr did not answer {ATTEMPTS} times in a row ({self._hide(failure)}).",
             "Expected JSON.",
             "Run the same command again later: finished windows are kept.",
         )
 
     def _once(self, fields: Mapping[str, str]) -> tuple[dict[str, Any] | None, str, float]:
-        """(photos or None, what went wrong, seconds the server asks for)."""
+        """(photos or None, the failure, seconds that the server asks to wait)."""
         import urllib3
 
         time.sleep(max(0.0, self._next - time.monotonic()))
@@ -264,7 +283,7 @@ class Api:
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            return None, "an answer that is no JSON", 0.0
+            return None, "an answer that is not JSON", 0.0
         if value.get("stat") == "ok" and isinstance(value.get("photos"), dict):
             return value["photos"], "", 0.0
         code, words = value.get("code"), str(value.get("message", ""))[:200]
@@ -293,7 +312,7 @@ def _count(value: Any) -> int:
 
 
 def _text(value: Any) -> str | None:
-    """Text without NUL and lone surrogates; anything else, and empty text, is None."""
+    """Text without NUL and lone surrogates; None for empty text and for other types."""
     if not isinstance(value, str):
         return None
     clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode().strip()

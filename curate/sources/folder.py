@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile
 from curate.metadata.column_mapping import seconds_of
 from curate.metadata.schema import batch_of, safe_id
+from curate.sources.base import HERE, FileSource, Workplace
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif"}
 EPOCH = datetime(1970, 1, 1)
 EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110
-
-
 # 2012-05-01, 20120501_100000, 2012/05/01, IMG_20120501-100000: years 1800-2099, real months and days
 DATE_IN_PATH = re.compile(
     r"(?<!\d)(1[89]\d\d|20\d\d)([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])"
@@ -31,39 +29,35 @@ DATE_IN_XMP = re.compile(
     r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)"
 )
 LARGEST_SIDECAR = 1 << 20  # bytes
-Found = tuple[int, int]  # time that the camera's clock showed (seconds), its offset from UTC (seconds)
+Date = tuple[int, int]  # time on the camera's clock (seconds), its offset from UTC (seconds)
 
 
-@dataclass(frozen=True)
-class Folder:
-    """All photos below a folder, in path order. dates: where a photo's date is looked for, the first that has one:
+class Folder(FileSource):
+    """All photos below a folder, in path order. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
-    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`), PHOTO.xmp beside it;
+    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo;
     - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000);
-    - `file`: the time of the file, which changes when it is copied: only where it is asked for.
+    - `file`: the time of the file, which changes when the file is copied.
 
-    Where the UTC offset is known, `uploaded` is exact; else the local clock counts as UTC.
-    label: "parent" takes the name of the folder a photo lies in as its known label.
+    If the UTC offset is known, `uploaded` is exact; else the local clock counts as UTC.
     """
 
-    path: Path
     label: Literal["none", "parent"] = "none"
-    dates: Sequence[str] = ("exif", "sidecar", "path")
+    """parent: the name of a photo's folder is its known label"""
+    dates: tuple[Literal["exif", "sidecar", "path", "file"], ...] = ("exif", "sidecar", "path")
+    """where to look for a photo's date: the first that has one counts"""
 
-    def inputs(self) -> list[Path]:
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The folder itself."""
-        if not self.path.is_dir():
-            raise MissingFile(
-                f"There is no folder {self.path}.", "Expected a folder of photos.", "Check collection.path."
-            )
-        return [self.path]
+        folder = at.path(self.path)
+        if not folder.is_dir():
+            raise MissingFile(f"There is no folder {folder}.", "Expected a folder of photos.", "Check collection.path.")
+        return [folder]
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield one record a photo file; a file that is no image keeps its place and carries a fault."""
-        if unknown := sorted(set(self.dates) - set(DATES)):
-            raise BadConfig(f"collection.dates names {unknown[0]!r}.", f"Expected some of {', '.join(DATES)}.")
-        (root,) = self.inputs()
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+        """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
+        (root,) = self.inputs(at)
         files = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
         if not files:
             raise BadInput(
@@ -81,10 +75,10 @@ class Folder:
             exif, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
-        dated = None
-        for way in self.dates:
-            dated = dated or (exif if way == "exif" else DATES[way](path, name))
-        taken, offset = dated or (None, 0)
+        date = None
+        for place in self.dates:
+            date = date or (exif if place == "exif" else DATES[place](path, name))
+        taken, offset = date or (None, 0)
         return {
             "id": safe_id(name),
             "row": row,
@@ -98,7 +92,7 @@ class Folder:
         }
 
 
-def _exif(path: Path) -> tuple[Found | None, str | None]:
+def _exif(path: Path) -> tuple[Date | None, str | None]:
     """Capture time with its offset, camera model."""
     from PIL import Image
 
@@ -129,13 +123,13 @@ def _offset(text: str) -> int:
     return int((moment.utcoffset() or timedelta()).total_seconds())
 
 
-def _from_sidecar(path: Path, name: str) -> Found | None:
+def _from_sidecar(path: Path, name: str) -> Date | None:
     """PHOTO.jpg.json, PHOTO.json, PHOTO.jpg.xmp, PHOTO.xmp: the first that holds a date."""
     for sidecar in (path.with_name(path.name + ".json"), path.with_suffix(".json")):
         try:
             value = json.loads(_small(sidecar))
-            said = value.get("photoTakenTime", value.get("date"))
-            return seconds_of(said["timestamp"] if isinstance(said, dict) else said), 0
+            date = value.get("photoTakenTime", value.get("date"))
+            return seconds_of(date["timestamp"] if isinstance(date, dict) else date), 0
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
     for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
@@ -155,8 +149,8 @@ def _small(path: Path) -> str:
         return file.read(LARGEST_SIDECAR).decode("utf-8", "replace")
 
 
-def _from_path(path: Path, name: str) -> Found | None:
-    """The last date in the name, which is nearest to the photo.
+def _from_path(path: Path, name: str) -> Date | None:
+    """The last date in the path, because it is the nearest to the photo's own name.
 
     >>> _from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg")
     (1335866400, 0)
@@ -172,11 +166,11 @@ def _from_path(path: Path, name: str) -> Found | None:
     return None
 
 
-def _from_file(path: Path, name: str) -> Found | None:
+def _from_file(path: Path, name: str) -> Date | None:
     return int(path.stat().st_mtime), 0
 
 
-DATES: Mapping[str, Callable[[Path, str], Found | None]] = {
+DATES: Mapping[str, Callable[[Path, str], Date | None]] = {
     "exif": lambda path, name: _exif(path)[0],
     "sidecar": _from_sidecar,
     "path": _from_path,

@@ -1,80 +1,84 @@
-"""A Hugging Face `datasets` folder: Parquet files of a repository, or what `save_to_disk` wrote, with their images."""
+"""Folders of Hugging Face `datasets`, with their images."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import AfterValidator
 
 from curate.core.errors import BadInput, MissingFile
 from curate.images.local_files import cell_path
 from curate.metadata.column_mapping import check_columns, record_of
 from curate.metadata.schema import batch_of, rebatch
+from curate.sources.base import HERE, FileSource, Workplace
+
+IMAGE = {"image": "image"}  # where images are, unless `columns` says otherwise
 
 
-@dataclass(frozen=True)
-class HuggingFace:
-    """path: a folder with .parquet files (as on the hub) or .arrow files (`save_to_disk`), read in name order.
+def _checked(columns: dict[str, str]) -> dict[str, str]:
+    check_columns(IMAGE | columns, ["image"])
+    return columns
 
-    columns: {table column: file column}; `image` (default "image") and `uploaded` are needed. A label that the
-    folder knows as ClassLabel gets its name. The pictures themselves are read when they are fetched.
+
+class HuggingFace(FileSource):
+    """A Hugging Face `datasets` folder: .parquet files (as on the hub) or .arrow files (`save_to_disk`), in name order.
+
+    Labels of the type ClassLabel are read as names. The images themselves are read by the stage fetch.
     """
 
-    path: Path
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Annotated[dict[str, str], AfterValidator(_checked)]
+    """column of the collection → column of the table, e.g. {uploaded: year, label: species}; uploaded is needed, image
+    is "image" by default"""
 
-    def inputs(self) -> list[Path]:
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The data files."""
-        if not self.path.is_dir():
-            raise MissingFile(
-                f"There is no folder {self.path}.", "Expected a datasets folder.", "Check collection.path."
-            )
-        files = sorted(self.path.rglob("*.parquet")) or sorted(
-            p for p in self.path.rglob("*.arrow") if not p.name.startswith("cache-")
+        folder = at.path(self.path)
+        if not folder.is_dir():
+            raise MissingFile(f"There is no folder {folder}.", "Expected a datasets folder.", "Check collection.path.")
+        files = sorted(folder.rglob("*.parquet")) or sorted(
+            p for p in folder.rglob("*.arrow") if not p.name.startswith("cache-")
         )
         if not files:
-            raise BadInput(f"The folder {self.path} is empty of data.", "Expected .parquet or .arrow files.")
+            raise BadInput(f"The folder {folder} is empty of data.", "Expected .parquet or .arrow files.")
         return files
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, files in name order."""
-        self.inputs()
-        columns = {"image": "image", **self.columns}
-        check_columns(columns, "image")
-        yield from rebatch(self._read(columns, skip), rows)
+        yield from rebatch(self._read(self.inputs(at), at.path(self.path), skip), rows)
 
-    def _read(self, columns: Mapping[str, str], skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, files: Sequence[Path], folder: Path, skip: int) -> Iterator[pa.RecordBatch]:
         row = 0
+        columns = IMAGE | self.columns
         plain = {name: column for name, column in columns.items() if name != "image"}
-        root = self.path.resolve()
-        for path in self.inputs():
+        root = folder.resolve()
+        for path in files:
             begin = row
             for batch, names in _batches(path, columns):
                 if row + len(batch) > skip:
-                    made = []
+                    records = []
                     for i, values in enumerate(batch.to_pylist()):
                         for column, known in names.items():
                             if isinstance(values.get(column), int) and 0 <= values[column] < len(known):
                                 values[column] = known[values[column]]
                         inside = row + i - begin
-                        name = f"{path.relative_to(self.path).with_suffix('').as_posix()}-{inside}"
+                        name = f"{path.relative_to(folder).with_suffix('').as_posix()}-{inside}"
                         record = record_of({"": name, **values}, {"id": "", **plain}, row + i, root)
                         if "fault" not in record:
                             record["path"] = cell_path(path.resolve(), columns["image"], inside)
-                        made.append(record)
-                    yield batch_of(made).slice(max(0, skip - row))
+                        records.append(record)
+                    yield batch_of(records).slice(max(0, skip - row))
                 row += len(batch)
         if row == 0:
-            raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
+            raise BadInput(f"{folder} is empty.", "Expected one row a photo.")
 
 
 def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.RecordBatch, dict[str, list[str]]]]:
-    """(the plain columns of some rows, names of the ClassLabel columns)."""
+    """Yield (some rows without their images, the names of the ClassLabel columns)."""
     try:
         if path.suffix == ".parquet":
             parquet = pq.ParquetFile(path)
@@ -104,7 +108,7 @@ def _plain(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> list[st
 
 
 def _class_labels(schema: pa.Schema) -> dict[str, list[str]]:
-    """Columns that the folder's own metadata describes as ClassLabel → their names."""
+    """Columns that the file's own metadata describes as ClassLabel → their names."""
     try:
         features: Any = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         return {c: list(map(str, f["names"])) for c, f in features.items() if f.get("_type") == "ClassLabel"}

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import AfterValidator
 
 from curate.core.errors import BadInput, MissingFile
+from curate.core.settings import PLACE, PathText
 from curate.images.local_files import cell_path
 from curate.metadata.column_mapping import check_columns, record_of
 from curate.metadata.schema import batch_of, rebatch
+from curate.sources.base import HERE, FileSource, Workplace
 
 READ = 4096  # rows that are read at a time
 
 
-@dataclass(frozen=True)
-class Parquet:
-    """Parquet files, read in name order; of an address on the web only the parts that are needed are read.
+class Parquet(FileSource):
+    """A Parquet file, a folder of them, or the http(s) address of one, of which only the needed parts are read.
 
-    columns: {table column: file column}; `uploaded` and one of `url`, `path`, `image` are needed. `image` is a column
-    that holds the picture itself (bytes, or a record with `bytes`); it is read when the photo is fetched. Times and
-    paths as in `delimited`.
+    Times and paths are read as by `delimited`. Images in a column are read by the stage fetch.
     """
 
-    path: Path | str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    root: Path | None = None
+    columns: Annotated[dict[str, str], AfterValidator(partial(check_columns, images=("url", "path", "image")))]
+    """column of the collection → column of the table, e.g. {url: link, uploaded: year}; uploaded and one of url, path,
+    image (a column with the image's bytes, or a record with `bytes`) are needed"""
+    root: Annotated[PathText | None, PLACE] = None
+    """folder that image paths start from and stay below (null: the table's folder)"""
 
-    def inputs(self) -> list[Path]:
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files; none for an address on the web."""
-        if _is_address(self.path):
+        if self.path.startswith(("http://", "https://")):
             return []
-        path = Path(self.path)
+        path = at.path(self.path)
         files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
         if not files:
             raise BadInput(f"The folder {path} is empty of Parquet files.", "Expected files ending in .parquet.")
@@ -45,17 +47,16 @@ class Parquet:
             )
         return files
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, files in name order."""
-        self.inputs()
-        check_columns(self.columns, "url", "path", "image")
-        yield from rebatch(self._read(skip), rows)
+        files: Sequence[Path | str] = self.inputs(at) or [self.path]
+        yield from rebatch(self._read(files, None if self.root is None else at.path(self.root), skip), rows)
 
-    def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, files: Sequence[Path | str], root: Path | None, skip: int) -> Iterator[pa.RecordBatch]:
         row = 0
         plain = {name: column for name, column in self.columns.items() if name != "image"}
-        paths: list[Path | str] = [*self.inputs()] or [str(self.path)]
-        for path in paths:
+        for path in files:
+            start = (root or (path.parent if isinstance(path, Path) else Path.cwd())).resolve()
             try:
                 with _opened(path) as file:
                     parquet = pq.ParquetFile(file)
@@ -67,9 +68,9 @@ class Parquet:
                     begin = row
                     for batch in parquet.iter_batches(READ, columns=list(set(plain.values()))):
                         if row + len(batch) > skip:
-                            made = [self._record(values, plain, row + i, row + i - begin, path)
-                                    for i, values in enumerate(batch.to_pylist())]  # fmt: skip
-                            yield batch_of(made).slice(max(0, skip - row))
+                            records = [self._record(values, plain, row + i, row + i - begin, path, start)
+                                       for i, values in enumerate(batch.to_pylist())]  # fmt: skip
+                            yield batch_of(records).slice(max(0, skip - row))
                         row += len(batch)
             except (pa.ArrowInvalid, OSError) as error:
                 raise BadInput(f"{path} cannot be read after row {row:,} ({error}).", "Expected Parquet.") from None
@@ -77,9 +78,9 @@ class Parquet:
             raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
 
     def _record(
-        self, values: dict[str, Any], plain: Mapping[str, str], row: int, inside: int, path: Path | str
+        self, values: dict[str, Any], plain: Mapping[str, str], row: int, inside: int, path: Path | str, root: Path
     ) -> dict[str, Any]:
-        root = (self.root or (Path(path).parent if isinstance(path, Path) else Path.cwd())).resolve()
+        """row: number in the table. inside: number in the file `path`. root: folder that image paths start from."""
         if "image" not in self.columns:
             return record_of(values, plain, row, root)
         name = f"{Path(path).stem}-{inside}"
@@ -87,10 +88,6 @@ class Parquet:
         if "fault" not in record:
             record["path"] = cell_path(Path(path).absolute(), self.columns["image"], inside)
         return record
-
-
-def _is_address(path: Path | str) -> bool:
-    return str(path).startswith(("http://", "https://", "http:/", "https:/"))
 
 
 def _opened(path: Path | str) -> Any:

@@ -10,7 +10,6 @@ import csv
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,22 +17,11 @@ from typing import Any
 from curate.core.atomic_io import csv_text, write_bytes, write_json, write_text
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.seeding import name_for, rng_for
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
+from curate.validation.settings import ValidationSettings
 
 NONE = "none"  # value of the exclusive box "None of the above"
 FIELDS = ("batch", "item", "image_url")
-
-
-@dataclass(frozen=True)
-class BatchPlan:
-    """workers: answers an image. reward: US dollars an answer. seconds: how long an answer is expected to take.
-    per_worker: answers of one worker that count (None: any). image_base_url: where workers find `images/`."""
-
-    workers: int = 3
-    reward: float = 0.02
-    seconds: float = 9.0
-    per_worker: int | None = None
-    image_base_url: str = "https://example.org/images"
 
 
 def question(concepts: Sequence[Concept]) -> str:
@@ -66,7 +54,7 @@ def write_batch(
     concepts: Sequence[Concept],
     out: Path,
     seed: int,
-    plan: BatchPlan,
+    settings: ValidationSettings,
     gold: Mapping[str, frozenset[str]] | None = None,
     after: str | None = None,
     blur: Collection[str] = (),
@@ -90,7 +78,7 @@ def write_batch(
         item = name_for(seed, "item", batch, id_)
         names[item] = id_
         write_bytes(out / "images" / f"{item}.{extension}", data)
-        rows.append((batch, item, f"{plan.image_base_url.rstrip('/')}/{item}.{extension}"))
+        rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
     write_text(out / "batch.csv", table(FIELDS, rows))
     write_text(out / "page.html", question_page(concepts))
     known = gold or {}
@@ -101,11 +89,11 @@ def write_batch(
         "concepts": [c.name for c in concepts],
         "gold": {item: sorted(known[id_]) for item, id_ in names.items() if id_ in known},
         "blur": sorted(item for item, id_ in names.items() if id_ in set(blur)),
-        "workers": plan.workers,
-        "per_worker": plan.per_worker,
-        "reward_usd": plan.reward,
-        "estimate_usd": estimate(len(asked), plan.workers, plan.reward),
-        "usd_an_hour": wage(plan.reward, plan.seconds),
+        "workers": settings.workers,
+        "per_worker": settings.per_worker,
+        "reward_usd": settings.reward_usd,
+        "estimate_usd": estimate(len(asked), settings.workers, settings.reward_usd),
+        "usd_an_hour": wage(settings.reward_usd, settings.seconds),
     }
     write_json(out / "batch.json", facts)
     return facts

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.retrieval.candidates import BACKGROUND
+from curate.retrieval.settings import BACKGROUND
 
 LEAST_RATE = 0.1  # a class that was never accepted is not asked about without end
 Cell = tuple[int, str]  # bucket, concept

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from curate.retrieval.candidates import BACKGROUND
+from curate.retrieval.settings import BACKGROUND
 from curate.validation.agreement import coded, dawid_skene, one_coin, summary, worker_table
 from curate.validation.batches import NONE
+from curate.validation.settings import ValidationSettings
 
 VERDICTS = pa.schema(
     [
@@ -37,28 +37,10 @@ ENOUGH_GOLD = 3  # answers to gold questions before they tell anything
 LEAST_GOLD = 0.5  # share of them that must be right
 
 
-@dataclass(frozen=True)
-class TallyRules:
-    """workers: answers that make an image decided; with fewer it is `pending`. agree: how many must agree.
-    rule: "exact" compares each worker's whole set of ticks with {expected} (an image showing two concepts is
-    dropped); "per-option" counts ticks of the expected box. sensitive_drop: this many "sensitive" answers drop
-    the image; sensitive_hold: this many hold it for review (CLEAR's literal text: drop at 3, hold never).
-    aggregate: "votes" is CLEAR's rule; "one-coin" and "dawid-skene" weigh workers by what all answers say of them, and
-    keep an image whose expected answer has at least `confidence`."""
-
-    workers: int = 3
-    agree: int = 2
-    rule: Literal["exact", "per-option"] = "exact"
-    sensitive_drop: int = 2
-    sensitive_hold: int = 1
-    aggregate: Literal["votes", "one-coin", "dawid-skene"] = "votes"
-    confidence: float = 0.9
-
-
 def verdict(
     answers: Sequence[tuple[frozenset[str], bool]],
     concept: str,
-    rules: TallyRules,
+    settings: ValidationSettings,
     joint: Mapping[frozenset[str], float] | None = None,
 ) -> str:
     """Answers (ticked boxes, called sensitive) to one image → "kept" or the reason against it.
@@ -67,36 +49,37 @@ def verdict(
     probable and not probable enough.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
-    >>> verdict([yes, yes, other], "bus", TallyRules()), verdict([yes, other, other], "bus", TallyRules())
+    >>> rules = ValidationSettings()
+    >>> verdict([yes, yes, other], "bus", rules), verdict([yes, other, other], "bus", rules)
     ('kept', 'several_concepts')
     """
-    if len(answers) < rules.workers:
+    if len(answers) < settings.workers:
         return "pending"
     sensitive = sum(flag for _, flag in answers)
-    if sensitive >= rules.sensitive_drop:
+    if sensitive >= settings.sensitive_drop:
         return "sensitive"
     expected = NONE if concept == BACKGROUND else concept
     sets = [ticked for ticked, _ in answers]
     if joint is not None:
-        if joint.get(frozenset({expected}), 0.0) < rules.confidence:
+        if joint.get(frozenset({expected}), 0.0) < settings.confidence:
             top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
             return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
-        return "held_for_review" if sensitive >= rules.sensitive_hold else "kept"
-    if rules.rule == "exact":
+        return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
+    if settings.rule == "exact":
         right = sum(ticked == {expected} for ticked in sets)
     else:
         right = sum(expected in ticked for ticked in sets)
-    if right < rules.agree:
+    if right < settings.agree:
         top, n = Counter(sets).most_common(1)[0]
-        if n < rules.agree:
+        if n < settings.agree:
             return "no_majority"
         return "several_concepts" if len(top) > 1 else "wrong_concept"
-    if sensitive >= rules.sensitive_hold:
+    if sensitive >= settings.sensitive_hold:
         return "held_for_review"
     return "kept"
 
 
-def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules) -> pa.Table:
+def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: ValidationSettings) -> pa.Table:
     """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order."""
     by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
     for id_, labels, sensitive, fault in zip(
@@ -104,7 +87,7 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules)
     ):
         if fault is None:
             by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
-    joint = {} if rules.aggregate == "votes" else weighed(answers, rules.aggregate)
+    joint = {} if settings.aggregate == "votes" else weighed(answers, settings.aggregate)
     rows = []
     for item in items:
         given = by_id.get(item["id"], [])
@@ -113,7 +96,7 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, rules: TallyRules)
         rows.append(
             {
                 **item,
-                "verdict": verdict(given, item["concept"], rules, joint.get(item["id"])),
+                "verdict": verdict(given, item["concept"], settings, joint.get(item["id"])),
                 "votes": json.dumps(dict(sorted(votes.items()))),
                 "answers": len(given),
                 "agreement": most / len(given) if given else None,

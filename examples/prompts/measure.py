@@ -17,7 +17,6 @@ import io
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +27,9 @@ from curate.core.atomic_io import read_json, write_bytes, write_text
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec
 from curate.pretrain.small_clip import train
-from curate.retrieval.candidates import Concept, query_vectors
+from curate.retrieval.candidates import query_vectors
 from curate.retrieval.exact_search import search
+from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
@@ -48,20 +48,22 @@ def variants(
     names: Sequence[str], known: str, many: Sequence[str], species: Mapping[str, str]
 ) -> dict[str, list[Concept]]:
     """The ways to ask. known: a template that the model has seen; many: several."""
-    plain = [Concept(n, (n,), n, n) for n in names]
-    ensemble = [replace(c, templates=tuple(many)) for c in plain]
+    plain = [Concept(name=n, prompts=(n,)) for n in names]
+    ensemble = [c.model_copy(update={"templates": tuple(many)}) for c in plain]
     ways = {
         "name alone": plain,
-        "one template of training": [replace(c, templates=(known,)) for c in plain],
-        "one template never seen": [replace(c, templates=("a rendering of the {} in a video game",)) for c in plain],
+        "one template of training": [c.model_copy(update={"templates": (known,)}) for c in plain],
+        "one template never seen": [
+            c.model_copy(update={"templates": ("a rendering of the {} in a video game",)}) for c in plain
+        ],
         f"ensemble of {len(many)} templates": ensemble,
         "ensemble, others as negatives": [
-            replace(c, negatives=tuple(n for n in names if n != c.name), negative_weight=0.5) for c in ensemble
+            c.model_copy(update={"negatives": tuple(n for n in names if n != c.name)}) for c in ensemble
         ],
     }
     if species:
         ways["ensemble + species as sub-category"] = [
-            replace(c, subcategories=(f"{c.name} ({species[c.name]})",)) for c in ensemble
+            c.model_copy(update={"subcategories": (f"{c.name} ({species[c.name]})",)}) for c in ensemble
         ]
     return ways
 
@@ -109,7 +111,7 @@ def measure_usda(folder: Path) -> None:
     labels = pq.read_table(sorted((folder_of(folder, "filter") / "table").glob("*.parquet")), columns=["id", "label"])
     shows = {i: {label} for i, label in zip(labels["id"].to_pylist(), labels["label"].to_pylist(), strict=True)}
     many = ["{}", "a watercolor of {}", "a painting of {}"]
-    encoder = EncoderSpec(str(folder / "model")).load()
+    encoder = EncoderSpec(model=str(folder / "model")).load()
     ways = {
         way: precision(folder, encoder, concepts, shows)
         for way, concepts in variants(names, "a watercolor of {}", many, SPECIES).items()
@@ -158,7 +160,7 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
     )
     run(Context(out, load(out / "driftline.yaml"), RunLog(quiet=True)), until="embed")
     shows = {r["coco_id"]: set(r["coco_categories"].split(";")) for r in rest}
-    encoder = EncoderSpec(str(out / "model")).load()
+    encoder = EncoderSpec(model=str(out / "model")).load()
     many = ["a photo of a {}", "a picture of a {}", "there is a {} in the picture"]
     names = [n for n in COCO if sum(n in v for v in shows.values()) >= 5]
     ways = {

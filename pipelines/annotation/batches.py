@@ -12,9 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from curate.core.errors import BadConfig, MissingFile
-from curate.core.s3 import S3Rules
+from curate.core.s3 import S3
 from curate.core.s3 import client as s3_client
 from curate.validation.batches import read_batch
+from curate.validation.judges import round_folder
 from curate.validation.mturk import (
     PRODUCTION,
     SANDBOX,
@@ -30,8 +31,6 @@ from curate.validation.mturk import (
 from curate.validation.platforms import VENUES
 from pipelines.runner import folder_of
 from pipelines.stage import Context
-from pipelines.stages.retrieve import concepts_of
-from pipelines.stages.tally import round_folder
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
@@ -80,7 +79,7 @@ def open_batch(context: Context) -> OpenBatch:
 
 
 def write_batches(
-    context: Context, platforms: list[str], out: Path, images: str | None, hours: float, rules: S3Rules
+    context: Context, platforms: list[str], out: Path, images: str | None, hours: float, rules: S3
 ) -> dict[str, dict[str, int]]:
     """Write the open batch as the files of each platform; returns counts by platform.
 
@@ -90,11 +89,11 @@ def write_batches(
     writers = {name: VENUES.resolve(name) for name in platforms}
     batch = open_batch(context)
     addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
-    concepts = concepts_of(context.config)
+    concepts = context.config.retrieve.complete_concepts()
     return {name: write(batch.facts, addresses, concepts, out / name) for name, write in writers.items()}
 
 
-def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3Rules) -> dict[str, str]:
+def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:
     kinds = {item: mimetypes.guess_type(path.name)[0] or "application/octet-stream" for item, path in files.items()}
     if place == "inline":
         if large := [p for p in files.values() if p.stat().st_size > MAX_INLINE]:
@@ -118,7 +117,7 @@ def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3Rul
 
 
 def _signed(
-    files: Mapping[str, Path], bucket: str, prefix: str, hours: float, rules: S3Rules, kinds: Mapping[str, str]
+    files: Mapping[str, Path], bucket: str, prefix: str, hours: float, rules: S3, kinds: Mapping[str, str]
 ) -> dict[str, str]:
     service = s3_client(rules, keys=True)
     addresses = {}
@@ -155,7 +154,7 @@ def mturk_action(
     run_log = RunLog(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
     service = client(url, profile)
     if action == "publish":
-        addresses = _addresses(batch.images(), section.image_base_url, 1, S3Rules())
+        addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
         page = (batch.folder / "page.html").read_text(encoding="utf-8")
         with context.run_log.progress("mturk", images, "images") as tick:
             made = publish(service, url, batch.facts, page, addresses, plan, run_log, tick, production, max_spend)

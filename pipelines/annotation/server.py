@@ -26,7 +26,6 @@ from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.batches import open_batch
 from pipelines.runner import folder_of
 from pipelines.stage import Context
-from pipelines.stages.retrieve import concepts_of
 from pipelines.web.local_server import LOOPBACK, guard
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
@@ -64,7 +63,7 @@ def application(context: Context, port: int, token: str | None = None, host: str
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["share"] = lambda value: "–" if value is None else f"{value:.0%}"
     template = environment.from_string(folder.joinpath("templates/annotate.html.j2").read_text(encoding="utf-8"))
-    concepts = concepts_of(context.config)
+    concepts = context.config.retrieve.complete_concepts()
     question = question_page(concepts)
     style = re.search(r"<style>(.*?)</style>", question, re.S)
     digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()

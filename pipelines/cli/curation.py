@@ -120,10 +120,10 @@ def batch(
     as_json: Json = False,
 ) -> None:
     """Write the open batch as files for a crowd platform."""
-    from curate.core.s3 import S3Rules
+    from curate.core.s3 import S3
     from pipelines.annotation.batches import write_batches
 
-    rules = S3Rules(profile, endpoint=endpoint)
+    rules = S3(profile=profile, endpoint=endpoint)
     context = context_of(directory, sets, True)
     counts = write_batches(context, comma_separated(formats), out, images, hours, rules)
     show(as_json, {"batches": counts}, counts_text(counts, out))

@@ -14,7 +14,7 @@ from curate.core.atomic_io import write_json, write_text
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.release import Release
-from curate.retrieval.candidates import BACKGROUND
+from curate.retrieval.settings import BACKGROUND
 from curate.validation.batches import read_batch
 from eval.plotting.charts import Section
 from eval.run import evaluate

@@ -18,16 +18,19 @@ import yaml
 
 from curate.core.atomic_io import read_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from curate.core.settings import resolve_path
 from curate.images.shards import Reader
-from curate.retrieval.candidates import Concept, query_vectors
+from curate.retrieval.candidates import query_vectors
 from curate.retrieval.exact_search import Ranked, SearchResult, search
+from curate.retrieval.retrieve import text_encoder
+from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from curate.validation.batches import estimate
-from pipelines.config.loader import load, resolve
+from pipelines.config.loader import load
 from pipelines.config.yaml_edit import set_value
 from pipelines.runner import folder_of
 from pipelines.stage import Context
-from pipelines.stages.retrieve import concepts_of, labelled_buckets, text_encoder
+from pipelines.stages.embed import spec_of
 
 BINS = 200  # of the histogram, over cosines from -1 to 1
 Z = 1.959964  # 95 % of a normal distribution
@@ -172,9 +175,9 @@ class Explorer:
                 )
         vectors = folder_of(context.root, "embed")
         self.store = Store.open(vectors)
-        self.encoder = text_encoder(context, vectors)
+        self.encoder = text_encoder(spec_of(context), vectors, context.run_log)
         all_buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
-        self.buckets = {b["index"]: str(b["name"]) for b in labelled_buckets(context.config, all_buckets)}
+        self.buckets = {b["index"]: str(b["name"]) for b in context.config.buckets.labelled(all_buckets)}
         self.marks = Marks(context.root / "explore" / "marks.jsonl")
         members = pq.read_table(
             folder_of(context.root, "bucket") / "members.parquet", columns=["id", "shard"]
@@ -189,14 +192,14 @@ class Explorer:
     @property
     def concepts(self) -> list[Concept]:
         """The concepts of the configuration file, with saved changes."""
-        return concepts_of(self.context.config)
+        return self.context.config.retrieve.complete_concepts()
 
     def concept(self, query: Query, name: str = "") -> Concept:
         """The query as a concept with the configured templates."""
-        section = self.context.config.retrieve
         known = next((c for c in self.concepts if c.name == name), None)
-        templates = known.templates if known else tuple(section.templates)
-        return Concept(name, query.prompts, name, name, templates, (), query.negatives, section.negative_weight)
+        templates = known.templates if known else self.context.config.retrieve.templates
+        # not checked: a query may have no name yet
+        return Concept.model_construct(name=name, prompts=query.prompts, templates=templates, negatives=query.negatives)
 
     def view(self, query: Query, concept: str, k: int) -> View:
         """The best `k` images of every labelled bucket. Raises BadConfig if there is no prompt."""
@@ -231,11 +234,11 @@ class Explorer:
 
     def _search(self, query: Query, concept: str) -> tuple[SearchResult, list[str]]:
         made = self.concept(query, concept)
-        key = (Query((*made.templates, "|", *query.prompts), query.negatives), self.context.config.retrieve.per_class)
+        per_class = self.context.config.retrieve.per_class
+        key = (Query((*(made.templates or ()), "|", *query.prompts), query.negatives), per_class)
         with self._lock:
             if key not in self._searches:
-                texts, groups = query_vectors(self.encoder, [made])
-                per_class = self.context.config.retrieve.per_class
+                texts, groups = query_vectors(self.encoder, [made], self.context.config.retrieve.negative_weight)
                 found = search(
                     self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
                 )
@@ -249,7 +252,7 @@ class Explorer:
         """Saved concept → bucket → rows of its candidates; computed once."""
         if self._listed is None:
             concepts = self.concepts
-            texts, groups = query_vectors(self.encoder, concepts)
+            texts, groups = query_vectors(self.encoder, concepts, self.context.config.retrieve.negative_weight)
             found = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
                 self.context.executor,
@@ -321,7 +324,7 @@ class Explorer:
         """The cost of asking crowd workers about all candidates."""
         config = self.context.config
         section, validation = config.retrieve, config.validation
-        background = int(section.per_class * section.negative_ratio) if section.background else 0
+        background = section.negatives_each if section.background else 0
         images = len(section.concepts) * (section.per_class + background) * len(self.buckets)
         return {
             "images": images,
@@ -336,4 +339,4 @@ def concepts_place(path: Path) -> tuple[Path, Sequence[str]]:
     """The file that holds the list of concepts, and the keys that lead to the list in it."""
     values = yaml.safe_load(path.read_text(encoding="utf-8"))
     given = values["retrieve"]["concepts"]
-    return (resolve(given, path.parent), []) if isinstance(given, str) else (path, ["retrieve", "concepts"])
+    return (resolve_path(given, path.parent), []) if isinstance(given, str) else (path, ["retrieve", "concepts"])

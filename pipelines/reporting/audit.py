@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import MissingFile
-from curate.images.near_duplicates import CopyRules, copy_report, near_copies, perceptual_hashes, thumbnail
+from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
+from curate.release.drift import drift
 from stream_builder.measures.label_correlation import Curve, autocorrelation, blind_curve
 from stream_builder.stream import Stream
 
@@ -47,7 +48,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     }
     splits = {name: table[name].to_pylist() for name in release.facts["splits"]}
     hashed = image_hashes(release)
-    group = near_copies(hashed, None, len(hashed), CopyRules(bits))
+    group = near_copies(hashed, bits)
     known = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
     order = np.lexsort((np.array(columns["id"], np.str_), np.array(columns["uploaded"], np.int64)))
     y = np.array(columns["label"], np.int64)
@@ -175,44 +176,6 @@ def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Seque
     return {"neighbours": k, "share": len(suspects) / max(1, len(x)), "most_suspicious": suspects[:EXAMPLES]}
 
 
-def drift(
-    x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], bucket: npt.NDArray[Any], side: npt.NDArray[Any]
-) -> dict[str, Any]:
-    """Accuracy of a nearest-class-mean classifier: trained on one bucket (row), tested on another (column).
-
-    by_distance: mean over pairs of buckets at the same distance (0: in-domain; positive: forward in time).
-    """
-    numbers = sorted(set(bucket.tolist()))
-    classes = int(y.max()) + 1
-    tests = [np.flatnonzero((bucket == b) & (side == "test")) for b in numbers]
-    matrix: list[list[float | None]] = []
-    for b in numbers:
-        train = np.flatnonzero((bucket == b) & (side == "train"))
-        if not len(train):
-            matrix.append([None] * len(numbers))
-            continue
-        sums = np.zeros((classes, x.shape[1]))
-        np.add.at(sums, y[train], x[train])
-        counts = np.bincount(y[train], minlength=classes)
-        means = sums / np.maximum(counts, 1)[:, None]
-        row: list[float | None] = []
-        for test in tests:
-            scores = x[test] @ means.T - (means**2).sum(1) / 2
-            scores[:, counts == 0] = -np.inf
-            row.append(float(np.mean(scores.argmax(1) == y[test])) if len(test) else None)
-        matrix.append(row)
-    at_distance: dict[int, list[float]] = defaultdict(list)
-    for i, row in enumerate(matrix):
-        for j, value in enumerate(row):
-            if value is not None:
-                at_distance[j - i].append(value)
-    return {
-        "buckets": numbers,
-        "matrix": matrix,
-        "by_distance": {str(d): float(np.mean(v)) for d, v in sorted(at_distance.items())},
-    }
-
-
 def correlation(y: npt.NDArray[np.int64]) -> dict[str, Any]:
     """How well labels in time order predict the next: autocorrelation, the blind classifier's curve, suggested S."""
     if len(y) < 2:
@@ -230,7 +193,7 @@ def overlap(release: Release, hashed: npt.NDArray[np.uint64], other: Release, bi
     """Images that are also in another release: the same bytes, and near-duplicates. hashed: of `release`."""
     own, theirs = (set(r.table["sha256"].to_pylist()) for r in (release, other))
     both = np.concatenate([hashed, image_hashes(other)])
-    group = near_copies(both, None, len(both), CopyRules(bits))
+    group = near_copies(both, bits)
     n = len(hashed)
     shared = set(group[:n].tolist()) & set(group[n:].tolist())
     return {

@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from curate.release.data_card import judged_by, plain
-from curate.retrieval.candidates import BACKGROUND
+from curate.retrieval.settings import BACKGROUND
 from curate.validation.batches import estimate, wage
 from pipelines.config import presets
 from pipelines.config.schema import Config

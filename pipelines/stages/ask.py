@@ -16,32 +16,28 @@ from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
 from curate.embedding.embed import vectors_of
 from curate.images.shards import read_images
-from curate.retrieval.candidates import BACKGROUND
-from curate.validation.batches import NONE, BatchPlan, draw_gold, read_gold, write_batch
-from pipelines.config.schema import Config
+from curate.retrieval.retrieve import text_encoder
+from curate.retrieval.settings import BACKGROUND
+from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
 from pipelines.stage import Context, Counts, Records, Stage
-from pipelines.stages.retrieve import concepts_of, text_encoder
+from pipelines.stages.embed import spec_of
 
 ITEMS = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
-SEEN = (
-    "method", "image_base_url", "workers", "reward_usd", "seconds", "per_worker", "gold", "gold_share",
-    "sensitive_prompts", "blur_share",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Ask(Stage):
-    """Write the batch (MTurk requester-UI CSV, question page, images under opaque names)."""
+    """Write the batch: a CSV for MTurk's requester page, the question page, images under opaque names."""
 
     name: ClassVar[str] = "ask"
     records: ClassVar[Records] = (("items.parquet", ""),)
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "embed", "retrieve")
 
     def settings(self) -> Any:
-        """What workers see, and the order in which they see it."""
+        """What workers see, and in which order."""
         config = self.context.config
-        concepts = [[c.name, c.option, c.examples] for c in concepts_of(config)]
-        return [config.seed, config.validation.model_dump(include=set(SEEN)), concepts]
+        concepts = [[c.name, c.option, c.examples] for c in config.retrieve.complete_concepts()]
+        return [config.seed, config.validation.identity(self.name), concepts]
 
     def outside(self) -> list[Path]:
         """The gold questions."""
@@ -51,8 +47,8 @@ class Ask(Stage):
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
-        kept = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
-        items = candidates.filter(kept).select(ITEMS.names)
+        asked = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
+        items = candidates.filter(asked).select(ITEMS.names)
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
             facts = batch_of(self.context, items.to_pylist(), inputs, out)
@@ -61,12 +57,6 @@ class Ask(Stage):
                 f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
             )
         return Counts(len(items), len(items), {})
-
-
-def plan_of(config: Config) -> BatchPlan:
-    """The configured terms of a batch."""
-    s = config.validation
-    return BatchPlan(s.workers, s.reward_usd, s.seconds, s.per_worker, s.image_base_url)
 
 
 def batch_of(
@@ -79,38 +69,38 @@ def batch_of(
 ) -> dict[str, Any]:
     """Write a batch about `items` (id, bucket, concept, score), gold questions among them; returns its facts.
 
-    asked: ids of earlier batches; none of them is asked again as a gold question.
+    asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
     """
     config = context.config
     ids = sorted({item["id"] for item in items})
     gold = _gold(context, items, inputs["bucket"], asked or set())
-    found = images_of(inputs["fetch"], inputs["bucket"], {*ids, *gold})
+    images = images_of(inputs["fetch"], inputs["bucket"], {*ids, *gold})
     return write_batch(
-        [(id_, *found[id_]) for id_ in sorted(found)],
-        concepts_of(config),
+        [(id_, *images[id_]) for id_ in sorted(images)],
+        config.retrieve.complete_concepts(),
         out,
         config.seed,
-        plan_of(config),
+        config.validation,
         gold,
         after,
-        _blurred(context, inputs["embed"], sorted(found)),
+        _blurred(context, inputs["embed"], sorted(images)),
     )
 
 
 def _gold(
     context: Context, items: Sequence[Mapping[str, Any]], bucketed: Path, asked: set[str]
 ) -> dict[str, frozenset[str]]:
-    """Questions whose answers are known: those of the file, and the background's lowest cosines for “none”."""
+    """Questions with known answers: those of the file, and the background's lowest cosines for "none"."""
     section = context.config.validation
     if section.gold is None:
         return {}
-    known = read_gold(context.path(section.gold), [c.name for c in concepts_of(context.config)])
+    known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
     stored = set(pq.read_table(bucketed / "members.parquet", columns=["id"])["id"].to_pylist())
     if strange := sorted(set(known) - stored):
         raise BadInput(
-            f"{section.gold} names {len(strange)} photos that this run has no image of, {strange[0]!r} the first.",
+            f"{section.gold} names {len(strange)} photos without an image in this run, {strange[0]!r} the first.",
             "Expected ids of fetched photos.",
-            "driftline trace tells what became of one.",
+            "driftline trace shows where a photo was dropped.",
         )
     wanted = round(section.gold_share * len({item["id"] for item in items}))
     nothing = frozenset({NONE})
@@ -121,12 +111,12 @@ def _gold(
 
 
 def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
-    """The images nearest to the sensitive prompts: a share of the batch, because cosines have no scale of their own."""
+    """The images nearest to the sensitive prompts: a share of the batch, because no cosine is a natural threshold."""
     section = context.config.validation
     wanted = round(section.blur_share * len(ids))
     if not section.sensitive_prompts or not wanted:
         return set()
-    texts = text_encoder(context, embedded).texts(section.sensitive_prompts)
+    texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
     scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)
     return {ids[i] for i in np.argsort(-scores, kind="stable")[:wanted].tolist()}
 

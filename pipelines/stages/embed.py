@@ -16,37 +16,31 @@ from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
 from pipelines.stage import Context, Counts, Records, Stage
 
-BUILT_IN = "driftline-photo-world"  # the small model that was trained on rendered photos
+BUILT_IN = "driftline-photo-world"  # a small model, trained on rendered photos
 
 
 def built_in(model: str) -> str:
-    """Where the model lies that comes with driftline; "" for others."""
+    """Folder of the model that is part of driftline; "" for other models."""
     return str(files("pipelines").joinpath("demo/model")) if model == BUILT_IN else ""
 
 
-def model_of(context: Context) -> tuple[str, str | None]:
-    """Model name or folder, and weights, as open_clip takes them."""
+def spec_of(context: Context) -> EncoderSpec:
+    """The configured encoder with the paths of local models resolved."""
     section = context.config.embed
-    if place := built_in(section.model):
-        return place, None
-    folder = context.path(section.model)
-    model = str(folder) if folder.is_dir() else section.model
-    weights = section.weights
-    if weights is not None and context.path(weights).is_file():
-        weights = str(context.path(weights))
-    return model, weights
+    if model := built_in(section.model):
+        weights = None
+    else:
+        model, weights = section.model, section.weights
+        model = str(folder) if (folder := context.path(model)).is_dir() else model
+        if weights is not None and (file := context.path(weights)).is_file():
+            weights = str(file)
+    located: EncoderSpec = section.model_copy(update={"model": model, "weights": weights})
+    return located
 
 
 def _public(given: str) -> str:
-    """A model's name as a release may tell it: of a local path only the last part."""
+    """A model's name as a release shows it: of a local path only the last part."""
     return given if "://" in given or given.startswith("hf-hub:") else Path(given).name or given
-
-
-def spec_of(context: Context) -> EncoderSpec:
-    """The configured encoder, paths resolved."""
-    section = context.config.embed
-    model, weights = model_of(context)
-    return EncoderSpec(model, weights, section.device, section.encoder, section.precision, section.compile)
 
 
 @dataclass(frozen=True)
@@ -57,23 +51,25 @@ class Embed(Stage):
     records: ClassVar[Records] = (("metadata/*.parquet", "fault"),)
     version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket")
-    hint: ClassVar[str] = "The folder embed.from knows none of the images: compare its ids with stages/04_bucket."
+    hint: ClassVar[str] = (
+        "The folder embed.from has vectors of none of the images: compare its ids with stages/04_bucket."
+    )
 
     def settings(self) -> Any:
         """Model and batch size (which may change the last bits)."""
-        return self.context.config.embed.model_dump(exclude={"decoders"})
+        return self.context.config.embed.identity(self.name)
 
     def outside(self) -> list[Path]:
         """Local model files, and vectors from elsewhere."""
-        model, weights = model_of(self.context)
-        given = self.context.config.embed.vectors
-        places = [model, weights, None if given is None else str(self.context.path(given))]
+        spec, given = spec_of(self.context), self.context.config.embed.vectors
+        places = [spec.model, spec.weights, None if given is None else str(self.context.path(given))]
         return [Path(p) for p in places if p is not None and Path(p).exists()]
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """shards → img_emb/, metadata/, encoder.json."""
         section = self.context.config.embed
-        encoder = spec_of(self.context).load()  # before any work: a wrong model is one clear error
+        spec = spec_of(self.context)
+        encoder = spec.load()  # before any work: a wrong model is one clear error
         members = pq.read_table(inputs["bucket"] / "members.parquet")
         name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
         facts = describe(encoder, section.encoder, name or "", file)
@@ -83,7 +79,7 @@ class Embed(Stage):
             facts |= maker_of(given)
         else:
             faults = embed(
-                inputs["fetch"], members, spec_of(self.context), out, self.context.run_log, section.batch,
+                inputs["fetch"], members, spec, out, self.context.run_log, section.batch,
                 self.context.executor, section.decoders,
             )  # fmt: skip
         kept = faults.pop("", 0)
@@ -92,7 +88,7 @@ class Embed(Stage):
 
 
 def maker_of(given: Path) -> dict[str, Any]:
-    """What a folder of vectors tells of its maker: nothing (clip-retrieval's), or our `encoder.json`."""
+    """The model that made a folder of vectors, by driftline's `encoder.json`; None if it has none (clip-retrieval)."""
     file = given / "encoder.json"
-    known = read_json(file) if file.is_file() else {}
-    return {"from": given.name, "fingerprint": known.get("fingerprint") if isinstance(known, dict) else None}
+    facts = read_json(file) if file.is_file() else {}
+    return {"from": given.name, "fingerprint": facts.get("fingerprint") if isinstance(facts, dict) else None}

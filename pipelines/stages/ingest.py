@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_parquet
-from curate.core.s3 import S3Rules, fetch
+from curate.core.s3 import fetch
 from curate.metadata.schema import REJECTS, REPEATED, TABLE
-from curate.sources import SOURCES, Source
+from curate.sources import FileSource, Workplace
 from pipelines.stage import Counts, Records, Stage
 
 ROWS = 65_536  # records a part
@@ -27,47 +27,32 @@ class Ingest(Stage):
 
     name: ClassVar[str] = "ingest"
     records: ClassVar[Records] = (("table/*.parquet", ""), ("rejects/*.parquet", "reason"))
-    hint: ClassVar[str] = "Look at the raw rows in stages/01_ingest/rejects and check collection.source."
+    hint: ClassVar[str] = "See the raw rows in stages/01_ingest/rejects and check collection.source."
 
     def settings(self) -> Any:
         """The collection section; paths of this machine enter through `outside`."""
-        section = self.context.config.collection
-        plain = section.model_dump(exclude={"path", "root", "side", "rate", "s3"})
-        return {**plain, "side": sorted(section.side), "address": section.path if "://" in section.path else None}
+        return self.context.config.collection.identity(self.name)
 
     def outside(self) -> list[Path]:
-        """The files of the source, as far as they are here."""
-        if self.context.config.collection.path.startswith("s3://") and not self.local().exists():
+        """The files of the source that exist on this machine."""
+        remote = self._remote()
+        if remote is not None and not self._place().path(remote.path).exists():
             return []
-        return self.source().inputs()
-
-    def local(self) -> Path:
-        """Where the metadata lies, or will lie after it was fetched from S3."""
-        path = self.context.config.collection.path
-        if path.startswith("s3://"):
-            return self.context.root / "downloads" / path.removeprefix("s3://").rstrip("/")
-        return self.context.path(path)
-
-    def source(self) -> Source:
-        """The configured source."""
-        section = self.context.config.collection
-        kind = SOURCES[section.source]
-        values: dict[str, Any] = section.model_dump()
-        web = section.path.startswith(("http://", "https://"))
-        values["path"] = section.path if web else self.local()
-        values["threads"] = self.context.executor.workers
-        values["work"] = self.context.root / "downloads"
-        values["side"] = {name: self.context.path(path) for name, path in section.side.items()}
-        values["root"] = None if section.root is None else self.context.path(section.root)
-        made: Source = kind(**{f.name: values[f.name] for f in fields(kind)})
-        return made
+        return self.context.config.collection.inputs(self._place())
 
     def prepare(self) -> None:
-        """Fetch the metadata from S3, if that is where it is; what is here is not fetched again."""
-        section = self.context.config.collection
-        if section.path.startswith("s3://"):
-            rules = S3Rules(**section.s3.model_dump())
-            fetch(section.path, self.context.root / "downloads", rules, self.context.run_log)
+        """Download the metadata from S3, unless it is here already."""
+        if (remote := self._remote()) is not None:
+            fetch(remote.path, self._place().work, remote.s3, self.context.run_log)
+
+    def _remote(self) -> FileSource | None:
+        """The source, if it reads what is on S3."""
+        source = self.context.config.collection
+        return source if isinstance(source, FileSource) and source.path.startswith("s3://") else None
+
+    def _place(self) -> Workplace:
+        root = self.context.root
+        return Workplace(root, root / "downloads", self.context.executor.workers)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet."""
@@ -76,7 +61,7 @@ class Ingest(Stage):
         number = len(done)
         with self.context.run_log.progress("ingest", None, "rows") as tick:
             tick(skip)
-            for batch in self.source().batches(ROWS, skip):
+            for batch in self.context.config.collection.batches(ROWS, skip, self._place()):
                 table = pa.Table.from_batches([batch])
                 faulty = table.filter(pc.is_valid(table["fault"]))
                 rejects = pa.Table.from_arrays(

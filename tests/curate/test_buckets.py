@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from curate.bucketing.assign import BucketRules, assign
+from curate.bucketing.assign import assign
+from curate.bucketing.settings import BucketSettings
 from curate.bucketing.timeline_plot import timeline
 from curate.core.errors import BadConfig, Shortage
 
@@ -21,14 +22,14 @@ DAY = 86_400
 times = st.lists(st.integers(-(10**9), 2 * 10**9), min_size=11, max_size=60)
 
 
-def of(uploaded: list[int], rules: BucketRules, ids: list[str] | None = None) -> tuple[list[int], list[str]]:
+def of(uploaded: list[int], rules: BucketSettings, ids: list[str] | None = None) -> tuple[list[int], list[str]]:
     where, buckets = assign(np.array(uploaded, np.int64), ids or [str(i) for i in range(len(uploaded))], rules)
     return where.tolist(), [b.name for b in buckets]
 
 
 @given(times, st.randoms())
 def test_equal_buckets_are_equal_ordered_and_independent_of_input_order(uploaded: list[int], random: object) -> None:
-    where, _ = of(uploaded, BucketRules(count=11))
+    where, _ = of(uploaded, BucketSettings(count=11))
     sizes = np.bincount(where, minlength=11)
     base, extra = divmod(len(uploaded), 11)
     assert sizes.tolist() == [base + (i < extra) for i in range(11)]
@@ -36,40 +37,40 @@ def test_equal_buckets_are_equal_ordered_and_independent_of_input_order(uploaded
     assert (np.diff(np.array(where)[order]) >= 0).all()
     shuffle = list(range(len(uploaded)))
     random.shuffle(shuffle)  # type: ignore[attr-defined]
-    again, _ = of([uploaded[i] for i in shuffle], BucketRules(count=11), [str(i) for i in shuffle])
+    again, _ = of([uploaded[i] for i in shuffle], BucketSettings(count=11), [str(i) for i in shuffle])
     assert again == [where[i] for i in shuffle]
 
 
 def test_ties_are_split_by_id_as_numbers() -> None:
-    where, _ = of([5, 5, 5, 5], BucketRules(count=2), ["10", "9", "100", "2"])
+    where, _ = of([5, 5, 5, 5], BucketSettings(count=2), ["10", "9", "100", "2"])
     assert where == [1, 0, 1, 0]
 
 
 @given(times)
 def test_together_never_cuts_through_a_second(uploaded: list[int]) -> None:
     uploaded = [t // 10**8 for t in uploaded]
-    where, _ = of(uploaded, BucketRules(count=4, ties="together"))
+    where, _ = of(uploaded, BucketSettings(count=4, ties="together"))
     assert len({(t, w) for t, w in zip(uploaded, where, strict=True)}) == len(set(uploaded))
 
 
 def test_calendar_years_decades_and_dates_before_1970() -> None:
     uploaded = [-1, 0, 366 * DAY, -365 * 30 * DAY]
-    where, names = of(uploaded, BucketRules(kind="calendar", unit="year"))
+    where, names = of(uploaded, BucketSettings(kind="calendar", unit="year"))
     assert names == ["1940", "1969", "1970", "1971"]
     assert where == [1, 2, 3, 0]
-    assert of(uploaded, BucketRules(kind="calendar", unit="decade"))[1] == ["1940s", "1960s", "1970s"]
+    assert of(uploaded, BucketSettings(kind="calendar", unit="decade"))[1] == ["1940s", "1960s", "1970s"]
 
 
 def test_cuts_are_half_open() -> None:
-    assert of([9, 10, 11, 19, 20], BucketRules(kind="cuts", cuts=(10, 20)))[0] == [0, 1, 1, 1, 2]
+    assert of([9, 10, 11, 19, 20], BucketSettings(kind="cuts", cuts=(10, 20)))[0] == [0, 1, 1, 1, 2]
 
 
 def test_a_photo_in_a_gap_belongs_to_no_bucket() -> None:
-    assert of([1, 5, 9], BucketRules(kind="spans", spans=((0, 4), (8, 10))))[0] == [0, -1, 1]
+    assert of([1, 5, 9], BucketSettings(kind="spans", spans=((0, 4), (8, 10))))[0] == [0, -1, 1]
 
 
 def test_spans_in_words() -> None:
-    _, buckets = assign(np.array([0, DAY, 2 * DAY]), ["a", "b", "c"], BucketRules(count=3))
+    _, buckets = assign(np.array([0, DAY, 2 * DAY]), ["a", "b", "c"], BucketSettings(count=3))
     assert [b.plain()["start"] for b in buckets] == [
         "1970-01-01T00:00:00Z",
         "1970-01-02T00:00:00Z",
@@ -80,11 +81,11 @@ def test_spans_in_words() -> None:
 
 def test_bad_rules_are_named() -> None:
     with pytest.raises(Shortage, match="2 photos for 3"):
-        of([1, 2], BucketRules(count=3))
+        of([1, 2], BucketSettings(count=3))
     with pytest.raises(BadConfig, match="rising order"):
-        of([1], BucketRules(kind="cuts", cuts=(5, 5)))
+        of([1], BucketSettings(kind="cuts", cuts=(5, 5)))
     with pytest.raises(BadConfig, match="do not overlap"):
-        of([1], BucketRules(kind="spans", spans=((0, 5), (4, 6))))
+        of([1], BucketSettings(kind="spans", spans=((0, 5), (4, 6))))
 
 
 @given(st.lists(st.integers(0, 6), min_size=4, max_size=40), st.integers(2, 4), st.booleans(), st.randoms())
@@ -93,7 +94,7 @@ def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_id(
 ) -> None:
     ids = [str(i) if numbers else f"p{i}" for i in range(len(uploaded))]
     random.shuffle(ids)  # type: ignore[attr-defined]
-    where, buckets = assign(np.array(uploaded, np.int64), ids, BucketRules(count=count))
+    where, buckets = assign(np.array(uploaded, np.int64), ids, BucketSettings(count=count))
     order = sorted(range(len(ids)), key=lambda i: (uploaded[i], int(ids[i]) if numbers else ids[i]))
     base, extra = divmod(len(ids), count)
     expected = [b for b in range(count) for _ in range(base + (b < extra))]
@@ -104,14 +105,14 @@ def test_equal_buckets_are_those_of_a_plain_sort_by_time_and_id(
 def test_as_clear_has_the_published_spans(shared: Path) -> None:
     published = json.loads((shared / "clear" / "clear_10_time.json").read_text())
     ends = [int(datetime.fromisoformat(p[k][:19] + "+00:00").timestamp()) for p in published for k in ("start", "end")]
-    where, buckets = assign(np.array([*ends, 0], np.int64), [str(i) for i in range(23)], BucketRules(kind="clear"))
+    where, buckets = assign(np.array([*ends, 0], np.int64), [str(i) for i in range(23)], BucketSettings(kind="clear"))
     assert where.tolist() == [i for i in range(11) for _ in range(2)] + [-1]
     assert [b.start for b in buckets] == ends[::2]
 
 
 def test_the_picture_of_the_collection_is_the_same_bytes_every_time() -> None:
     uploaded = np.arange(0, 10**8, 10**5)
-    _, buckets = assign(uploaded, [str(i) for i in range(len(uploaded))], BucketRules(count=4))
+    _, buckets = assign(uploaded, [str(i) for i in range(len(uploaded))], BucketSettings(count=4))
     picture = timeline(uploaded, buckets)
     assert picture == timeline(uploaded, buckets)
     pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +12,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curate.core.errors import BadConfig, Shortage
-from curate.retrieval.candidates import Chosen, Concept, Lookup, RetrieveRules, check_enough, choose, query_vectors
+from curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from curate.retrieval.exact_search import Ranked, search
+from curate.retrieval.settings import Concept, RetrieveSettings
 from curate.retrieval.vector_store import Store
 
 NAMES = ["bus", "car", "dog"]
 
 
+def settings_of(**values: Any) -> RetrieveSettings:
+    concepts = [{"name": name, "prompts": [name]} for name in NAMES]
+    return RetrieveSettings.model_validate({"concepts": concepts, **values})
+
+
 def lists(
-    scores_of: np.ndarray, x: np.ndarray, ids: list[str], folder: Path, rules: RetrieveRules
+    scores_of: np.ndarray, x: np.ndarray, ids: list[str], folder: Path, rules: RetrieveSettings
 ) -> tuple[list[Ranked], list[Ranked]]:
     store = Store.of_array(x, ids, folder / "x.npy")
     ranked = search(store, scores_of, rules.depth, [0]).ranked
@@ -34,7 +40,7 @@ def kept_ids(tops: list[Ranked], chosen: Chosen, ids: list[str], fate: str = "ke
     ]
 
 
-def literal(scores: np.ndarray, ids: list[str], rules: RetrieveRules) -> tuple[dict[str, list[str]], list[str]]:
+def literal(scores: np.ndarray, ids: list[str], rules: RetrieveSettings) -> tuple[dict[str, list[str]], list[str]]:
     """CLEAR's code, word by word: lists, overlap, then the lowest of each concept walked upwards."""
     order = [sorted(range(len(ids)), key=lambda i, c=c: (-scores[c][i], ids[i])) for c in range(len(NAMES))]  # type: ignore[misc]
     lists = [o[: rules.depth] for o in order]
@@ -82,7 +88,7 @@ def test_clears_rules_equal_their_literal_implementation(
     asked = x[:3] + 0.3
     asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
     ids = [f"{i:02d}" for i in range(40)]
-    rules = RetrieveRules(per_class, depth, overlap, True, 0.5)  # type: ignore[arg-type]
+    rules = settings_of(per_class=per_class, depth=depth, overlap=overlap, negative_ratio=0.5)
     tops, bottoms = lists(asked, x, ids, tmp_path, rules)
     chosen = choose(tops, bottoms, rules)
     kept, ground = literal((asked.astype(np.float64) @ x.T).astype(np.float32), ids, rules)
@@ -99,52 +105,54 @@ def ranked(*scores: list[float]) -> list[Ranked]:
     return found
 
 
-def fates(tops: list[Ranked], rules: RetrieveRules, lookup: Lookup | None = None) -> list[dict[int, str]]:
+def fates(tops: list[Ranked], rules: RetrieveSettings, lookup: Lookup | None = None) -> list[dict[int, str]]:
     chosen = choose(tops, [], rules, lookup)
     return [dict(zip(t.rows.tolist(), f, strict=True)) for t, f in zip(tops, chosen.fates, strict=True)]
 
 
 def test_discarded_images_are_replaced_by_the_next() -> None:
     tops = ranked([0.9, 0.3, 0.2, 0.0], [0.9, 0.0, 0.1, 0.3])
-    p, q = fates(tops, RetrieveRules(1, 4, "discard", background=False))
+    p, q = fates(tops, settings_of(per_class=1, depth=4, overlap="discard", background=False))
     assert (p[1], q[3]) == ("kept", "kept")
     assert (p[0], q[0]) == ("ambiguous", "ambiguous")
 
 
 class TestAdditionalRules:
-    rules = RetrieveRules(2, 4, background=False)
+    rules = settings_of(per_class=2, depth=4, background=False)
 
     def test_images_above_the_maximum_of_an_uploader_are_replaced(self) -> None:
         lookup = Lookup(users=lambda rows: [["ann", "ann", None, None][r] for r in rows])
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), lookup)
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"per_user": 1}), lookup)
         assert found == [{0: "kept", 1: "user_cap", 2: "kept", 3: "surplus"}]
 
     def test_photos_without_uploader_do_not_count_as_one_uploader(self) -> None:
         lookup = Lookup(users=lambda rows: [None] * len(rows))
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, per_user=1), lookup)
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"per_user": 1}), lookup)
         assert list(found[0].values()).count("kept") == 2
 
     def test_a_near_copy_is_replaced(self) -> None:
         x = np.array([[1, 0], [0.999, 0.04], [0, 1], [0, 1]], np.float32)
         found = fates(
-            ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, near=0.99), Lookup(vectors=lambda rows: x[rows])
+            ranked([0.9, 0.8, 0.7, 0.6]),
+            self.rules.model_copy(update={"near_copies": 0.99}),
+            Lookup(vectors=lambda rows: x[rows]),
         )
         assert found == [{0: "kept", 1: "near_copy", 2: "kept", 3: "surplus"}]
 
     def test_a_score_close_to_that_of_another_concept_is_replaced(self) -> None:
         both = np.array([[0.9, 0.2], [0.8, 0.79], [0.7, 0.1], [0.6, 0.0]], np.float32)
         tops = ranked(both[:, 0].tolist(), both[:, 1].tolist())
-        first, _ = fates(tops, replace(self.rules, margin=0.05), Lookup(scores=lambda rows: both[rows]))
+        first, _ = fates(tops, self.rules.model_copy(update={"margin": 0.05}), Lookup(scores=lambda rows: both[rows]))
         assert first == {0: "kept", 1: "small_margin", 2: "kept", 3: "surplus"}
 
     def test_strata_give_equal_shares(self) -> None:
         lookup = Lookup(strata=lambda rows: np.array([0, 0, 0, 1])[rows])
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), lookup)
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"strata": 2}), lookup)
         assert found == [{0: "kept", 1: "surplus", 2: "surplus", 3: "kept"}]
 
     def test_missing_images_of_a_stratum_come_from_the_others(self) -> None:
         lookup = Lookup(strata=lambda rows: np.zeros(len(rows), np.int64))
-        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), replace(self.rules, strata=2), lookup)
+        found = fates(ranked([0.9, 0.8, 0.7, 0.6]), self.rules.model_copy(update={"strata": 2}), lookup)
         assert [row for row, fate in found[0].items() if fate == "kept"] == [0, 1]
 
 
@@ -157,9 +165,9 @@ class Words:
 
 
 def test_prompts_in_templates_are_one_query_and_subcategories_further_ones() -> None:
-    concept = Concept("x", ("a", "b"), "x", "x", ("{}", "c {}"), ("d",))
+    concept = Concept(name="x", prompts=("a", "b"), templates=("{}", "c {}"), subcategories=("d",))
     assert concept.texts() == [["a", "c a", "b", "c b"], ["d", "c d"]]
-    found, first = query_vectors(Words(), [concept, Concept("y", ("b",), "y", "y")])  # type: ignore[arg-type]
+    found, first = query_vectors(Words(), [concept, Concept(name="y", prompts=("b",))])  # type: ignore[arg-type]
     assert first == [0, 2]
     mean = Words().texts(["a", "c a", "b", "c b"]).mean(0)
     assert np.allclose(found[0], mean / np.linalg.norm(mean), atol=1e-6)
@@ -167,7 +175,7 @@ def test_prompts_in_templates_are_one_query_and_subcategories_further_ones() -> 
 
 def test_negatives_move_the_query_away() -> None:
     plain, away = (
-        query_vectors(Words(), [Concept("x", ("a b",), "x", "x", negatives=n)])[0][0]  # type: ignore[arg-type]
+        query_vectors(Words(), [Concept(name="x", prompts=("a b",), negatives=n)])[0][0]  # type: ignore[arg-type]
         for n in ((), ("b",))
     )
     assert away[1] < plain[1]
@@ -175,7 +183,7 @@ def test_negatives_move_the_query_away() -> None:
 
 
 def test_two_concepts_with_the_same_prompts_are_refused() -> None:
-    same = [Concept(n, ("a photo",), n, n) for n in ("bus", "car")]
+    same = [Concept(name=n, prompts=("a photo",)) for n in ("bus", "car")]
     with pytest.raises(BadConfig, match="'bus' and 'car' have the same prompts"):
         query_vectors(Words(), same)  # type: ignore[arg-type]
 

@@ -13,7 +13,6 @@ from PIL import Image
 
 from curate.core.seeding import rng_for
 from curate.images.near_duplicates import (
-    CopyRules,
     copy_report,
     group_pairs,
     near_copies,
@@ -91,7 +90,7 @@ def test_groups_join_through_others() -> None:
 
 def test_the_report_counts_groups_across_buckets_and_splits() -> None:
     of = np.array([7, 7, 9, 8, 1 << 40], np.uint64)
-    group = near_copies(of, None, 5, CopyRules(bits=0))
+    group = near_copies(of, 0)
     found = copy_report(
         group, {"id": list("abcde"), "bucket": [1, 2, 1, 1, 1], "split_0": ["train", "train", "t", "t", "t"]}
     )

@@ -24,14 +24,15 @@ from curate.encoders import ENCODERS, EncoderSpec, spec_of
 from curate.encoders.backbone import Backbone
 from curate.encoders.clip import Clip
 from curate.images.shards import index_path, shard_path, write_tar
-from curate.retrieval.candidates import Concept, query_vectors
+from curate.retrieval.candidates import query_vectors
+from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from pipelines.demo.draw import jpeg, photo
 from stream_builder.builders.encoded import encoded
 from stream_builder.stream import Split, Step, Stream
 
 MODEL = str(files("pipelines") / "demo" / "model")
-SPEC = EncoderSpec(MODEL)
+SPEC = EncoderSpec(model=MODEL)
 QUIET = RunLog(quiet=True)
 
 
@@ -76,7 +77,7 @@ def test_vectors_are_unit_float16_in_clip_retrievals_layout(
 
 def test_a_text_finds_its_images(encoder: Clip, images: tuple[Path, pa.Table], tmp_path: Path) -> None:
     embed(*images, SPEC, tmp_path, QUIET)
-    texts, _ = query_vectors(encoder, [Concept(n, (f"a photo of a {n}", n), n, n) for n in ("car", "bus")])
+    texts, _ = query_vectors(encoder, [Concept(name=n, prompts=(f"a photo of a {n}", n)) for n in ("car", "bus")])
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
         id_.startswith(("car", "bus")[int(np.argmax(texts @ v.astype(np.float32)))])
@@ -312,12 +313,12 @@ class TestTableOfTexts:
 
     def test_texts_have_the_vectors_of_the_table(self, folder: Path) -> None:
         assert np.allclose(
-            EncoderSpec(str(folder), kind="table").load().texts(["a dog", "a cat"]), [[0, 1], [0.6, 0.8]]
+            EncoderSpec(model=str(folder), encoder="table").load().texts(["a dog", "a cat"]), [[0, 1], [0.6, 0.8]]
         )
 
     def test_an_unknown_text_gives_the_nearest(self, folder: Path) -> None:
         with pytest.raises(BadConfig, match="no vector of 'a car'.*Nearest: 'a cat'"):
-            EncoderSpec(str(folder), kind="table").load().texts(["a car"])
+            EncoderSpec(model=str(folder), encoder="table").load().texts(["a car"])
 
     def test_real_clip_texts_find_real_clip_images(self, shared: Path, tmp_path: Path) -> None:
         """Zero-shot without weights: OpenAI's CLIP ViT-B/32, 80 class names, ten dogs and ten cats."""
@@ -329,7 +330,7 @@ class TestTableOfTexts:
             labels = json.loads((shared / "clip_vectors" / "web50_labels.json").read_text())
             expected = [labels[str(name)] for name in given["names"][animals]]
             x = given["embeddings"][animals]
-        texts = EncoderSpec(str(tmp_path), kind="table").load().texts([f"a {n}" for n in names])
+        texts = EncoderSpec(model=str(tmp_path), encoder="table").load().texts([f"a {n}" for n in names])
         x = x / np.linalg.norm(x, axis=1, keepdims=True)
         found = [names[i] for i in (x @ texts.T).argmax(1)]
         assert sorted(expected) == ["cat"] * 10 + ["dog"] * 10

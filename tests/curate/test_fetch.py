@@ -6,36 +6,35 @@ import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from curate.fetch.rules import Got, yfcc_hash
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
 from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.fetch import FetchRules, fetch
+from curate.fetch import FetchSettings, fetch
 from curate.fetch.img2dataset import client
-from curate.fetch.rules import Got, yfcc_hash
 from curate.fetch.shard import COLUMNS
-from curate.images.checks import ImageRules, check_image
+from curate.images.checks import ImageLimits, check_image
 from curate.images.local_files import cell_path
 from curate.images.shards import load_index, read_images, read_tar, write_tar
 
 QUIET = RunLog(quiet=True)
-RULES = FetchRules(
+RULES = FetchSettings(
     shard_size=15,
     retries=1,
     backoff=0,
     timeout=1.5,
     deadline=2.5,
-    private=True,
+    private_addresses="allow",
     threads=40,
     per_host=40,
-    images=ImageRules(max_bytes=1_000_000),
+    max_bytes=1_000_000,
 )
 WAYS = ("native", "img2dataset")
 
@@ -79,7 +78,7 @@ def same_files(a: Path, b: Path) -> bool:
 
 
 KINDS = [kind for kind in EXPECTED if kind != "inside"]  # where private addresses are allowed it is only unreachable
-Fetched = tuple[Path, list[Path], Counter[str], FetchRules]
+Fetched = tuple[Path, list[Path], Counter[str], FetchSettings]
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -93,7 +92,7 @@ def fetched(request: pytest.FixtureRequest, server: FaultServer, tmp_path_factor
     urls: list[str | None] = [f"{server.base}/{kind}/{first + i}" for i in range(2) for kind in KINDS] + [None, None]
     paths: list[str | None] = [None] * (len(urls) - 2) + [str(local), str(out / "nowhere.png")]
     parts = part(out / "table", urls, paths)
-    rules = replace(RULES, way=request.param)
+    rules = RULES.model_copy(update={"downloader": request.param})
     return out, parts, fetch(parts, out / "a", rules, QUIET), rules
 
 
@@ -143,7 +142,7 @@ def test_private_addresses_are_refused_also_behind_names_and_redirects(
     urls: list[str | None] = [f"{server.base}/good/1", f"http://localhost:{port}/good/1", f"http://[::1]:{port}/a"]
     urls += ["http://169.254.169.254/latest/meta-data", f"http://127.1:{port}/good/1", "http://[::ffff:127.0.0.1]/a"]
     server.asked.clear()
-    rules = replace(RULES, private=False, way=way)  # type: ignore[arg-type]
+    rules = RULES.model_copy(update={"private_addresses": "refuse", "downloader": way})
     assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"private_address": len(urls)}
     assert not server.asked
 
@@ -153,20 +152,20 @@ def test_only_http_is_spoken(way: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(picture(kind="PNG"))
     urls: list[str | None] = [f"file://{secret}", "ftp://127.0.0.1/a.jpg", "data:image/png;base64,AAAA", "http://"]
-    rules = replace(RULES, way=way)  # type: ignore[arg-type]
+    rules = RULES.model_copy(update={"downloader": way})
     assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"malformed_url": 4}
 
 
 def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_path: Path) -> None:
     dead = [f"{server.base}/{kind}/1" for kind in ("404", "html", "noai", "good")]
     mirror = server.base + "/good/{hash}"
-    counts = fetch(part(tmp_path / "t", list(dead)), tmp_path / "a", replace(RULES, mirror=mirror), QUIET)
+    counts = fetch(part(tmp_path / "t", list(dead)), tmp_path / "a", RULES.model_copy(update={"mirror": mirror}), QUIET)
     assert counts == {"": 3, "opted_out": 1}
     index = load_index(tmp_path / "a").to_pylist()
     assert index[0]["detail"] == "from the mirror; http_404 at its own address"
     assert index[3]["detail"] is None
     assert server.asked[f"/good/{yfcc_hash(dead[0])}"] == 1
-    empty = replace(RULES, mirror=server.base + "/410/{first}/{second}/{hash}.jpg")
+    empty = RULES.model_copy(update={"mirror": server.base + "/410/{first}/{second}/{hash}.jpg"})
     assert fetch(part(tmp_path / "u", [dead[0]]), tmp_path / "b", empty, QUIET) == {"http_404": 1}
     assert "mirror: 410" in load_index(tmp_path / "b")["detail"][0].as_py()
 
@@ -174,7 +173,7 @@ def test_a_dead_address_is_looked_for_in_the_mirror(server: FaultServer, tmp_pat
 def test_a_known_placeholder_picture_is_no_image(server: FaultServer, tmp_path: Path) -> None:
     known = (hashlib.sha256(picture(seed=3)).hexdigest(),)
     urls: list[str | None] = [f"{server.base}/good/{i}" for i in (3, 4)]
-    counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", replace(RULES, placeholders=known), QUIET)
+    counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", RULES.model_copy(update={"placeholders": known}), QUIET)
     assert counts == {"": 1, "placeholder": 1}
 
 
@@ -183,14 +182,14 @@ def test_a_host_is_asked_no_faster_than_its_rate(server: FaultServer, tmp_path: 
 
     urls: list[str | None] = [f"{server.base}/good/{i}" for i in range(11)]
     begun = time.monotonic()
-    fetch(part(tmp_path / "t", urls), tmp_path / "a", replace(RULES, rate=20.0), QUIET)
+    fetch(part(tmp_path / "t", urls), tmp_path / "a", RULES.model_copy(update={"rate": 20.0}), QUIET)
     assert time.monotonic() - begun >= 10 / 20
 
 
 @pytest.mark.parametrize("executor", [Executor(), Executor(workers=2)])
 def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_path: Path, executor: Executor) -> None:
     urls: list[str | None] = [f"{server.base}/{'good' if i % 3 else '404'}/{i}" for i in range(24)]
-    rules = replace(RULES, shard_size=4, stop_after=5, retries=0)
+    rules = RULES.model_copy(update={"shard_size": 4, "stop_after": 5, "retries": 0})
     parts = part(tmp_path / "t", urls[:10]) + part(tmp_path / "t", urls[10:])  # a shard crosses the border
     assert fetch(parts, tmp_path / "a", rules, QUIET, executor) == {"": 5, "http_404": 3, "surplus": 16}
     faults = load_index(tmp_path / "a")["fault"].to_pylist()
@@ -248,11 +247,11 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
     ],
 )
 def test_a_look_at_the_bytes(data: bytes, fault: str | None) -> None:
-    assert check_image(data, ImageRules(min_edge=5, max_aspect=3, max_pixels=12_000)).reason == fault
+    assert check_image(data, ImageLimits(min_edge=5, max_aspect=3, max_pixels=12_000)).reason == fault
 
 
 def test_a_decompression_bomb_is_refused_by_its_header() -> None:
-    assert check_image(bomb(30_000, 30_000), ImageRules()).reason == "too_many_pixels"
+    assert check_image(bomb(30_000, 30_000), ImageLimits()).reason == "too_many_pixels"
 
 
 def test_a_changed_image_is_named(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadConfig, BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.metadata.filtering import mark, sift
-from curate.metadata.filters import FilterRules, check, reasons
+from curate.metadata.filtering import filter_table, mark
+from curate.metadata.filters import check, reasons
 from curate.metadata.schema import TABLE, batch_of
+from curate.metadata.settings import FilterSettings
 
 QUIET = RunLog(quiet=True)
 GOOD: dict[str, object] = {
@@ -28,9 +29,9 @@ GOOD: dict[str, object] = {
 }
 
 
-def outcome(rules: FilterRules | None = None, **changes: object) -> str:
+def outcome(rules: FilterSettings | None = None, **changes: object) -> str:
     table = pa.Table.from_batches([batch_of([GOOD | changes], TABLE)])
-    (reason,) = reasons(table, rules or FilterRules()).to_pylist()
+    (reason,) = reasons(table, rules or FilterSettings()).to_pylist()
     return reason or "kept"
 
 
@@ -59,12 +60,12 @@ def test_each_fault_by_name(changes: dict[str, object], expected: str) -> None:
 
 def test_clears_rule_can_be_relaxed_by_a_tolerance_or_left_out() -> None:
     late = {"taken": GOOD["uploaded"] + 3600}  # type: ignore[operator]
-    assert outcome(FilterRules(date_tolerance=14 * 3600), **late) == "kept"
-    assert outcome(FilterRules(upload_after_capture=False), taken=None) == "kept"
+    assert outcome(FilterSettings(date_tolerance=14 * 3600), **late) == "kept"
+    assert outcome(FilterSettings(upload_after_capture=False), taken=None) == "kept"
 
 
 def test_believed_span_is_half_open() -> None:
-    rules = FilterRules(earliest=1_300_000_000, latest=1_300_000_001)
+    rules = FilterSettings(earliest=1_300_000_000, latest=1_300_000_001)
     assert outcome(rules) == "kept"
     assert outcome(rules, uploaded=1_299_999_999) == "impossible_upload_date"
     assert outcome(rules, uploaded=1_300_000_001) == "impossible_upload_date"
@@ -73,29 +74,29 @@ def test_believed_span_is_half_open() -> None:
 @pytest.mark.parametrize(
     ("rules", "changes", "expected"),
     [
-        (FilterRules(licences=["Attribution License"]), {"licence": "attribution license"}, "kept"),
-        (FilterRules(licences=["Attribution Li"]), {"licence": "Attribution-NoDerivs License"}, "licence_not_allowed"),
-        (FilterRules(licences=["http://cc/by/"]), {"licence": "x", "licence_url": "http://cc/by/2.0"}, "kept"),
-        (FilterRules(licences=["Attribution"]), {"licence": None}, "licence_not_allowed"),
-        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 8.0, "latitude": 50.0}, "kept"),
-        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 5.0, "latitude": 45.0}, "kept"),
-        (FilterRules(box=(5, 45, 15, 55)), {"longitude": 4.9, "latitude": 50.0}, "outside_box"),
-        (FilterRules(box=(5, 45, 15, 55)), {}, "no_position"),
-        (FilterRules(box=(170, -50, -170, 0)), {"longitude": -175.0, "latitude": -20.0}, "kept"),
-        (FilterRules(box=(170, -50, -170, 0)), {"longitude": 0.0, "latitude": -20.0}, "outside_box"),
-        (FilterRules(cameras=["canon"]), {"camera": "Canon EOS 5D"}, "kept"),
-        (FilterRules(cameras=["c.non"]), {"camera": "Canon EOS 5D"}, "camera_not_wanted"),
-        (FilterRules(tags_any=["red car"]), {"tags": "blue,Red+Car"}, "kept"),
-        (FilterRules(tags_any=["car"]), {"tags": "blue,red+car"}, "no_wanted_tag"),
-        (FilterRules(tags_any=["a,b"]), {"tags": "x,a%2Cb"}, "kept"),
-        (FilterRules(tags_none=["screenshot"]), {"tags": "screenshot"}, "unwanted_tag"),
-        (FilterRules(tags_none=["screenshot"]), {"tags": None}, "kept"),
-        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": "Canon 5D"}, "kept"),
-        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": "Nikon"}, "own_filter"),
-        (FilterRules(where="camera LIKE 'Canon%'"), {"camera": None}, "own_filter"),
+        (FilterSettings(licences=("Attribution License",)), {"licence": "attribution license"}, "kept"),
+        (FilterSettings(licences=("Attribution Li",)), {"licence": "Attribution-NoDerivs"}, "licence_not_allowed"),
+        (FilterSettings(licences=("http://cc/by/",)), {"licence": "x", "licence_url": "http://cc/by/2.0"}, "kept"),
+        (FilterSettings(licences=("Attribution",)), {"licence": None}, "licence_not_allowed"),
+        (FilterSettings(box=(5, 45, 15, 55)), {"longitude": 8.0, "latitude": 50.0}, "kept"),
+        (FilterSettings(box=(5, 45, 15, 55)), {"longitude": 5.0, "latitude": 45.0}, "kept"),
+        (FilterSettings(box=(5, 45, 15, 55)), {"longitude": 4.9, "latitude": 50.0}, "outside_box"),
+        (FilterSettings(box=(5, 45, 15, 55)), {}, "no_position"),
+        (FilterSettings(box=(170, -50, -170, 0)), {"longitude": -175.0, "latitude": -20.0}, "kept"),
+        (FilterSettings(box=(170, -50, -170, 0)), {"longitude": 0.0, "latitude": -20.0}, "outside_box"),
+        (FilterSettings(cameras=("canon",)), {"camera": "Canon EOS 5D"}, "kept"),
+        (FilterSettings(cameras=("c.non",)), {"camera": "Canon EOS 5D"}, "camera_not_wanted"),
+        (FilterSettings(tags_any=("red car",)), {"tags": "blue,Red+Car"}, "kept"),
+        (FilterSettings(tags_any=("car",)), {"tags": "blue,red+car"}, "no_wanted_tag"),
+        (FilterSettings(tags_any=("a,b",)), {"tags": "x,a%2Cb"}, "kept"),
+        (FilterSettings(tags_none=("screenshot",)), {"tags": "screenshot"}, "unwanted_tag"),
+        (FilterSettings(tags_none=("screenshot",)), {"tags": None}, "kept"),
+        (FilterSettings(where="camera LIKE 'Canon%'"), {"camera": "Canon 5D"}, "kept"),
+        (FilterSettings(where="camera LIKE 'Canon%'"), {"camera": "Nikon"}, "own_filter"),
+        (FilterSettings(where="camera LIKE 'Canon%'"), {"camera": None}, "own_filter"),
     ],
 )  # fmt: skip
-def test_filters_that_a_user_may_add(rules: FilterRules, changes: dict[str, object], expected: str) -> None:
+def test_filters_that_a_user_may_add(rules: FilterSettings, changes: dict[str, object], expected: str) -> None:
     assert outcome(rules, **changes) == expected
 
 
@@ -111,22 +112,22 @@ def test_filters_that_a_user_may_add(rules: FilterRules, changes: dict[str, obje
 )
 def test_an_expression_that_cannot_be_used_is_refused_before_the_run(where: str) -> None:
     with pytest.raises(BadConfig, match=r"filter\.where"):
-        check(FilterRules(where=where))
+        check(FilterSettings(where=where))
 
 
 def test_a_box_inside_out_is_refused() -> None:
     with pytest.raises(BadConfig, match=r"filter\.box"):
-        check(FilterRules(box=(0, 50, 10, 40)))
+        check(FilterSettings(box=(0, 50, 10, 40)))
 
 
 def test_withdrawn_photos_are_dropped_and_a_list_without_ids_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "withdrawn.csv"
     path.write_text("id,since\n1,2026-01-01\n")
-    assert outcome(FilterRules(withdrawn=path)) == "withdrawn"
-    assert outcome(FilterRules(withdrawn=path), id="2") == "kept"
+    assert outcome(FilterSettings(withdrawn=str(path))) == "withdrawn"
+    assert outcome(FilterSettings(withdrawn=str(path)), id="2") == "kept"
     path.write_text("photo\n1\n")
     with pytest.raises(BadInput, match="no column 'id'"):
-        check(FilterRules(withdrawn=path))
+        check(FilterSettings(withdrawn=str(path)))
 
 
 def parts_of(folder: Path, *parts: list[dict[str, object]]) -> list[Path]:
@@ -146,14 +147,14 @@ def kept_rows(folder: Path) -> list[int]:
 
 def test_the_first_good_row_of_an_id_stays_across_parts(tmp_path: Path) -> None:
     parts = parts_of(tmp_path, [{"media": "video"}, {}], [{}, {"id": "2"}], [{"id": "2"}, {"id": "3"}])
-    counts = sift(parts, tmp_path / "out", FilterRules(), QUIET)
+    counts = filter_table(parts, tmp_path / "out", FilterSettings(), QUIET)
     assert counts == {"": 3, "video": 1, "duplicate_id": 2}
     assert kept_rows(tmp_path / "out") == [1, 3, 5]
 
 
 def test_one_user_does_not_fill_a_collection(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"id": str(i), "user": u} for i, u in enumerate(["a", "a", "b", "a", None, None])]
-    counts = sift(parts_of(tmp_path, rows[:3], rows[3:]), tmp_path / "out", FilterRules(per_user=2), QUIET)
+    counts = filter_table(parts_of(tmp_path, rows[:3], rows[3:]), tmp_path / "out", FilterSettings(per_user=2), QUIET)
     assert counts == {"": 5, "too_many_of_user": 1}
     assert kept_rows(tmp_path / "out") == [0, 1, 2, 4, 5]
 
@@ -162,8 +163,8 @@ def test_one_user_does_not_fill_a_collection(tmp_path: Path) -> None:
 def test_a_sift_that_was_killed_goes_on_and_ends_in_the_same_bytes(tmp_path: Path, finished: str) -> None:
     rows: list[dict[str, object]] = [{"id": str(i % 7), "user": "ab"[i % 2]} for i in range(12)]
     parts = parts_of(tmp_path, rows[:4], rows[4:8], rows[8:])
-    rules = FilterRules(per_user=2)
-    counts = sift(parts, tmp_path / "whole", rules, QUIET)
+    rules = FilterSettings(per_user=2)
+    counts = filter_table(parts, tmp_path / "whole", rules, QUIET)
     again = tmp_path / "again"
     if finished != "none":
         for part in parts:
@@ -172,7 +173,7 @@ def test_a_sift_that_was_killed_goes_on_and_ends_in_the_same_bytes(tmp_path: Pat
         for kind in ("table", "rejects"):
             (again / kind).mkdir(exist_ok=True)
             shutil.copy(tmp_path / "whole" / kind / part.name, again / kind / part.name)
-    assert sift(parts, again, rules, QUIET, Executor(workers=2)) == counts
+    assert filter_table(parts, again, rules, QUIET, Executor(workers=2)) == counts
     files = [p.relative_to(again) for p in sorted(again.rglob("*.parquet"))]
     assert files == [p.relative_to(tmp_path / "whole") for p in sorted((tmp_path / "whole").rglob("*.parquet"))]
     assert all((again / f).read_bytes() == (tmp_path / "whole" / f).read_bytes() for f in files)

@@ -12,7 +12,7 @@ import pytest
 from support.flickr_server import FlickrServer, photo
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.sources import flickr
+from curate.sources import Workplace, flickr
 from curate.sources.flickr import Flickr
 
 START = 1_300_000_000
@@ -33,16 +33,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
         server.close()
 
 
-def source(server: FlickrServer, work: Path, end: int = START + 1000, **more: Any) -> Flickr:
-    return Flickr(START, end, work, endpoint=server.address, rate=36_000_000, **more)
+def source(server: FlickrServer, end: int = START + 1000, **more: Any) -> Flickr:
+    return Flickr(start=START, end=end, endpoint=server.address, rate=36_000_000, **more)
 
 
-def read(*args: Any, **kwargs: Any) -> pa.Table:
-    return pa.Table.from_batches(source(*args, **kwargs).batches())
+def read(server: FlickrServer, work: Path, **more: Any) -> pa.Table:
+    return pa.Table.from_batches(source(server, **more).batches(at=Workplace(work=work)))
 
 
-def ledger(made: Flickr) -> list[dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in sorted(made.ledger().iterdir())]
+def ledger(made: Flickr, work: Path) -> list[dict[str, Any]]:
+    folder = made.ledger(Workplace(work=work))
+    found = [json.loads(path.read_text()) for path in sorted(folder.iterdir())]
     return [entry for entry in found if not entry["halved"]]
 
 
@@ -63,12 +64,12 @@ def test_a_photo_becomes_a_record(serve: Serve, tmp_path: Path) -> None:
 
 def test_no_photo_of_a_busy_span_is_lost(serve: Serve, tmp_path: Path) -> None:
     server = serve([photo(i, START + i * 999 // 9000) for i in range(9000)])
-    made = source(server, tmp_path)
-    table = pa.Table.from_batches(made.batches())
+    made = source(server)
+    table = pa.Table.from_batches(made.batches(at=Workplace(work=tmp_path)))
     assert len(table) == len(set(table["id"].to_pylist())) == 9000
     assert table["uploaded"].to_pylist() == sorted(table["uploaded"].to_pylist())
-    assert all(entry["unique"] <= flickr.WISH for entry in ledger(made))
-    assert sum(entry["total"] for entry in ledger(made)) == 9000
+    assert all(entry["unique"] <= flickr.HALVED_ABOVE for entry in ledger(made, tmp_path))
+    assert sum(entry["total"] for entry in ledger(made, tmp_path)) == 9000
 
 
 @pytest.mark.parametrize("lie", [lambda n: n // 2, lambda n: 0, lambda n: n + 3], ids=["half", "nothing", "more"])
@@ -79,9 +80,9 @@ def test_a_total_that_lies_costs_no_photo(serve: Serve, tmp_path: Path, lie: Cal
 
 def test_large_windows_that_return_a_part_only_are_halved(serve: Serve, tmp_path: Path) -> None:
     server = serve([photo(i, START + i) for i in range(1000)], lossy=100)
-    made = source(server, tmp_path)
-    assert len(set(pa.Table.from_batches(made.batches())["id"].to_pylist())) == 1000
-    assert all(entry["total"] == entry["unique"] for entry in ledger(made))
+    made = source(server)
+    assert len(set(pa.Table.from_batches(made.batches(at=Workplace(work=tmp_path)))["id"].to_pylist())) == 1000
+    assert all(entry["total"] == entry["unique"] for entry in ledger(made, tmp_path))
 
 
 def test_one_second_with_too_many_photos_is_divided_by_licence(serve: Serve, tmp_path: Path) -> None:
@@ -91,9 +92,9 @@ def test_one_second_with_too_many_photos_is_divided_by_licence(serve: Serve, tmp
 
 def test_what_even_that_cannot_show_is_on_record(serve: Serve, tmp_path: Path) -> None:
     server = serve([photo(i, START) for i in range(5000)])
-    made = source(server, tmp_path, end=START + 1, licences=(4,))
-    assert len(pa.Table.from_batches(made.batches())) == 4000
-    (entry,) = ledger(made)
+    made = source(server, end=START + 1, licences=(4,))
+    assert len(pa.Table.from_batches(made.batches(at=Workplace(work=tmp_path)))) == 4000
+    (entry,) = ledger(made, tmp_path)
     assert (entry["total"], entry["unique"]) == (5000, 4000)
 
 
@@ -115,11 +116,11 @@ def test_a_run_that_was_stopped_asks_for_no_finished_window_again(
     asked = {(q["min_upload_date"], q["max_upload_date"], q["page"]) for q in server.queries[:6]}
     before = len(server.queries)
     whole = serve(photos)
-    made = Flickr(START, START + 1000, tmp_path, endpoint=server.address, rate=36_000_000)
+    made = source(server)
     server.photos = photos
     for n in list(broken):
         del broken[n]
-    table = pa.Table.from_batches(made.batches())
+    table = pa.Table.from_batches(made.batches(at=Workplace(work=tmp_path)))
     again = {(q["min_upload_date"], q["max_upload_date"], q["page"]) for q in server.queries[before:]}
     assert not asked & again
     assert table.equals(read(whole, tmp_path / "other"))

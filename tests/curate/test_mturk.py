@@ -11,7 +11,7 @@ import pytest
 from support.mturk_server import NAMESPACE, Turk, serve
 
 from curate.core.errors import BadConfig, BadInput
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
 from curate.validation.answers import fields_of, read_answers, read_lines
 from curate.validation.batches import question_page
 from curate.validation.mturk import (
@@ -26,7 +26,7 @@ from curate.validation.mturk import (
     status,
 )
 
-CONCEPTS = [Concept("bus", ("bus",), "bus", "bus"), Concept("car", ("car",), "car", "car")]
+CONCEPTS = [Concept(name="bus", prompts=("bus",), option="bus"), Concept(name="car", prompts=("car",), option="car")]
 PAGE = question_page(CONCEPTS)
 BATCH = {"batch": "b1", "items": {f"i{n}": f"p{n}" for n in range(5)}, "concepts": ["bus", "car"]}
 PLAN = Plan("Which?", "Tick what you see.", 0.02, 3)

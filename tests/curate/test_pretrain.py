@@ -248,12 +248,12 @@ class TestTraining:
 
     def test_its_folder_is_an_encoder_at_the_size_it_was_trained_at(self, tmp_path: Path) -> None:
         pretrain(pictures(), replace(TINY, epochs=1), tmp_path, device="cpu")
-        encoder = EncoderSpec("resnet10t", str(tmp_path), "cpu", "backbone").load()
+        encoder = EncoderSpec(model="resnet10t", weights=str(tmp_path), device="cpu", encoder="backbone").load()
         tensor = encoder.prepare(Image.fromarray(photos(1)[0]))
         assert tuple(tensor.shape[1:]) == (16, 16)
         assert encoder.images(torch.stack([tensor])).shape == (1, 512)
         with pytest.raises(BadConfig, match="holds a resnet10t"):
-            EncoderSpec("resnet18", str(tmp_path), "cpu", "backbone").load()
+            EncoderSpec(model="resnet18", weights=str(tmp_path), device="cpu", encoder="backbone").load()
 
 
 class TestGather:

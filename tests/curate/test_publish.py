@@ -17,7 +17,8 @@ from support.helpers import release_of
 
 from curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
 from curate.release import Release
-from curate.release.selection import PublishRules, select, split, together
+from curate.release.selection import select, split, together
+from curate.release.settings import ReleaseSettings
 from curate.release.writer import attribution
 
 CLASSES = ["background", "bus"]
@@ -32,7 +33,7 @@ def accepted(n: int) -> list[dict[str, Any]]:
 
 
 def made(folder: Path) -> Release:
-    rows = select(accepted(12), [1, 2], CLASSES, PublishRules(per_class=10), 0)
+    rows = select(accepted(12), [1, 2], CLASSES, ReleaseSettings(per_class=10), 0)
     images = {r["id"]: (r["id"].encode(), "jpg") for r in rows}
     rows = [{**r, "title": "<script>x</script>", "creator": "=1+1"} for r in rows]
     provenance = {
@@ -41,12 +42,12 @@ def made(folder: Path) -> Release:
         "counts": {"ingest": {"read": 9, "kept": 8, "dropped": {"not_utf8": 1}}}, "judgement": None,
     }  # fmt: skip
     vectors = np.arange(len(rows) * 2, dtype=np.float16).reshape(-1, 2)
-    rules = PublishRules(name="tiny", per_class=10, shard_images=15)
-    return release_of(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, rules)
+    rules = ReleaseSettings(name="tiny", per_class=10)
+    return release_of(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, rules, shard_images=15)
 
 
 def test_n_of_each_class_and_bucket_seeded() -> None:
-    rules = PublishRules(per_class=10)
+    rules = ReleaseSettings(per_class=10)
     rows = select(accepted(12), [1, 2], CLASSES, rules, 0)
     assert Counter((r["bucket"], r["concept"]) for r in rows) == dict.fromkeys(
         ((b, c) for b in (1, 2) for c in CLASSES), 10
@@ -58,12 +59,12 @@ def test_n_of_each_class_and_bucket_seeded() -> None:
 def test_too_few_is_an_error_with_a_table_and_fewer_must_be_asked_for() -> None:
     rows = [r for r in accepted(12) if r["id"] not in ("1-bus-0", "1-bus-1", "1-bus-2")]
     with pytest.raises(Shortage, match=r"bucket\s+1  bus\s+9 of 10[\s\S]*release\.per_class"):
-        select(rows, [1, 2], CLASSES, PublishRules(per_class=10), 0)
-    fewer = select(rows, [1, 2], CLASSES, PublishRules(per_class=10, short="fewer"), 0)
+        select(rows, [1, 2], CLASSES, ReleaseSettings(per_class=10), 0)
+    fewer = select(rows, [1, 2], CLASSES, ReleaseSettings(per_class=10, short="fewer"), 0)
     assert Counter(r["concept"] for r in fewer if r["bucket"] == 1) == {"bus": 9, "background": 10}
     none = [r for r in rows if not (r["bucket"] == 2 and r["concept"] == "bus")]
     with pytest.raises(Shortage, match=r"0 of 1"):
-        select(none, [1, 2], CLASSES, PublishRules(per_class=10, short="fewer"), 0)
+        select(none, [1, 2], CLASSES, ReleaseSettings(per_class=10, short="fewer"), 0)
 
 
 def test_splits_are_stratified_and_seeded() -> None:

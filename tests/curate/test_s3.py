@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from curate.core import s3
 from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from curate.core.run_log import RunLog
-from curate.core.s3 import S3Rules, fetch
+from curate.core.s3 import S3, fetch
 
 QUIET = RunLog(quiet=True)
 BODY = random.Random(0).randbytes(3_000_000)
@@ -78,8 +78,8 @@ def moto() -> Iterator[int]:
     server.stop()
 
 
-def rules(port: int, **more: object) -> S3Rules:
-    return S3Rules(endpoint=f"http://127.0.0.1:{port}", **more)  # type: ignore[arg-type]
+def rules(port: int, **more: object) -> S3:
+    return S3(endpoint=f"http://127.0.0.1:{port}", **more)  # type: ignore[arg-type]
 
 
 def test_one_file_without_keys(moto: int, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_lost_connection_continues_at_the_same_byte(
     monkeypatch.setattr(s3, "RANGE", 1_000_000)
     proxy = Cutting(moto, cuts=4, least=400_000)
     try:
-        path = fetch("s3://metadata/tools/dataset.sql", tmp_path, S3Rules(endpoint=proxy.address), QUIET)
+        path = fetch("s3://metadata/tools/dataset.sql", tmp_path, S3(endpoint=proxy.address), QUIET)
         assert path.read_bytes() == BODY
         assert proxy.cuts == 0
     finally:
@@ -114,26 +114,26 @@ def test_a_killed_run_keeps_its_bytes_and_a_finished_file_is_not_fetched_again(
     monkeypatch.setattr(s3, "RANGE", 500_000)
     monkeypatch.setattr(s3, "TRIES", 2)
     proxy = Cutting(moto, cuts=10_000, least=2_000)  # enough for the answer to HEAD
-    address = S3Rules(endpoint=proxy.address)
+    address = S3(endpoint=proxy.address)
     with pytest.raises(DriftlineError, match=r"2 times in a row after [\d,]+ of 3,000,000.*downloaded data is kept"):
         fetch("s3://metadata/tools/dataset.sql", tmp_path, address, QUIET)
     proxy.close()
     (part,) = tmp_path.rglob("*.part")
     part.write_bytes(BODY[:1_234_567])  # what a killed run had received
     counting = Cutting(moto, cuts=0, least=0)
-    path = fetch("s3://metadata/tools/dataset.sql", tmp_path, S3Rules(endpoint=counting.address), QUIET)
+    path = fetch("s3://metadata/tools/dataset.sql", tmp_path, S3(endpoint=counting.address), QUIET)
     assert path.read_bytes() == BODY
     assert not list(tmp_path.rglob("*.part"))
     requests = counting.requests
     assert requests == 4, "1,765,433 bytes in ranges of half a million"
-    fetch("s3://metadata/tools/dataset.sql", tmp_path, S3Rules(endpoint=counting.address), QUIET)
+    fetch("s3://metadata/tools/dataset.sql", tmp_path, S3(endpoint=counting.address), QUIET)
     assert counting.requests == requests
     counting.close()
 
 
 def test_a_server_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     with pytest.raises(DriftlineError, match=r"s3://a/b cannot be reached"):
-        fetch("s3://a/b", tmp_path, S3Rules(endpoint="http://127.0.0.1:9"), QUIET)
+        fetch("s3://a/b", tmp_path, S3(endpoint="http://127.0.0.1:9"), QUIET)
 
 
 def test_a_checksum_that_does_not_match_deletes_the_file(moto: int, tmp_path: Path) -> None:

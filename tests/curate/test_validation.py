@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from curate.core.errors import BadConfig, BadInput
-from curate.retrieval.candidates import BACKGROUND, Concept
+from curate.retrieval.settings import BACKGROUND, Concept
 from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
-from curate.validation.batches import BatchPlan, question_page, read_batch, read_gold, write_batch
+from curate.validation.batches import question_page, read_batch, read_gold, write_batch
 from curate.validation.rounds import following, lacking
+from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import (
-    TallyRules,
     agreement,
     from_catalogue,
     suggested_rejections,
@@ -27,7 +27,10 @@ from curate.validation.verdicts import (
     verdict,
 )
 
-CONCEPTS = [Concept("bus", ("bus",), "bus (exterior/interior)", "bus"), Concept("car", ("car",), "car", "car")]
+CONCEPTS = [
+    Concept(name="bus", prompts=("bus",), option="bus (exterior/interior)"),
+    Concept(name="car", prompts=("car",), option="car"),
+]
 XML = (
     '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
     'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier>{}</Answer></QuestionFormAnswers>'
@@ -59,7 +62,7 @@ def line(item: str = "i1", worker: str = "W1", **answers: str) -> dict[str, str]
 class TestBatch:
     def write(self, folder: Path) -> dict[str, Any]:
         items = [(f"p{i}", f"image {i}".encode(), "jpg") for i in range(20)]
-        plan = BatchPlan(image_base_url="https://example.org/i/")
+        plan = ValidationSettings(image_base_url="https://example.org/i/")
         return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})}, blur=["p5"])
 
     def test_nothing_that_a_worker_sees_tells_the_expected_class(self, tmp_path: Path) -> None:
@@ -85,7 +88,7 @@ class TestBatch:
         assert self.write(tmp_path)["estimate_usd"] == 1.80  # 20 images × 3 workers × ($0.02 + $0.01)
 
     def test_the_page_is_plain_forms_and_escapes_outside_text(self) -> None:
-        hostile = Concept("x", ("x",), '<script>alert(1)</script> "${env}"', "x")
+        hostile = Concept(name="x", prompts=("x",), option='<script>alert(1)</script> "${env}"')
         page = question_page([*CONCEPTS, hostile])
         assert "<script" not in page
         assert page.count("${") == 1, "the image's address is the only variable"
@@ -102,7 +105,7 @@ class TestBatch:
 
     def test_a_concept_may_not_be_named_as_the_exclusive_box(self, tmp_path: Path) -> None:
         with pytest.raises(BadConfig, match="named 'none'"):
-            write_batch([], [Concept("none", ("x",), "x", "x")], tmp_path, 0, BatchPlan())
+            write_batch([], [Concept(name="none", prompts=("x",))], tmp_path, 0, ValidationSettings())
 
     def test_a_gold_question_looks_like_any_other(self, tmp_path: Path) -> None:
         facts = self.write(tmp_path)
@@ -115,7 +118,9 @@ class TestBatch:
         assert self.write(tmp_path)["usd_an_hour"] == 8.0  # $0.02 for 9 seconds
 
     def test_an_options_examples_stand_below_it(self) -> None:
-        page = question_page([Concept("bus", ("bus",), "bus", "bus", examples=("double-decker", "<b>coach</b>"))])
+        page = question_page(
+            [Concept(name="bus", prompts=("bus",), option="bus", examples=("double-decker", "<b>coach</b>"))]
+        )
         assert "for example double-decker, &lt;b&gt;coach&lt;/b&gt;" in page
 
 
@@ -299,20 +304,20 @@ class TestVerdict:
     def test_two_of_three_must_agree_on_the_single_expected_label(
         self, answers: list[tuple[frozenset[str], bool]], expected: str
     ) -> None:
-        assert verdict(answers, "bus", TallyRules()) == expected
+        assert verdict(answers, "bus", ValidationSettings()) == expected
 
     def test_exact_and_per_option_differ_where_the_paper_is_ambiguous(self) -> None:
         answers = ticks("bus", "bus+car", "bus+lamp")
-        assert verdict(answers, "bus", TallyRules(rule="exact")) == "no_majority"
-        assert verdict(answers, "bus", TallyRules(rule="per-option")) == "kept"
+        assert verdict(answers, "bus", ValidationSettings(rule="exact")) == "no_majority"
+        assert verdict(answers, "bus", ValidationSettings(rule="per-option")) == "kept"
 
     def test_the_literal_text_keeps_what_two_call_sensitive(self) -> None:
-        literal = TallyRules(sensitive_drop=3, sensitive_hold=3)
+        literal = ValidationSettings(sensitive_drop=3, sensitive_hold=3)
         assert verdict(ticks("bus", "bus", "bus", sensitive=2), "bus", literal) == "kept"
         assert verdict(ticks("bus", "bus", "bus", sensitive=3), "bus", literal) == "sensitive"
 
     def test_background_is_none_of_the_above(self) -> None:
-        assert verdict(ticks("none", "none", "bus"), BACKGROUND, TallyRules()) == "kept"
+        assert verdict(ticks("none", "none", "bus"), BACKGROUND, ValidationSettings()) == "kept"
 
     def test_votes_and_agreement_stay_with_the_verdict(self) -> None:
         answers = pa.table(
@@ -323,7 +328,7 @@ class TestVerdict:
                 "fault": pa.nulls(3, pa.string()),
             }
         )
-        (row,) = tally([{"id": "p1", "bucket": 1, "concept": "bus"}], answers, TallyRules()).to_pylist()
+        (row,) = tally([{"id": "p1", "bucket": 1, "concept": "bus"}], answers, ValidationSettings()).to_pylist()
         assert json.loads(row["votes"]) == {"bus": 2, "car": 1}
         assert row["agreement"] == pytest.approx(2 / 3)
 
@@ -364,15 +369,15 @@ class TestWeighedVerdicts:
     @pytest.mark.parametrize("aggregate", ["one-coin", "dawid-skene"])
     def test_workers_who_always_say_the_same_do_not_outvote_a_good_one(self, aggregate: str) -> None:
         items, answers = self.many()
-        votes = tally(items, answers, TallyRules())["verdict"].to_pylist()
-        weighed = tally(items, answers, TallyRules(aggregate=aggregate))["verdict"].to_pylist()  # type: ignore[arg-type]
+        votes = tally(items, answers, ValidationSettings())["verdict"].to_pylist()
+        weighed = tally(items, answers, ValidationSettings(aggregate=aggregate))["verdict"].to_pylist()  # type: ignore[arg-type]
         assert (votes[0], weighed[0]) == ("wrong_concept", "kept")
         assert weighed[1:] == votes[1:]
 
     def test_an_expected_answer_that_is_not_probable_enough_is_unsure(self) -> None:
         yes, no = frozenset({"bus"}), frozenset({"car"})
         given = [(yes, False), (yes, False), (no, False)]
-        rules = TallyRules(aggregate="one-coin", confidence=0.9)
+        rules = ValidationSettings(aggregate="one-coin", confidence=0.9)
         assert verdict(given, "bus", rules, {yes: 0.8, no: 0.2}) == "unsure"
         assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
         assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"

@@ -25,9 +25,9 @@ from support.helpers import made_rows, yfcc_line
 from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
 from curate.core.run_log import RunLog
-from curate.metadata.filtering import sift
-from curate.metadata.filters import FilterRules
+from curate.metadata.filtering import filter_table
 from curate.metadata.schema import TABLE
+from curate.metadata.settings import FilterSettings
 from curate.sources.yfcc import Yfcc, lines
 from curate.sources.yfcc.columns import NAMES
 from curate.sources.yfcc.lines import LONGEST_LINE
@@ -36,7 +36,7 @@ Write = Callable[..., Path]
 
 
 def read(path: Path) -> pa.Table:
-    return pa.Table.from_batches(Yfcc(path).batches())
+    return pa.Table.from_batches(Yfcc(path=path).batches())
 
 
 def test_a_real_23_column_line(write_lines: Write) -> None:
@@ -108,10 +108,10 @@ def test_a_truncated_bz2_keeps_the_first_part_and_says_where_it_ends(tmp_path: P
     path.write_bytes(whole[: len(whole) // 2])
     batches = []
     with pytest.raises(BadInput, match=r"cut off after line [\d,]+.*download the file again"):
-        batches.extend(Yfcc(path).batches(rows=100))
+        batches.extend(Yfcc(path=path).batches(rows=100))
     batches = []
     try:
-        for batch in Yfcc(path).batches(rows=100):
+        for batch in Yfcc(path=path).batches(rows=100):
             batches.append(batch)
     except BadInput:
         pass
@@ -208,7 +208,7 @@ def test_blocks_may_begin_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(lines, "BLOCK", size)
         assert read(path).equals(whole)
     monkeypatch.undo()
-    rest = pa.Table.from_batches(Yfcc(path).batches(skip=1234))
+    rest = pa.Table.from_batches(Yfcc(path=path).batches(skip=1234))
     assert rest.equals(whole.slice(1234).combine_chunks())
 
 
@@ -230,7 +230,7 @@ def test_the_sqlite_form_gives_the_records_of_the_lines(tmp_path: Path) -> None:
         row[7] = row[7] or None
     path = database(tmp_path / "yfcc100m_dataset.sql", rows)
     assert read(path).equals(read(tmp_path / "dataset.tsv"))
-    assert pa.Table.from_batches(Yfcc(path).batches(skip=123)).equals(read(path).slice(123).combine_chunks())
+    assert pa.Table.from_batches(Yfcc(path=path).batches(skip=123)).equals(read(path).slice(123).combine_chunks())
 
 
 def test_dirty_values_of_the_sqlite_form_are_faults(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_damaged_sqlite_file_keeps_its_first_part_and_says_where_it_ends(tmp_p
     path.write_bytes(data)
     found: list[int] = []
     with pytest.raises(BadInput, match=r"damaged after record [\d,]+"):
-        found.extend(len(batch) for batch in Yfcc(path).batches(rows=100))
+        found.extend(len(batch) for batch in Yfcc(path=path).batches(rows=100))
     assert 10_000 < sum(found) < 20_000
 
 
@@ -273,7 +273,7 @@ def test_a_damaged_part_may_be_left_where_it_ends(tmp_path: Path) -> None:
     for part in range(2):
         data = bz2.compress(b"".join(made_rows(4000, seed=part)), 1)
         (tmp_path / f"yfcc100m_dataset-{part}.bz2").write_bytes(data[: len(data) // 2] if part == 0 else data)
-    table = pa.Table.from_batches(Yfcc(tmp_path, damaged="keep").batches())
+    table = pa.Table.from_batches(Yfcc(path=tmp_path, damaged="keep").batches())
     assert table["row"].to_pylist() == list(range(len(table)))
     (reject,) = table.filter(pc.is_valid(table["fault"])).to_pylist()
     assert reject["fault"] == "damaged_from_here"
@@ -288,7 +288,7 @@ def test_the_real_rows_go_through_with_the_counts_that_plain_python_finds(shared
         assert table["fault"].null_count == expected_rows
         part = tmp_path / name / "part-00000.parquet"
         write_parquet(part, table.select(TABLE.names))
-        counts = sift([part], tmp_path / name / "out", FilterRules(), RunLog(quiet=True))
+        counts = filter_table([part], tmp_path / name / "out", FilterSettings(), RunLog(quiet=True))
         wanted: Counter[str] = Counter()
         seen = set()
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -15,9 +15,10 @@ from curate.core.atomic_io import sha256_bytes
 from curate.core.errors import MissingFile
 from curate.core.seeding import rng_for
 from curate.release import Release
-from curate.release.selection import PublishRules
+from curate.release.drift import drift
+from curate.release.settings import ReleaseSettings
 from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, drift, label_noise, uploaders
+from pipelines.reporting.audit import audit, audit_release, label_noise, uploaders
 from pipelines.reporting.audit_page import lines, page
 from stream_builder.stream import Split, Step, Stream
 
@@ -47,7 +48,7 @@ def made(folder: Path, world: int = 0) -> Release:
                 )  # fmt: skip
                 vectors.append(np.eye(2)[label] + 0.01 * i)
     matrix = np.array(vectors, np.float16)
-    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, PublishRules(splits=2))
+    return release_of(rows, images, matrix, BUCKETS, ["bus", "car"], PROVENANCE, folder, ReleaseSettings(splits=2))
 
 
 @pytest.fixture(scope="module")

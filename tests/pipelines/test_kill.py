@@ -44,13 +44,13 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
         code = (
             "import sys; from pathlib import Path; import pyarrow as pa\n"
             "import pyarrow.parquet as pq\n"
-            "from curate.fetch import FetchRules, fetch\n"
+            "from curate.fetch import FetchSettings, fetch\n"
             "from curate.core.run_log import RunLog\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
             "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"
             "out = Path(sys.argv[2])\n"
             "pq.write_table(rows, out / 'part.parquet')\n"
-            "rules = FetchRules(way='img2dataset', timeout=60, private=True)\n"
+            "rules = FetchSettings(downloader='img2dataset', timeout=60, private_addresses='allow')\n"
             "fetch([out / 'part.parquet'], out / 'a', rules, RunLog(quiet=True))\n"
         )
         run = subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)])

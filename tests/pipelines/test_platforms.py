@@ -17,7 +17,7 @@ from support.turkle_server import Worker, api, turkle
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, UnknownName
 from curate.core.run_log import RunLog
-from curate.core.s3 import S3Rules
+from curate.core.s3 import S3
 from curate.release import Release
 from pipelines.annotation.batches import open_batch, write_batches
 from pipelines.config.loader import load
@@ -55,7 +55,7 @@ def truth_of(context: Context) -> dict[str, str]:
 
 
 def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_path: Path) -> None:
-    counts = write_batches(small, ["turkle"], tmp_path / "out", None, 1, S3Rules())
+    counts = write_batches(small, ["turkle"], tmp_path / "out", None, 1, S3())
     truth = truth_of(small)
     two = min(item for item, concept in truth.items() if concept == "bus")  # of this image, workers tick two boxes
     assert counts["turkle"] == {"images": len(truth), "answers": 2 * len(truth)}
@@ -93,7 +93,7 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
 
 class TestFiles:
     def test_nothing_that_is_handed_out_tells_what_is_expected(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None, 1, S3Rules())
+        write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None, 1, S3())
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert set(rows[0]) == {"batch", "item", "image_url"}
@@ -102,7 +102,7 @@ class TestFiles:
         assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
 
     def test_prolific_gets_the_same_rows_twice_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["prolific"], tmp_path, None, 1, S3Rules())
+        write_batches(small, ["prolific"], tmp_path, None, 1, S3())
         with (tmp_path / "prolific" / "dataset.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         lines = (tmp_path / "prolific" / "dataset.jsonl").read_text().splitlines()
@@ -112,7 +112,7 @@ class TestFiles:
         assert sensitive["answer_limit"] == 1
 
     def test_small_images_may_lie_in_their_own_addresses(self, small: Context, tmp_path: Path) -> None:
-        write_batches(small, ["mturk"], tmp_path, "inline", 1, S3Rules())
+        write_batches(small, ["mturk"], tmp_path, "inline", 1, S3())
         images = open_batch(small).images()
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
             for row in csv.DictReader(file):
@@ -130,11 +130,11 @@ class TestFiles:
         self, small: Context, tmp_path: Path, images: str, hours: float, told: str
     ) -> None:
         with pytest.raises(BadConfig, match=told):
-            write_batches(small, ["mturk"], tmp_path, images, hours, S3Rules())
+            write_batches(small, ["mturk"], tmp_path, images, hours, S3())
 
     def test_an_unknown_venue_is_refused_before_anything_is_written(self, small: Context, tmp_path: Path) -> None:
         with pytest.raises(UnknownName, match="mturk"):
-            write_batches(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3Rules())
+            write_batches(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3())
         assert not (tmp_path / "x").exists()
 
     def test_signed_addresses_open_the_images_that_were_stored(
@@ -152,7 +152,7 @@ class TestFiles:
             endpoint = f"http://127.0.0.1:{port}"
             store = boto3.client("s3", endpoint_url=endpoint, region_name="us-west-2")
             store.create_bucket(Bucket="crowd", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-            write_batches(small, ["mturk"], tmp_path, "s3://crowd/batch one", 2, S3Rules(endpoint=endpoint))
+            write_batches(small, ["mturk"], tmp_path, "s3://crowd/batch one", 2, S3(endpoint=endpoint))
             images = open_batch(small).images()
             with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
                 rows = list(csv.DictReader(file))

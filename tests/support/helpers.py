@@ -19,8 +19,9 @@ from PIL import Image
 
 from curate.core.seeding import rng_for
 from curate.release import Release
-from curate.release.packing import Held, pack
-from curate.release.selection import PublishRules, splits_of
+from curate.release.packing import SHARD_IMAGES, Held, pack
+from curate.release.selection import splits_of
+from curate.release.settings import ReleaseSettings
 from curate.release.writer import publish
 from pipelines.demo.draw import photo
 from stream_builder.stream import Split, Step, Stream
@@ -102,14 +103,15 @@ def release_of(
     classes: Sequence[str],
     provenance: Mapping[str, Any],
     folder: Path,
-    rules: PublishRules,
+    rules: ReleaseSettings,
     strip: bool = False,
+    shard_images: int = SHARD_IMAGES,
 ) -> Release:
     """Publish rows as they come from `select`."""
     full = [{**row, "class": row["concept"], "label": classes.index(row["concept"])} for row in rows]
     splits = splits_of(full, None, rules, 0)
     records = folder.parent / f"{folder.name}-records"
-    packed = pack(full, Held(images), folder / "shards", records, rules.shard_images, strip)
+    packed = pack(full, Held(images), folder / "shards", records, shard_images, strip)
     publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
     return Release.open(folder)
 

@@ -1,4 +1,4 @@
-"""The img2dataset way, seen from the parent: one job process a worker, kept for many shards, ended when it hangs."""
+"""The downloader img2dataset, as the parent uses it: one job process a worker, for many shards, ended if it hangs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ import pyarrow as pa
 
 from curate.core.atomic_io import TEMPORARY, sha256_bytes
 from curate.core.errors import DriftlineError
-from curate.fetch.rules import OPT_OUT, FetchRules, Got, seconds_after
+from curate.fetch.outcome import OPT_OUT, Download, seconds_after
+from curate.fetch.settings import FetchSettings
 
-START = 120.0  # seconds that its imports may take on a busy machine
+START = 120.0  # seconds for its imports on a busy machine
 _job: subprocess.Popen[bytes] | None = None
 
 
 def download(
-    rows: Sequence[tuple[int, str]], rules: FetchRules, keep: Callable[[int, Got], None], scratch: Path
+    rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Callable[[int, Download], None], scratch: Path
 ) -> None:
-    """Ask for every (row, url) once through img2dataset; `keep(row, outcome)` is called exactly once for each."""
+    """Request every (row, url) once through img2dataset; `keep(row, outcome)` is called exactly once for each."""
     folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}img2dataset-", dir=scratch))
     try:
         table = pa.table({"url": [u for _, u in rows], "row": pa.array([r for r, _ in rows], pa.int64())})
@@ -37,26 +38,26 @@ def download(
         task = {
             "input": str(folder / "input.arrow"),
             "output": str(folder),
-            "threads": rules.threads,
-            "timeout": rules.timeout,
-            "deadline": rules.deadline,
-            "shard_size": max(rules.shard_size, 2),
-            "max_bytes": rules.images.max_bytes,
-            "private": rules.private,
+            "threads": settings.threads,
+            "timeout": settings.timeout,
+            "deadline": settings.deadline,
+            "shard_size": max(settings.shard_size, 2),
+            "max_bytes": settings.max_bytes,
+            "private": settings.private_addresses == "allow",
             "opt_out": list(OPT_OUT),
         }
-        # Every image has its own deadline; past their sum the job itself hangs.
-        answered = _run(task, START + rules.deadline * (2 + len(rows) / rules.threads))
-        known = _outcomes(folder, keep) if answered else set()
+        # Every image has its own deadline; after their sum the job itself hangs.
+        ended = _run(task, START + settings.deadline * (2 + len(rows) / settings.threads))
+        answered = _outcomes(folder, keep) if ended else set()
         for row, _ in rows:
-            if row not in known:
-                keep(row, Got(None, "no_result", "img2dataset gave no answer for this row"))
+            if row not in answered:
+                keep(row, Download(None, "no_result", "img2dataset gave no answer for this row"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(task: dict[str, Any], seconds: float) -> bool:
-    """Give the job a task and wait; False where it hung or died (a new job is started for the next task)."""
+    """Give the job a task and wait; False if it hung or died (the next task starts a new job)."""
     job = _started()
     assert job.stdin is not None  # PIPE
     assert job.stdout is not None
@@ -80,7 +81,7 @@ def _started() -> subprocess.Popen[bytes]:
             raise DriftlineError(
                 f"img2dataset ended with code {_job.returncode}.",
                 "Expected it to serve shards.",
-                "Run `python -m curate.fetch.img2dataset.worker 0` to see why, or set fetch.way: native.",
+                "Run `python -m curate.fetch.img2dataset.worker 0` to see why, or set fetch.downloader: native.",
             )
         _job = subprocess.Popen(
             [sys.executable, "-m", "curate.fetch.img2dataset.worker", str(os.getpid())],
@@ -93,7 +94,7 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def stop() -> None:
-    """End the job of this process, if there is one."""
+    """End the job of this process, if it has one."""
     global _job
     if _job is not None:
         if _job.poll() is None:
@@ -105,22 +106,22 @@ def stop() -> None:
         _job = None
 
 
-def _outcomes(folder: Path, keep: Callable[[int, Got], None]) -> set[int]:
-    """Read what the job wrote; returns the rows that it answered for."""
+def _outcomes(folder: Path, keep: Callable[[int, Download], None]) -> set[int]:
+    """Read the job's files; returns the rows that it answered."""
     answered: set[int] = set()
     with (folder / "data").open("rb") as data, (folder / "index.jsonl").open(encoding="utf-8") as index:
         for line in index:
             known = json.loads(line)
             answered.add(known["row"])
             if "start" not in known:
-                keep(known["row"], miss(known["error"] or ""))
+                keep(known["row"], failure(known["error"] or ""))
                 continue
             data.seek(known["start"])
             body = data.read(known["size"])
             if sha256_bytes(body) == known["sha256"]:
-                keep(known["row"], Got(body))
+                keep(known["row"], Download(body))
             else:
-                keep(known["row"], Got(None, "no_result", "the bytes changed on their way through img2dataset"))
+                keep(known["row"], Download(None, "no_result", "the bytes changed on their way through img2dataset"))
     return answered
 
 
@@ -139,10 +140,10 @@ REASONS = (
 )
 
 
-def miss(message: str) -> Got:
-    """img2dataset's message → a named reason.
+def failure(message: str) -> Download:
+    """img2dataset's message → a failure with its reason.
 
-    >>> miss("HTTP Error 404: Not Found").fault, miss("HTTP Error 503: x (Retry-After: 3)").retry_after
+    >>> failure("HTTP Error 404: Not Found").fault, failure("HTTP Error 503: x (Retry-After: 3)").retry_after
     ('http_404', 3.0)
     """
     text = message.lower()
@@ -150,6 +151,6 @@ def miss(message: str) -> Got:
     wait = seconds_after(after[1]) if after else 0.0
     for pattern, reason in REASONS:
         if re.search(pattern, text):
-            return Got(None, reason, message[:200], wait)
+            return Download(None, reason, message[:200], wait)
     code = re.search(r"http error ([0-9]{3})", text)
-    return Got(None, f"http_{code[1]}" if code else "download_failed", message[:200], wait)
+    return Download(None, f"http_{code[1]}" if code else "download_failed", message[:200], wait)

@@ -1,8 +1,8 @@
-"""What img2dataset's urllib may do: http and https only, no private address, a byte cap and a total deadline.
+"""Limits of img2dataset's urllib: http and https only, no private address, a maximum of bytes, a total deadline.
 
-img2dataset asks through `urllib.request.urlopen`, whose opener a program may install: here every hazard that its own
-settings leave open is closed (`file:` addresses are read, a dripping server holds a shard for ever, a body of any
-size is stored, a redirect goes anywhere, Retry-After is not seen).
+img2dataset downloads through `urllib.request.urlopen`, whose opener a program may install. This one closes what its own
+settings leave open: it reads `file:` addresses, a slow server can block a shard for ever, it stores bodies of any size,
+follows redirects anywhere, and ignores Retry-After.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from email.message import Message
 from typing import IO, Any
 
 from curate.fetch.address_guard import Refused, is_private
-from curate.fetch.rules import PLACEHOLDER_URL
+from curate.fetch.outcome import PLACEHOLDER_URL
 
 
 class Watch:
-    """Shuts every socket that is older than `deadline` seconds; the read that hangs on it fails."""
+    """Shuts every socket that is older than `deadline` seconds, so that a read that hangs on it fails."""
 
     def __init__(self, deadline: float) -> None:
         self.deadline = deadline
-        self._born: dict[socket.socket, float] = {}
+        self._opened: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         threading.Thread(target=self._run, daemon=True).start()
 
     def add(self, sock: socket.socket) -> None:
-        """From now on the clock of `sock` runs."""
+        """Start the clock of `sock`."""
         with self._lock:
-            self._born[sock] = time.monotonic()
+            self._opened[sock] = time.monotonic()
 
     def _run(self) -> None:
         while True:
             time.sleep(min(1.0, self.deadline / 4))
             now = time.monotonic()
             with self._lock:
-                for sock, born in list(self._born.items()):
+                for sock, opened in list(self._opened.items()):
                     if sock.fileno() < 0:
-                        del self._born[sock]
-                    elif now - born > self.deadline:
-                        del self._born[sock]
-                        with contextlib.suppress(OSError):  # it was closed meanwhile
+                        del self._opened[sock]
+                    elif now - opened > self.deadline:
+                        del self._opened[sock]
+                        with contextlib.suppress(OSError):  # it was closed in the meantime
                             sock.shutdown(socket.SHUT_RDWR)
 
 
@@ -59,37 +59,37 @@ def install(max_bytes: int, deadline: float, private: bool) -> None:
                 return super().read(amt)
             if self.length is not None and self.length > max_bytes:
                 raise ValueError(f"too many bytes: {self.length}")
-            begun = time.monotonic()
+            start = time.monotonic()
             try:
                 data = super().read() if self.length is not None else super().read(max_bytes + 1)
             except http.client.IncompleteRead:
-                if time.monotonic() - begun > deadline * 0.9:
+                if time.monotonic() - start > deadline * 0.9:
                     raise TimeoutError("timed out: no whole answer in time") from None
                 raise
             if len(data) > max_bytes:
                 raise ValueError(f"too many bytes: more than {max_bytes}")
-            if time.monotonic() - begun > deadline:
+            if time.monotonic() - start > deadline:
                 raise TimeoutError("timed out: no whole answer in time")
             return data
 
     def connect(address: tuple[str, int], timeout: Any = None, source: Any = None) -> socket.socket:
         host, port = address
-        found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
-        if not private and (bad := [str(entry[4][0]) for entry in found if is_private(str(entry[4][0]))]):
+        addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
+        if not private and (bad := [str(entry[4][0]) for entry in addresses if is_private(str(entry[4][0]))]):
             raise Refused(f"private address: {host} is {bad[0]}")
-        trouble: OSError | None = None
-        for family, kind, protocol, _, where in found:
+        failure: OSError | None = None
+        for family, kind, protocol, _, place in addresses:
             sock = socket.socket(family, kind, protocol)
             try:
                 sock.settimeout(timeout if isinstance(timeout, int | float) else None)
-                sock.connect(where)
+                sock.connect(place)
             except OSError as error:
-                trouble = error
+                failure = error
                 sock.close()
                 continue
             watch.add(sock)
             return sock
-        raise trouble or OSError(f"{host} has no address")
+        raise failure or OSError(f"{host} has no address")
 
     class Plain(http.client.HTTPConnection):
         response_class = Response

@@ -1,6 +1,6 @@
-"""img2dataset in a process of its own: `python -m curate.fetch.img2dataset.worker`, one JSON task a line on stdin.
+"""img2dataset in its own process: `python -m curate.fetch.img2dataset.worker`, one JSON task a line on stdin.
 
-Its own process, because its imports cost seconds and hundreds of megabytes, once for many shards; because its
+It has its own process because its imports cost seconds and hundreds of megabytes, once for many shards; because its
 threads must not outlive a killed parent; and because a shard that hangs can be ended.
 """
 
@@ -16,11 +16,11 @@ from curate.core.executor import die_with_parent
 
 
 def serve(parent: int) -> None:
-    """Answer each task with a line on stdout, when its files are written."""
+    """Answer each task with a line on stdout after its files are written."""
     die_with_parent(parent)
     os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for a newer version at import
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what img2dataset prints belongs to the log
+    os.dup2(2, 1)  # img2dataset's own output goes to the log
     from curate.fetch.img2dataset.opener import install
 
     installed: tuple[Any, ...] = ()
@@ -36,7 +36,7 @@ def serve(parent: int) -> None:
 
 
 class Writer:
-    """What img2dataset writes samples with: the bytes one after another, and a line about each.
+    """Writes img2dataset's samples: the bytes one after another, and a line about each.
 
     Its own writers keep a shard in memory (parquet) or lose samples whose columns they cannot write (webdataset).
     """
@@ -46,7 +46,7 @@ class Writer:
         self._lines = (Path(output_folder) / "index.jsonl").open("w", encoding="utf-8")
 
     def write(self, img_str: bytes | None, key: str, caption: str | None, meta: dict[str, Any]) -> None:
-        """One sample, or one miss."""
+        """Write one sample, or one failure."""
         known = {"row": meta["row"], "error": meta["error_message"]}
         if img_str is not None:
             known |= {"start": self._data.tell(), "size": len(img_str), "sha256": meta["sha256"]}
@@ -54,7 +54,7 @@ class Writer:
         self._lines.write(json.dumps(known) + "\n")
 
     def close(self) -> None:
-        """The shard is over."""
+        """Close both files."""
         self._data.close()
         self._lines.close()
 
@@ -66,7 +66,7 @@ def download(task: dict[str, Any]) -> bool:
 
     downloader = Downloader(
         sample_writer_class=Writer,
-        resizer=Resizer(256, "no", False, disable_all_reencoding=True),  # original bytes; the caller looks at them
+        resizer=Resizer(256, "no", False, disable_all_reencoding=True),  # original bytes; the caller checks them
         thread_count=task["threads"],
         save_caption=False,
         extract_exif=False,

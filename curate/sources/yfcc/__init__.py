@@ -3,93 +3,86 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import Field
 
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile
+from curate.core.settings import PathText, Stages
 from curate.metadata.schema import SOURCE, rebatch
+from curate.sources.base import HERE, FileSource, Workplace
 from curate.sources.yfcc import lines
 from curate.sources.yfcc.columns import NAMES, USED, records
 from curate.sources.yfcc.side import Side, extra
 
 SQLITE = b"SQLite format 3\0"
 TABLE_NAME = "yfcc100m_dataset"
-SIDES = ("autotags", "exif", "hash", "lines", "places")
+SideName = Literal["autotags", "exif", "hash", "lines", "places"]
 FETCHED = 8192  # records of a database that are read at a time
 
 
-@dataclass(frozen=True)
-class Yfcc:
-    """YFCC100M metadata: 23- or 25-column lines (plain, .bz2, .gz), the SQLite file, Parquet subsets.
+class Yfcc(FileSource):
+    """YFCC100M metadata: 23- or 25-column lines (plain, .bz2, .gz), the SQLite file, or Parquet subsets.
 
-    path: one file, or a folder whose `*dataset*` and `*.parquet` files are read in name order. Row numbers count
-    records over all files, from 0. threads: decode .bz2 on so many cores; never changes a record.
-    damaged: what to do where a file is cut off or its checksum fails: stop with an error (what came before is kept
-    and not read again), or keep what came before and go on with the next file.
-    side: name → side file (autotags, exif, hash, lines, places), joined by id into the column `extra`. work: folder
-    for what that needs.
-
-    [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
+    Of a folder, the `*dataset*` and `*.parquet` files are read in name order; row numbers count records over all files,
+    from 0. [Thomee et al. 2016; the SQLite form has the 23 columns under the names of `columns.NAMES`]
     """
 
-    path: Path
     damaged: Literal["stop", "keep"] = "stop"
-    side: Mapping[str, Path] = field(default_factory=dict)
-    work: Path | None = None
-    threads: int = 1
+    """a file is cut off or fails its checksum: stop with an error, or keep the records before and go on"""
+    side: Annotated[dict[SideName, PathText], Stages(("publish",))] = Field(default_factory=dict)
+    """side files to join by id into the column extra, e.g. {autotags: yfcc100m_autotags.bz2}"""
 
-    def inputs(self) -> list[Path]:
+    def identity(self, stage: str) -> dict[str, Any]:
+        """The fingerprint of ingest has the names of side files only: their content enters it, too."""
+        return super().identity(stage) | ({"side": sorted(self.side)} if stage == "ingest" else {})
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The files, in the order in which they are read, and the side files."""
-        return [*self.files(), *(path for path in self.side.values() if path.is_file())]
+        return [*self.files(at), *(path for name in self.side.values() if (path := at.path(name)).is_file())]
 
-    def files(self) -> list[Path]:
+    def files(self, at: Workplace) -> list[Path]:
         """The files, in the order in which they are read."""
-        if self.path.is_dir():
-            files = sorted(
-                p for p in self.path.iterdir() if p.is_file() and ("dataset" in p.name or p.suffix == ".parquet")
-            )
+        path = at.path(self.path)
+        if path.is_dir():
+            files = sorted(p for p in path.iterdir() if p.is_file() and ("dataset" in p.name or p.suffix == ".parquet"))
             if not files:
                 raise MissingFile(
-                    f"The folder {self.path} holds no YFCC100M metadata.",
+                    f"The folder {path} holds no YFCC100M metadata.",
                     "Expected files with 'dataset' in their name (yfcc100m_dataset-0.bz2, …) or Parquet files.",
                     "Set collection.path to the file itself.",
                 )
             return files
-        if not self.path.is_file():
-            raise MissingFile(f"There is no file {self.path}.", "Expected YFCC100M metadata.", "Check collection.path.")
-        return [self.path]
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.", "Expected YFCC100M metadata.", "Check collection.path.")
+        return [path]
 
-    def batches(self, rows: int = 65_536, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yield records in file order; what is no YFCC record keeps its place and carries a fault."""
-        found = self._read(skip)
-        yield from rebatch(self._joined(found, skip) if self.side else found, rows)
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+        """Yield records in file order; a line that is not a YFCC record keeps its place and carries a fault."""
+        records = self._read(at, skip)
+        yield from rebatch(self._joined(records, at, skip) if self.side else records, rows)
 
-    def _joined(self, batches: Iterator[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
-        if unknown := sorted(set(self.side) - set(SIDES)):
-            raise BadConfig(f"collection.side names {unknown[0]!r}.", f"Expected some of {', '.join(SIDES)}.")
-        if self.work is None:
-            raise BadConfig("Side files need a folder to work in.", "Expected `work`.")
-        sides = [Side(name, path, self.work, self.threads) for name, path in sorted(self.side.items())]
+    def _joined(self, batches: Iterator[pa.RecordBatch], at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
+        sides = [Side(name, at.path(path), at.work, at.threads) for name, path in sorted(self.side.items())]
         for batch in batches:
-            made = extra(batch["id"], sides, skip)
+            column = extra(batch["id"], sides, skip)
             skip = 0
-            yield batch.set_column(SOURCE.get_field_index("extra"), SOURCE.field("extra"), made)
+            yield batch.set_column(SOURCE.get_field_index("extra"), SOURCE.field("extra"), column)
 
-    def _read(self, skip: int) -> Iterator[pa.RecordBatch]:
+    def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         row = 0
-        for path in self.files():
+        for path in self.files(at):
             begin = row
             try:
-                for start, batch in _open(path, row, skip, self.threads):
+                for start, batch in _open(path, row, skip, at.threads):
                     row = start + (len(batch) if batch is not None else 0)
                     if batch is not None and row > skip:
                         yield batch.slice(max(0, skip - start))
@@ -131,7 +124,7 @@ def _lines(path: Path, row: int, skip: int, threads: int) -> Iterator[tuple[int,
         raise BadInput(
             f"No line of {path} has 23 or 25 tab-separated columns (line 1 has {first.count(9) + 1}).",
             "Expected YFCC100M metadata: 23 columns, or 25 with line number and hash.",
-            "Use collection.source: delimited for other tables.",
+            "For other tables, set collection.source: delimited.",
         )
 
 
@@ -205,13 +198,13 @@ def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(f"{path} is no whole Parquet file ({error}).", "", "Download it again.") from None
+        raise BadInput(f"{path} is not a whole Parquet file ({error}).", "", "Download it again.") from None
     names = set(file.schema_arrow.names)
     if missing := {"photoid", "dateuploaded", "downloadurl"} - names:
         raise BadInput(
             f"{path} has no column {', '.join(sorted(missing))}.",
             f"Expected the columns of the YFCC100M SQLite file; found {sorted(names)}.",
-            "Use collection.source: parquet for other tables.",
+            "For other tables, set collection.source: parquet.",
         )
     try:
         for batch in file.iter_batches(FETCHED, columns=[name for name in USED if name in names]):

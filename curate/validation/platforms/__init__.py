@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from curate.core.registry import Registry
 
 if TYPE_CHECKING:
-    from curate.retrieval.candidates import Concept
+    from curate.retrieval.settings import Concept
 
 
 class Venue(Protocol):

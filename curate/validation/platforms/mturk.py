@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import write_text
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
 from curate.validation.batches import FIELDS, question, table
 
 

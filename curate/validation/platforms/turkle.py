@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import write_json
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
 from curate.validation.batches import FIELDS, question, table
 from curate.validation.platforms.mturk import write as write_requester_files
 

@@ -1,15 +1,17 @@
-"""Presets: what differs from the defaults, in one YAML file each. `driftline init` writes every setting, commented."""
+"""Presets: one YAML file each with what differs from the defaults. `driftline init` writes every setting, commented."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
 from importlib.resources import files
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from curate.core.errors import UnknownName
+from curate.core.settings import Section, key_of
 from pipelines.config.schema import Config
 
 
@@ -33,42 +35,40 @@ def values(name: str) -> dict[str, Any]:
 
 def _text(name: str) -> str:
     if name not in names():
-        raise UnknownName(f"There is no preset {name!r}.", f"Known: {', '.join(names())}.")
+        near = difflib.get_close_matches(name, names(), 1)
+        raise UnknownName(
+            f"Unknown preset {name!r}.",
+            f"Did you mean {near[0]!r}?" if near else "",
+            f"Available: {', '.join(names())}.",
+        )
     return files("pipelines.config.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def full_text(given: dict[str, Any], head: str) -> str:
-    """Every setting of `given` and every default, each with its comment."""
+    """The run file of `given`: every setting with its comment, of the collection those of its source."""
     config = Config.model_validate(given)
-    lines = [
-        f"# {head}",
-        "# Change any of it: driftline checks this file and names line and key of what is wrong.",
-        "",
-    ]
+    lines = [f"# {head}", "# Change any of it: driftline checks this file and names line and key of an error.", ""]
     for name, field in Config.model_fields.items():
         value = getattr(config, name)
-        if isinstance(value, BaseModel):
-            lines += [f"# {(type(value).__doc__ or '').strip()}", f"{name}:"]
-            lines += _section(value, 1)
-            lines.append("")
+        if isinstance(value, Section):
+            comment = inspect.cleandoc(type(value).__doc__ or "").partition("\n")[0]
+            lines += [f"# {comment}", f"{name}:", *_section(value), ""]
         else:
             lines += [f"{name}: {_plain(value)}  # {field.description}", ""]
     return "\n".join(lines)
 
 
-def _section(section: BaseModel, depth: int) -> list[str]:
-    pad = "  " * depth
+def _section(section: Section) -> list[str]:
+    values = section.model_dump(mode="json")
     lines: list[str] = []
     for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, list) and value and isinstance(value[0], BaseModel):
-            lines.append(f"{pad}{name}:  # {field.description}")
-            for item in value:
-                entry = item.model_dump(exclude_defaults=True)
-                lines.append(f"{pad}  - {_plain(entry)}")
+        key, comment = key_of(name, field), " ".join((field.description or "").split())
+        entries = getattr(section, name)
+        if isinstance(entries, tuple) and entries and isinstance(entries[0], Section):
+            lines.append(f"  {key}:  # {comment}")
+            lines += [f"    - {_plain(entry.model_dump(mode='json', exclude_defaults=True))}" for entry in entries]
         else:
-            shown = section.model_dump(mode="json")[name]
-            lines.append(f"{pad}{field.alias or name}: {_plain(shown)}  # {field.description}")
+            lines.append(f"  {key}: {_plain(values[name])}  # {comment}")
     return lines
 
 

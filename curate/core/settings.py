@@ -1,0 +1,146 @@
+"""What the sections of a run file share: their base class, common types, marks of fields, and how a field is described.
+
+A setting is declared once, as a field of a `Section` beside the code that uses it: type, range, default, and a
+docstring below the field. The run file, `--set`, presets, fingerprints, error messages and the manual read it there.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Marks a setting that only the fingerprints of these stages hold; without it those of all stages do that read the
+    section."""
+
+    names: tuple[str, ...] = ()
+
+
+PLACE = Stages()  # a path of this machine: the content behind it enters the fingerprint
+SPEED = Stages(("publish",))  # never changes the output; publish's fingerprint has held it since 0.1.0
+
+
+@dataclass(frozen=True)
+class Form:
+    """Marks a type with the words that say what it expects."""
+
+    text: str
+
+
+class Section(BaseModel):
+    """A section of the run file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    def identity(self, stage: str) -> dict[str, Any]:
+        """The settings that the fingerprint of `stage` holds, as plain data."""
+        hidden = {
+            name
+            for name, field in type(self).model_fields.items()
+            if any(isinstance(mark, Stages) and stage not in mark.names for mark in field.metadata)
+        }
+        return self.model_dump(mode="json", by_alias=True, exclude=hidden)
+
+
+def key_of(name: str, field: FieldInfo) -> str:
+    """The key of a field in the run file."""
+    return field.validation_alias if isinstance(field.validation_alias, str) else name
+
+
+def keys_of(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Key in the run file → field."""
+    return {key_of(name, field): field for name, field in section.model_fields.items()}
+
+
+def _seconds(value: Any) -> Any:
+    """`2004-01-01`, an ISO time or a number of seconds → seconds UTC; other values as they are."""
+    text = value.isoformat() if hasattr(value, "isoformat") else value
+    try:
+        moment = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return value
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+
+
+def _duration(value: Any) -> Any:
+    """`14h`, `30m`, `10s` → seconds."""
+    if isinstance(value, str) and value[-1:] in "smh" and value[:-1].isdigit():
+        return int(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1]]
+    return value
+
+
+def _path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _day(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+Time = Annotated[int, BeforeValidator(_seconds), Form("a date, an ISO 8601 time or seconds since 1970, UTC")]
+Duration = Annotated[int, BeforeValidator(_duration), Field(ge=0), Form("a duration such as 14h, 30m or 10s")]
+Day = Annotated[str, BeforeValidator(_day), Field(pattern=r"^\d{4}-\d\d-\d\d$"), Form("a date such as 2024-05-01")]
+PathText = Annotated[str, BeforeValidator(_path), Field(min_length=1), Form("a path")]
+Positive = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1, max_length=2000)]
+Template = Annotated[str, Field(pattern=r"\{\}"), Form("text with {} in it")]
+
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null", Any: "any"}
+_LIMITS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+
+
+def expected(annotation: Any, marks: Sequence[Any] = ()) -> str:
+    """What a type accepts, in words. marks: the metadata of a field of that type.
+
+    >>> expected(Annotated[int, Field(ge=1, le=256)] | None), expected(tuple[Literal["a", "b"], ...])
+    ('a whole number from 1 to 256, or null', 'a list of (a or b)')
+    """
+    if get_origin(annotation) is Annotated:
+        annotation, *inner = get_args(annotation)
+        marks = [*(one for mark in inner for one in (mark.metadata if isinstance(mark, FieldInfo) else [mark])), *marks]
+    if forms := [mark.text for mark in marks if isinstance(mark, Form)]:
+        return str(forms[-1])
+    values = get_args(annotation)
+    if get_origin(annotation) in (Union, types.UnionType):
+        some = [expected(value, marks if value is not type(None) else ()) for value in values]
+        return ", or ".join(some) if "," in some[0] else " or ".join(some)
+    if get_origin(annotation) is Literal:
+        return _either([str(value) for value in values])
+    if get_origin(annotation) is tuple:
+        inside = expected(values[0])
+        count = "" if values[-1] is ... else f"{len(values)} times "
+        return f"a list of {count}({inside})"
+    if get_origin(annotation) in (dict, Mapping):
+        return f"a mapping of ({expected(values[0])}) to ({expected(values[1])})"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"the keys {', '.join(keys_of(annotation))}"
+    text = _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
+    for name, words in _LIMITS:
+        text += "".join(f", {words} {getattr(mark, name):,}" for mark in marks if hasattr(mark, name))
+    text += "".join(f" that matches {mark.pattern}" for mark in marks if getattr(mark, "pattern", None))
+    return text
+
+
+def _either(values: Sequence[str]) -> str:
+    """
+    >>> _either(["a"]), _either(["a", "b", "c"])
+    ('a', 'a, b or c')
+    """
+    return ", ".join(values[:-1]) + " or " + values[-1] if len(values) > 1 else values[0]
+
+
+def resolve_path(path: str, base: Path) -> Path:
+    """A path of the run file: `~` expanded; relative to `base`, the folder of the file, if it exists there, else to the
+    working directory."""
+    given = Path(os.path.expanduser(path))
+    return given if given.is_absolute() or not (base / given).exists() else base / given

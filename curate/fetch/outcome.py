@@ -1,0 +1,64 @@
+"""The outcome of one download, and how answers of servers are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Reasons that may be temporary: such a row is asked for again.
+TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}
+# Words in X-Robots-Tag that keep an image out of collections (the list of img2dataset).
+OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex")
+# For a deleted photo, Flickr redirects to an image with one of these names [openimages/dataset#9].
+PLACEHOLDER_URL = r"/photo_(un|not_)?available[^/]*\.(png|gif|jpe?g)$"
+LONGEST_WAIT = 120.0  # seconds: the longest pause that a server may ask for
+
+
+@dataclass(frozen=True)
+class Download:
+    """The outcome of one attempt: bytes, or the reason why there are none."""
+
+    data: bytes | None
+    """the answer's body; None for a failure"""
+    fault: str | None = None
+    """reason of a failure"""
+    detail: str | None = None
+    """what a person needs to understand the reason"""
+    retry_after: float = 0.0
+    """seconds that the server asks to wait"""
+
+
+def opted_out(values: list[str], agent: str = "driftline") -> bool:
+    """Whether X-Robots-Tag headers refuse this collection: `noai`, or `driftline: noai`, not `otherbot: noai`.
+
+    >>> opted_out(["noai"]), opted_out(["otherbot: noai"]), opted_out(["driftline: index, noai"]), opted_out(["all"])
+    (True, False, True, False)
+    """
+    for value in values:
+        addressee, colon, words = value.rpartition(":")
+        if colon and addressee.strip().lower() != agent:
+            continue
+        if any(word.strip().lower() in OPT_OUT for word in words.split(",")):
+            return True
+    return False
+
+
+def seconds_after(value: str | None) -> float:
+    """Retry-After: seconds or a date → seconds from now, at most LONGEST_WAIT; 0 without a valid one.
+
+    >>> seconds_after("3"), seconds_after("9999"), seconds_after("soon"), seconds_after(None)
+    (3.0, 120.0, 0.0, 0.0)
+    """
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    if value is None:
+        return 0.0
+    try:
+        wait = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError:
+            return 0.0
+        wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+    return min(max(wait, 0.0), LONGEST_WAIT) if wait == wait else 0.0

@@ -1,0 +1,274 @@
+"""Verdicts and images of a run → a release: what may be published, the choice, the tars, the features, the card."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.core.errors import BadConfig
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
+from curate.embedding.embed import parts, vectors_of
+from curate.embedding.features import features
+from curate.encoders import EncoderSpec
+from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
+from curate.images.strip_exif import strip_metadata
+from curate.release.card_sections import unwritten
+from curate.release.changelog import check_version, compare, tombstones
+from curate.release.drift import drift
+from curate.release.format import Release
+from curate.release.packing import SHARD_IMAGES, Fetched, Packed, pack, pictures
+from curate.release.selection import select, splits_of
+from curate.release.settings import ReleaseSettings
+from curate.release.unlabelled import rows_of, write_remainder
+from curate.release.writer import publish
+
+FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
+NOT_FOR_TRAINING = ("sensitive", "held_for_review")
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What earlier stages made, and what the settings name."""
+
+    table: Sequence[Path]
+    """Parquet parts with one row a photo"""
+    fetched: Path
+    """folder of the shards"""
+    members: Path
+    """Parquet table with the shard and bucket of every image"""
+    embedded: Path
+    """folder of the vectors"""
+    verdicts: pa.Table
+    """one row a verdict"""
+    asked: Path
+    """Parquet table with the score of everything that was asked"""
+    buckets: Sequence[Mapping[str, Any]]
+    """those that get labels, as in buckets.json"""
+    classes: Sequence[str]
+    """names in the order of their labels"""
+    withdrawn: Sequence[str] = ()
+    """ids that their owners withdrew"""
+    previous: Release | None = None
+    """the release before this one"""
+    judgement: str | None = None
+    """text of the card's judgement file"""
+    card: str | None = None
+    """template of the card"""
+    backbones: Mapping[str, EncoderSpec] = field(default_factory=dict)
+    """name → encoder of further features"""
+    batch: int = 64
+    """images a batch for these"""
+
+
+def compose(
+    collection: Collection,
+    settings: ReleaseSettings,
+    seed: int,
+    provenance: Mapping[str, Any],
+    out: Path,
+    run_log: RunLog,
+    executor: Executor,
+) -> tuple[int, int, Counter[str]]:
+    """Write the release into `out`/release; returns the numbers of accepted and published images, and of dropped images
+    by reason. Finished tars are not written again."""
+    if settings.strict and (lacking := unwritten(collection.judgement)):
+        raise BadConfig(
+            f"The card lacks the parts {', '.join(lacking)}.",
+            "Expected each as a paragraph that begins with its name in bold.",
+            "Write them into the file that release.judgement names, or set release.strict: false.",
+        )
+    release, records = out / "release", out / "records"
+    accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
+    group = near_copy_groups(collection.embedded, accepted, settings)
+    left, dropped = publishable(accepted, group, collection, settings)
+    numbers = [bucket["index"] for bucket in collection.buckets]
+    chosen = _with_metadata(select(left, numbers, collection.classes, settings, seed), collection)
+    dropped["surplus"] = len(left) - len(chosen)
+    splits = splits_of(chosen, _numbers(chosen, group), settings, seed)
+    # the card counts near copies among published images only
+    copies = _numbers(chosen, near_copy_groups(collection.embedded, chosen, settings))
+    for i, row in enumerate(chosen):
+        row |= {"class": row["concept"], "label": collection.classes.index(row["concept"])}
+        row["split"] = splits["split_0"][i]
+    published = {row["id"] for row in chosen}
+    images = Fetched.open(collection.fetched, collection.members, published)
+    packed = pack(chosen, images, release / "shards", records, SHARD_IMAGES, settings.strip, executor, run_log)
+    withdrawn = dict.fromkeys(collection.withdrawn, settings.version)
+    changes = None
+    if collection.previous is not None:
+        changes = compare(collection.previous, packed.rows, collection.classes, splits, withdrawn)
+        check_version(settings.version, changes)
+    vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
+    for name, spec in collection.backbones.items():
+        vectors[name] = features(list(pictures(release / "shards", packed)), spec, run_log, collection.batch, executor)
+    unlabelled = None
+    if settings.unlabelled != "none":
+        unlabelled = _write_unlabelled(collection, published, settings, release, records, run_log, executor)
+    publish(
+        packed,
+        vectors,
+        collection.buckets,
+        collection.classes,
+        splits,
+        {**provenance, "stripped": settings.strip, "drift": _drift(packed, splits, vectors)},
+        release,
+        settings,
+        copies,
+        changes,
+        tombstones(collection.previous, withdrawn, {row["id"] for row in accepted}),
+        collection.card,
+        unlabelled,
+    )
+    shutil.rmtree(records)
+    return len(accepted), len(chosen), dropped
+
+
+def publishable(
+    accepted: Rows, group: Mapping[str, str], collection: Collection, settings: ReleaseSettings
+) -> tuple[Rows, Counter[str]]:
+    """The accepted images that may be published, and the numbers of the others by reason."""
+    dropped: Counter[str] = Counter()
+    times = Counter(row["id"] for row in accepted)
+    left = [row for row in accepted if times[row["id"]] == 1]
+    dropped["several_concepts"] = len(accepted) - len(left)
+    left, dropped["withdrawn"] = _without(left, collection.withdrawn)
+    licences = _licences(left, collection.table) if settings.licences or settings.strip else {}
+    if settings.licences:
+        allowed = tuple(settings.licences)
+        others = (i for i, texts in licences.items() if not any(text.startswith(allowed) for text in texts))
+        left, dropped["licence"] = _without(left, others)
+    if settings.strip:
+        left, dropped["no_derivatives"] = _without(left, _unalterable(left, licences, collection))
+    if settings.near_copies == "drop":
+        left, dropped["near_copy"] = _without(left, _later_copies(left, group, collection.members))
+    return left, dropped
+
+
+def near_copy_groups(embedded: Path, rows: Rows, settings: ReleaseSettings) -> dict[str, str]:
+    """id → the id that stands for its group of near copies."""
+    ids = sorted({row["id"] for row in rows})
+    hashes: dict[str, int] = {}
+    for table, _ in parts(embedded):
+        columns = (table[name].to_pylist() for name in ("id", "phash"))
+        hashes |= {i: h for i, h in zip(*columns, strict=True) if h is not None}
+    hashed = [i for i in ids if i in hashes]
+    order = hashed + [i for i in ids if i not in hashes]  # imported vectors have no hashes: only their cosines count
+    links = pairs_by_hash(np.array([hashes[i] for i in hashed], np.uint64), settings.copy_bits)
+    if settings.copy_cosine is not None:
+        near = pairs_by_cosine(vectors_of(embedded, order).astype(np.float32), settings.copy_cosine)
+        links = np.concatenate([links, near])
+    return {i: order[g] for i, g in zip(order, group_pairs(links, len(order)).tolist(), strict=True)}
+
+
+def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
+    """(N,) number of the group of each row."""
+    numbers = {g: i for i, g in enumerate(sorted({group[row["id"]] for row in rows}))}
+    return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
+
+
+def _without(rows: Rows, ids: Iterable[str]) -> tuple[Rows, int]:
+    """The rows without those of `ids`, and how many are gone."""
+    gone = set(ids)
+    left = [row for row in rows if row["id"] not in gone]
+    return left, len(rows) - len(left)
+
+
+def _lookup(rows: Rows, path: Sequence[Path] | Path, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """id → some columns of a Parquet table, for the ids of `rows`."""
+    table = pq.read_table(path if isinstance(path, Path) else list(path), columns=["id", *columns])
+    ids = pa.array([row["id"] for row in rows], pa.string())
+    return {row["id"]: row for row in table.filter(pc.is_in(table["id"], value_set=ids)).to_pylist()}
+
+
+def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
+    """id → name and address of its licence, if they are known."""
+    texts = _lookup(rows, table, ("licence", "licence_url"))
+    return {id_: tuple(v for v in (row["licence"], row["licence_url"]) if v) for id_, row in texts.items()}
+
+
+def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
+    """Images whose licence forbids changes, and whose damaged files would have to be compressed again."""
+    fixed = [row["id"] for row in rows if _no_derivatives(licences.get(row["id"], ()))]
+    images = Fetched.open(collection.fetched, collection.members, fixed)
+    return {id_ for id_ in fixed if strip_metadata(images.get(id_)[0])[1]}
+
+
+def _no_derivatives(licence: Sequence[str]) -> bool:
+    """Whether a Creative Commons licence forbids altered copies, by its name or address."""
+    return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
+
+
+def _later_copies(rows: Rows, group: Mapping[str, str], members: Path) -> set[str]:
+    """All images but the one of each group that was uploaded first; equal times by id."""
+    uploaded = _lookup(rows, members, ("uploaded",))
+    first: dict[str, tuple[int, str]] = {}
+    for row in rows:
+        place = (uploaded[row["id"]]["uploaded"], row["id"])
+        first[group[row["id"]]] = min(place, first.get(group[row["id"]], place))
+    return {row["id"] for row in rows} - {id_ for _, id_ in first.values()}
+
+
+def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
+    """The rows with what earlier stages know of each photo."""
+    rows = [dict(row) for row in chosen]
+    table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
+    members = _lookup(rows, collection.members, ("uploaded", "width", "height"))
+    asked = pq.read_table(collection.asked)
+    scores = {(i, c): s for i, c, s in zip(*(asked[k].to_pylist() for k in ("id", "concept", "score")), strict=True)}
+    return [
+        {
+            **row,
+            **members[row["id"]],
+            **{k: table[row["id"]][k] for k in FROM_TABLE},
+            "creator": table[row["id"]]["nickname"],
+            "score": scores[row["id"], row["concept"]],
+        }
+        for row in rows
+    ]
+
+
+def _write_unlabelled(
+    collection: Collection,
+    published: set[str],
+    settings: ReleaseSettings,
+    release: Path,
+    records: Path,
+    run_log: RunLog,
+    executor: Executor,
+) -> tuple[int, dict[str, str]]:
+    """Write what was not labelled; returns the number of images and the checksums of their tars."""
+    verdicts = collection.verdicts
+    unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
+    without = published | {*collection.withdrawn, *unfit}
+    index = release / "unlabelled.parquet"
+    n = write_remainder(collection.members, list(collection.table), without, index, settings.licences)
+    if settings.unlabelled == "index":
+        return n, {}
+    rows = list(rows_of(index))
+    images = Fetched.open(collection.fetched, collection.members, {row["id"] for row in rows})
+    folder, records = release / "unlabelled", records / "unlabelled"
+    packed = pack(rows, images, folder, records, SHARD_IMAGES, settings.strip, executor, run_log)
+    return n, {f"unlabelled/{name}": digest for name, digest in packed.sums.items()}
+
+
+def _drift(
+    packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
+) -> dict[str, Any]:
+    """How much less accurate nearest class means of one bucket are on later ones: first features, first split."""
+    name = next(iter(vectors))
+    y = np.array([row["label"] for row in packed.rows], np.int64)
+    bucket = np.array([row["bucket"] for row in packed.rows])
+    found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
+    return {"features": name, "by_distance": {d: round(v, 4) for d, v in found["by_distance"].items() if int(d) >= 0}}

@@ -1,0 +1,76 @@
+"""Settings of publish."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from curate.core.settings import Day, Positive, Section
+from curate.retrieval.settings import BACKGROUND
+
+Prefix = Annotated[str, Field(min_length=1)]
+
+
+class FeatureSettings(Section):
+    """Features for evaluation: vectors of the published images by a further network."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")]
+    """name of the features, as in --features NAME"""
+    model: str
+    """timm network, e.g. resnet50"""
+    weights: str
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, or timm tag"""
+
+
+class ReleaseSettings(Section):
+    """What is published."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$")] = "unnamed"
+    """name of the data set"""
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] = "1.0.0"
+    """semantic version"""
+    per_class: Positive = 300
+    """images for each class and bucket (CLEAR: 300)"""
+    background: Positive | None = None
+    """the same for the background class (null: as many)"""
+    short: Literal["fail", "fewer", "reopen"] = "fail"
+    """fewer accepted than per_class: fail with a table, publish fewer, or ask about further candidates (reopen)"""
+    test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """share of test images"""
+    splits: Annotated[int, Field(ge=1, le=100)] = 5
+    """number of seeded splits (CLEAR: 5)"""
+    url: str | None = None
+    """where the release will be; Croissant's addresses begin with it (null: relative)"""
+    published: Day | None = None
+    """day of publication, for Croissant (null: omitted)"""
+    features: tuple[FeatureSettings, ...] = ()
+    """further features of the published images, e.g. {name: imagenet, model: resnet50, weights: resnet50.pth}"""
+    near_copies: Literal["report", "drop"] = "report"
+    """near copies among accepted images: count them in the card, or publish only the earliest of each group"""
+    copy_bits: Annotated[int, Field(ge=0, le=16)] = 4
+    """images are near copies if their perceptual hashes differ in at most this many of 64 bits"""
+    copy_cosine: Annotated[float, Field(gt=0, le=1)] | None = None
+    """images are near copies, too, if their vectors have at least this cosine (null: hashes only)"""
+    strip: bool = True
+    """remove EXIF with GPS, XMP, IPTC and comments from the published images; pixels do not change"""
+    unlabelled: Literal["none", "index", "images"] = "index"
+    """images without labels: omit them, list them in unlabelled.parquet, or include them"""
+    licences: tuple[Prefix, ...] = ()
+    """licences that may be published: how their name or address begins (empty: all)"""
+    withdrawn: str | None = None
+    """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv names them for owners of copies"""
+    previous: str | None = None
+    """the release before this one: CHANGES.md lists the differences, and the version must agree with them"""
+    judgement: str | None = None
+    """Markdown file with the parts of the card that need a person's judgement"""
+    card: str | None = None
+    """another template for the card (null: driftline's)"""
+    strict: bool = False
+    """fail while a part of the card that needs judgement is not written"""
+    notice: str = ""
+    """a sentence that users must read first"""
+
+    def wanted(self, class_: str) -> int:
+        """Images of a class in each bucket."""
+        return self.background or self.per_class if class_ == BACKGROUND else self.per_class

@@ -1,0 +1,237 @@
+"""Vectors of a run, and its concepts → candidates of every labelled bucket."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import read_json, write_array, write_json, writing
+from curate.core.errors import BadInput, Shortage
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
+from curate.encoders import Encoder, EncoderSpec, Vectors
+from curate.retrieval.approximate import approximate_search
+from curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
+from curate.retrieval.exact_search import Ranked, cosines, search
+from curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
+from curate.retrieval.vector_store import Ints, Store
+
+CANDIDATES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("score", pa.float32()),
+        ("rank", pa.int32()),
+        ("fate", pa.string()),
+    ]
+)
+# An image may be in several lists; its own fate is the best of them, in this order.
+FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
+SIDES = ("top", "bottom")
+RESERVE = 4  # further background images, as a multiple of those asked
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What earlier stages know of the images."""
+
+    embedded: Path
+    """folder of the vectors"""
+    members: Path
+    """Parquet table with id, bucket and uploaded of every image"""
+    table: Sequence[Path]
+    """Parquet parts with id and user of every photo"""
+    buckets: Sequence[Mapping[str, Any]]
+    """those that get labels, as in buckets.json"""
+
+
+def text_encoder(spec: EncoderSpec, embedded: Path, run_log: RunLog) -> Encoder:
+    """The encoder of the prompts. Raises BadInput if the vectors in `embedded` were made by another."""
+    encoder = spec.load()
+    maker = read_json(embedded / "encoder.json")
+    if maker["fingerprint"] not in (None, encoder.fingerprint):
+        raise BadInput(
+            f"The vectors were made by {maker['model']} with other weights than {spec.model} has now.",
+            "Expected one model for images and texts.",
+            "Run again from embed: driftline run DIR --from embed.",
+        )
+    if maker["fingerprint"] is None:
+        run_log.say(f"retrieve: {maker.get('from')} does not say which model made its vectors; their width is checked")
+    return encoder
+
+
+def retrieve(
+    collection: Collection,
+    settings: RetrieveSettings,
+    encoder: Encoder,
+    out: Path,
+    run_log: RunLog,
+    executor: Executor,
+    reserve: bool = False,
+) -> tuple[int, Counter[str]]:
+    """Write candidates.parquet, queries.npy and search.json into `out`; returns the number of images, also by fate.
+
+    reserve: list further background images, too, to be asked if too few are accepted. Raises Shortage with a table if a
+    concept retrieves too few images, and BadInput for a labelled bucket without images.
+    """
+    concepts = settings.complete_concepts()
+    _warn_of_cuts(encoder, concepts, run_log)
+    texts, groups = query_vectors(encoder, concepts, settings.negative_weight)
+    write_array(out / "queries.npy", texts)
+    store = Store.open(collection.embedded)
+    sizes = Counter(store.buckets.tolist())
+    for bucket in collection.buckets:
+        if not sizes[bucket["index"]]:
+            raise BadInput(
+                f"The bucket {bucket['name']!r} is empty.",
+                "Expected photos in every labelled bucket.",
+                "Change buckets, or name it in buckets.unlabelled.",
+            )
+    numbers = [bucket["index"] for bucket in collection.buckets]
+    ranked = _ranked(store, texts, groups, settings, numbers, out, run_log, executor)
+    counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
+    kept: dict[tuple[str, str], int] = {}
+    lookup = _lookups(collection, store, texts, groups, settings)
+    extra = RESERVE * settings.negatives_each if reserve else 0
+    with (
+        run_log.progress("retrieve", len(numbers), "buckets") as tick,
+        writing(out / "candidates.parquet") as file,
+        pq.ParquetWriter(file, CANDIDATES, compression="zstd") as writer,
+    ):
+        for bucket in collection.buckets:
+            tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
+            chosen = choose(tops, bottoms, settings, lookup(bucket), extra)
+            rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
+            writer.write_table(rows)
+            fates = _best_fates(rows)
+            counts += fates
+            counts["not_retrieved"] += sizes[bucket["index"]] - fates.total()
+            asked = rows.filter(pc.is_in(rows["fate"], value_set=pa.array(["kept", "background"])))
+            of_class = Counter(asked["concept"].to_pylist())
+            kept |= {(bucket["name"], name): of_class[name] for name in settings.classes}
+            tick(1)
+    wanted = dict.fromkeys(settings.classes, settings.per_class)
+    wanted[BACKGROUND] = settings.negatives_each * len(concepts)
+    try:
+        check_enough(
+            kept,
+            wanted if settings.short == "fail" else dict.fromkeys(wanted, 1),
+            "Some concepts retrieve too few images",
+            "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer.",
+        )
+    except Shortage:
+        (out / "candidates.parquet").unlink()
+        raise
+    return len(store), counts
+
+
+def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog) -> None:
+    """Report prompts that are longer than the model can read."""
+    for concept in concepts:
+        for text in dict.fromkeys([t for group in concept.texts() for t in group] + list(concept.negatives)):
+            if tail := encoder.truncated(text):
+                run_log.say(f"retrieve: {concept.name}: the model does not read the end of a prompt: {tail!r}")
+
+
+def _ranked(
+    store: Store,
+    texts: Vectors,
+    groups: list[int],
+    settings: RetrieveSettings,
+    buckets: list[int],
+    out: Path,
+    run_log: RunLog,
+    executor: Executor,
+) -> dict[str, dict[int, list[Ranked]]]:
+    """The lists of all buckets; `search.json` tells how they were found, and the recall of an approximate search."""
+    if settings.search == "exact":
+        write_json(out / "search.json", {"search": "exact", "recall": 1.0})
+        memory = settings.memory << 20
+        return search(store, texts, settings.depth, buckets, groups, executor=executor, memory=memory).ranked
+    ranked: dict[str, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
+    recalls = {}
+    for bucket in buckets:
+        lists, recalls[str(bucket)] = approximate_search(
+            store, texts, settings.depth, bucket, groups, settings.search, ("top", "bottom")
+        )
+        for side in SIDES:
+            ranked[side][bucket] = lists[side]
+    lowest = min(recalls.values())
+    write_json(out / "search.json", {"search": settings.search, "recall": lowest, "recall_of_bucket": recalls})
+    run_log.say(f"retrieve: {settings.search} finds at least {lowest:.1%} of the exact lists")
+    return ranked
+
+
+def _lookups(
+    collection: Collection, store: Store, texts: Vectors, groups: list[int], settings: RetrieveSettings
+) -> Callable[[Mapping[str, Any]], Lookup]:
+    """bucket → what the additional rules need; reads only the data of rules that are on."""
+    users: dict[str, str | None] | None = None
+    times: dict[str, int] = {}
+    spans: dict[int, tuple[int, int]] = {}
+    if settings.per_user is not None:
+        table = pq.read_table(list(collection.table), columns=["id", "user"])
+        users = dict(zip(table["id"].to_pylist(), table["user"].to_pylist(), strict=True))
+    if settings.strata is not None:
+        table = pq.read_table(collection.members, columns=["id", "bucket", "uploaded"])
+        times = dict(zip(table["id"].to_pylist(), table["uploaded"].to_pylist(), strict=True))
+        limits = table.group_by("bucket").aggregate([("uploaded", "min"), ("uploaded", "max")])
+        spans = {r["bucket"]: (r["uploaded_min"], r["uploaded_max"]) for r in limits.to_pylist()}
+    ends = [*groups[1:], len(texts)]
+
+    def scores(rows: Ints) -> Vectors:
+        return np.stack([cosines(store, rows, texts[a:b]) for a, b in zip(groups, ends, strict=True)], axis=1)
+
+    def lookup(bucket: Mapping[str, Any]) -> Lookup:
+        def strata(rows: Ints) -> Ints:
+            uploaded = np.array([times[i] for i in store.names(rows)], np.int64)
+            first, last = spans[bucket["index"]]
+            return np.asarray((uploaded - first) * (settings.strata or 1) // (last - first + 1))
+
+        return Lookup(
+            None if users is None else lambda rows: [users[i] for i in store.names(rows)],
+            strata if times else None,
+            lambda rows: store.take(rows).astype(np.float32),
+            scores,
+        )
+
+    return lookup
+
+
+def _table(store: Store, bucket: int, names: Sequence[str], tops: Sequence[Ranked], chosen: Chosen) -> pa.Table:
+    """One bucket's candidates, in order of concept and rank, background last."""
+    background = chosen.background + chosen.reserve
+    rows = np.concatenate([*(t.rows for t in tops), np.array([row for _, _, row, _ in background], np.int64)])
+    sizes = [len(t.rows) for t in tops]
+    concept = [n for n, size in zip(names, sizes, strict=True) for _ in range(size)] + [BACKGROUND] * len(background)
+    lowest = np.array([score for *_, score in background], np.float32)
+    ranks = [r for size in sizes for r in range(size)] + [rank for _, rank, _, _ in background]
+    fates = [fate for fates in chosen.fates for fate in fates]
+    fates += ["background"] * len(chosen.background) + ["reserve"] * len(chosen.reserve)
+    return pa.Table.from_arrays(
+        [
+            pa.array(store.names(rows.astype(np.int64)), pa.string()),
+            pa.array(np.full(len(rows), bucket, np.int32)),
+            pa.array(concept, pa.string()),
+            pa.array(np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)),
+            pa.array(ranks, pa.int32()),
+            pa.array(fates, pa.string()),
+        ],
+        schema=CANDIDATES,
+    )
+
+
+def _best_fates(rows: pa.Table) -> Counter[str]:
+    """Images by the best fate in any list."""
+    codes = pc.index_in(rows["fate"], value_set=pa.array(FATES))
+    best = pa.table({"id": rows["id"], "code": codes}).group_by("id").aggregate([("code", "min")])
+    return Counter({FATES[c]: n for c, n in Counter(best["code_min"].to_pylist()).items()})

@@ -1,0 +1,93 @@
+"""What every source is: a section of the run file that yields records of the column contract."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from curate.core.s3 import S3
+from curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# In 0.1.0 all sources shared one section, and `init` wrote every key of it. These are the defaults that it had: such a
+# key is ignored where the source does not have it, and fingerprints hold it, so that runs of 0.1.0 go on.
+KEYS_OF_0_1: dict[str, Any] = {
+    "columns": {},
+    "delimiter": ",",
+    "damaged": "stop",
+    "label": "none",
+    "dates": ["exif", "sidecar", "path"],
+    "start": None,
+    "end": None,
+    "licences": [1, 2, 3, 4, 5, 6, 9, 10],
+    "search": {},
+    "size": "large",
+    "endpoint": "https://api.flickr.com/services/rest/",
+}
+ASIDE_OF_0_1 = {"side": {}, "s3": S3().model_dump(), "rate": 3600}  # of these, only publish's fingerprint
+DEFAULTS_OF_0_1 = {"path": "", "root": None, **KEYS_OF_0_1, **ASIDE_OF_0_1}
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a source works: what the run knows and the run file does not say."""
+
+    base: Path = Path()
+    """folder of the run file, which relative paths start from"""
+    work: Path = Path("downloads")
+    """folder for downloads and for files that a source makes for itself"""
+    threads: int = 1
+    """cores that decoding may use; never changes a record"""
+
+    def path(self, given: str) -> Path:
+        """Where a path of the run file is on this machine; of an s3:// address, where its download is."""
+        if given.startswith("s3://"):
+            return self.work / given.removeprefix("s3://").rstrip("/")
+        return resolve_path(given, self.base)
+
+
+HERE = Workplace()  # the working directory
+
+
+class Source(Section):
+    """Base class of all sources: its fields are the keys that the section `collection` takes with this source."""
+
+    source: str = ""
+    """where the photos are listed, one of driftline list sources, or package.module:Name"""
+
+    @abstractmethod
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
+        """The files and folders whose change makes the table stale."""
+
+    @abstractmethod
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+        """Yield at most `rows` records of `curate.metadata.schema.SOURCE` at a time, in source order, without the first
+        `skip`.
+
+        A record that cannot be read is yielded in its place with `fault` (the reason) and `raw`. Raises BadInput if the
+        source as a whole is not what it should be.
+        """
+
+    def identity(self, stage: str) -> dict[str, Any]:
+        """The settings that the fingerprint of `stage` holds, with the keys of 0.1.0."""
+        aside = {"side": [], "address": None} if stage == "ingest" else ASIDE_OF_0_1
+        return {**KEYS_OF_0_1, **aside, **super().identity(stage)}
+
+
+class FileSource(Source):
+    """A source that reads a file or a folder."""
+
+    path: Annotated[PathText, PLACE]
+    """file or folder, relative to this file; s3://bucket/key is downloaded first"""
+    s3: Annotated[S3, SPEED] = S3()
+    """how s3:// paths are read"""
+
+    def identity(self, stage: str) -> dict[str, Any]:
+        """An address is part of it, a path is not: its content is."""
+        address = {"address": self.path if "://" in self.path else None} if stage == "ingest" else {}
+        return super().identity(stage) | address

@@ -1,0 +1,147 @@
+"""Who judges the candidates of a run, round by round: the source's own labels, or a crowd that answers batches."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from curate.core.errors import Waiting
+from curate.core.run_log import RunLog
+from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
+from curate.validation.batches import read_batch
+from curate.validation.settings import ValidationSettings
+from curate.validation.verdicts import agreement, from_catalogue, suggested_rejections, tally
+
+Items = list[dict[str, Any]]  # id, bucket, concept, score of each image that is asked
+WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, folder, earlier ids, batch before → facts
+
+
+def round_folder(root: Path, number: int) -> Path:
+    """Folder of the batch of a later round in a run folder (that of the first round is the ask stage's)."""
+    return root / "batches" / f"round_{number:02d}"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The source's own labels answer at once."""
+
+    known: Mapping[str, str | None]
+    """id → the source's label"""
+    labels: Mapping[str, str]
+    """concept → the source's name of it"""
+
+    def answered(self, items: Items, number: int) -> bool:
+        """Always."""
+        return True
+
+    def verdicts(self, asked: Items) -> pa.Table:
+        """Verdicts of everything asked."""
+        return from_catalogue([_plain(i) for i in asked], dict(self.known), dict(self.labels))
+
+    def write(self, out: Path) -> None:
+        """Nothing: there are no answers."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Workers' answers to the batches of a run."""
+
+    root: Path
+    """run folder"""
+    first: Path
+    """folder of the first round's batch"""
+    settings: ValidationSettings
+    key: str
+    """text for the keyed hash of worker ids"""
+    lines: Mapping[str, Sequence[Line]]
+    """batch → the lines of all results files that name it"""
+    write_batch: WriteBatch
+    """writes the batch of a later round"""
+    run_log: RunLog
+    batches: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """name → facts, of every round so far"""
+    answers: list[pa.Table] = field(default_factory=list)
+    """valid answers of every round so far"""
+
+    def answered(self, items: Items, number: int) -> bool:
+        """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
+
+        Writes the round's batch if it does not exist. Raises Waiting while answers are missing, BadInput for answers to
+        batches of other runs.
+        """
+        folder, batch = self._batch(items, number)
+        self.batches[batch["batch"]] = batch
+        lines = self.lines.get(batch["batch"], [])
+        incomplete = self.settings.accept_incomplete
+        if number > 1 and not lines and incomplete:
+            del self.batches[batch["batch"]]
+            shutil.rmtree(folder)
+            return False
+        table = read_answers(lines, batch, self.key)
+        faults = zip(table["id"].to_pylist(), table["fault"].to_pylist(), strict=True)
+        valid = Counter(id_ for id_, fault in faults if fault is None)
+        short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
+        place = self.root / self.settings.answers
+        if not lines or (short and not incomplete):
+            refuse_foreign(self.lines, list(self.batches))
+        if not lines:
+            which = "" if number == 1 else f"Round {number}: "
+            raise Waiting(
+                f"{which}{len({i['id'] for i in items}):,} images wait for answers: driftline annotate {self.root}; or "
+                f"publish batch.csv and page.html of {folder}, put the results CSV into {place}, and run again."
+            )
+        if short and not incomplete:
+            raise Waiting(
+                f"{len(short):,} images have fewer than {self.settings.workers} valid answers (first: {short[0]}). Add "
+                f"their results to {place}, or continue without them: --set validation.accept_incomplete=true."
+            )
+        self.answers.append(table)
+        return True
+
+    def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
+        """Folder and facts of a round's batch; written again unless it asks for these items on the same page."""
+        if number == 1:
+            return self.first, read_batch(self.first)
+        folder = round_folder(self.root, number)
+        before = list(self.batches)[-1]
+        earlier = {id_ for b in self.batches.values() for id_ in b["items"].values()}
+        if (folder / "batch.json").is_file():
+            facts = read_batch(folder)
+            ids = {item["id"] for item in items}
+            same_page = (folder / "page.html").read_bytes() == (self.first / "page.html").read_bytes()
+            if same_page and facts["after"] == before and ids <= set(facts["items"].values()):
+                return folder, facts
+        for stale in sorted(folder.parent.glob("round_*")):
+            if stale.name >= folder.name:
+                shutil.rmtree(stale)
+        facts = self.write_batch(items, folder, earlier, before)
+        self.run_log.say(f"tally: the batch of round {number} is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        return folder, facts
+
+    def verdicts(self, asked: Items) -> pa.Table:
+        """Verdicts of everything asked, from all answers so far."""
+        return tally([_plain(i) for i in asked], pa.concat_tables(self.answers), self.settings)
+
+    def write(self, out: Path) -> None:
+        """Write the answers, their agreement and suggested rejections. Raises BadInput for answers of other runs."""
+        refuse_foreign(self.lines, list(self.batches))
+        answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
+        gold = {
+            b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
+        }
+        found = agreement(answers, gold)
+        write_parquet(out / "answers.parquet", answers)
+        write_json(out / "agreement.json", found)
+        if rejections := suggested_rejections(answers, found):
+            write_text(out / "suggested_rejections.csv", csv_text(("AssignmentId", "Reject"), rejections, end="\r\n"))
+
+
+def _plain(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: item[name] for name in ("id", "bucket", "concept")}

@@ -1,0 +1,103 @@
+"""What pydantic finds wrong in a run file, as lines that a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from curate.core.settings import expected, keys_of
+from curate.sources import SOURCES, Source
+from pipelines.config.schema import Config
+
+Where = Sequence[int | str]
+
+
+def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Sequence[str]) -> str:
+    """One line: where it is, what was given, what is expected.
+
+    values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: keys of `--set`.
+    """
+    where, kind, value = list(problem["loc"]), problem["type"], problem["input"]
+    if where[-1] == "[key]":  # a key of a mapping; the location before it is the same key as a value
+        del where[-2]
+    key = ".".join(str(part) for part in where if part != "[key]")
+    place = _place(key, where, name, node, changed, kind == "extra_forbidden")
+    if kind == "extra_forbidden":
+        section, *_ = _field_at(where[:-1], values)
+        available = sorted(keys_of(_plain(section)))
+        source = f" of the source {values['collection']['source']}" if key.startswith("collection.") else ""
+        hint = _did_you_mean(where[-1], available)
+        return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} Available: {', '.join(available)}."
+    shown = f"{place}:" if isinstance(value, Mapping) else f"{place} is {value!r}."
+    if kind in ("value_error", "source"):
+        return f"{shown} {str(problem['ctx']['error']).rstrip('.')}."
+    annotation, marks, description = _field_at(where, values)
+    wanted = f"Expected {expected(annotation, marks)}"
+    if kind == "missing":
+        return f"{place}: missing. {wanted}: {description}."
+    plain = _plain(annotation)
+    choices = [str(choice) for choice in get_args(plain)] if get_origin(plain) is Literal else []
+    return f"{shown}{_did_you_mean(value, choices)} {wanted}."
+
+
+def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str], unknown: bool) -> str:
+    """`--set KEY`, or file, line and key."""
+    for change in changed:
+        if f"{key}.".startswith(f"{change}.") or (unknown and change.startswith(f"{key}.")):
+            return f"--set {change}"
+    line = _line(node, where)
+    return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
+
+
+def _did_you_mean(given: Any, available: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(given), available, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[Any], str]:
+    """Type, marks and description of the setting at `where`."""
+    kind: Any = Config
+    marks: Sequence[Any] = ()
+    description = ""
+    for part in where:
+        kind = _plain(kind)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            field = keys_of(kind)[str(part)]
+            kind, marks, description = field.annotation, field.metadata, field.description or ""
+            if kind is Source and values["collection"].get("source"):
+                kind = SOURCES[str(values["collection"]["source"])]
+        elif get_origin(kind) is dict:
+            kind, marks = get_args(kind)[part != "[key]"], ()
+        else:
+            kind, marks = get_args(kind)[0], ()
+    return kind, marks, " ".join(description.split())
+
+
+def _plain(kind: Any) -> Any:
+    """A type without marks and without "or null"."""
+    if get_origin(kind) is Annotated:
+        return _plain(get_args(kind)[0])
+    inner = [one for one in get_args(kind) if one is not type(None)]
+    return _plain(inner[0]) if type(None) in get_args(kind) else kind
+
+
+def _line(node: Any, where: Sequence[Any]) -> int | None:
+    """Line (from 1) of the key at `where`, or of the nearest section that exists."""
+    line = None
+    for part in where:
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if pair is None:
+                break
+            line, node = pair[0].start_mark.line + 1, pair[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
