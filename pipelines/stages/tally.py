@@ -17,8 +17,8 @@ from curate.core.errors import Waiting
 from curate.retrieval.candidates import BACKGROUND
 from curate.validation.answers import ANSWERS, Line, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import read_batch
-from curate.validation.rounds import following, lacking, shortage
-from curate.validation.verdicts import TallyRules, agreement, from_catalogue, suggested_rejections, tally
+from curate.validation.rounds import describe_short, next_candidates, short_cells
+from curate.validation.verdicts import TallyRules, agreement, suggested_rejections, tally, verdicts_from_labels
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.ask import ITEMS, batch_of
 from pipelines.stages.retrieve import concepts_of, labelled_buckets
@@ -91,16 +91,16 @@ class Tally(Stage):
         """What the next round asks: nothing when all is full, there are no candidates, or the rounds are used up."""
         config = self.context.config
         buckets = labelled_buckets(config, read_json(inputs["bucket"] / "buckets.json"))
-        short = lacking(verdicts, self._wanted(), [b["index"] for b in buckets])
+        short = short_cells(verdicts, self._wanted(), [b["index"] for b in buckets])
         if not short:
             return []
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
-        found = following(candidates, {item["id"] for item in asked}, short)
+        found = next_candidates(candidates, {item["id"] for item in asked}, short)
         because = "" if found else "; no candidates are left"
         if number >= config.validation.rounds:
             found, because = [], f"; validation.rounds is {number}"
         self.context.run_log.say(
-            f"tally: after round {number} {len(short)} classes of buckets are short, e.g. {shortage(short)[0]}"
+            f"tally: after round {number} {len(short)} classes of buckets are short, e.g. {describe_short(short)[0]}"
             + (f"; {len(found):,} further candidates are asked" if found else because)
         )
         return found
@@ -127,7 +127,7 @@ class _Catalogue:
 
     def judge(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked."""
-        return from_catalogue([_plain(i) for i in asked], self.known, self.labels)
+        return verdicts_from_labels([_plain(i) for i in asked], self.known, self.labels)
 
     def finish(self, out: Path) -> None:
         """Nobody answered: nothing to write."""
