@@ -17,7 +17,7 @@ from support.helpers import album, write_base
 from curate.core.seeding import rng_for
 from curate.export import EXPORTS
 from curate.sources import SOURCES
-from curate.validation.platforms import VENUES
+from curate.validation.platforms import PLATFORMS
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from pipelines.config import presets
@@ -116,7 +116,7 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STREAM_EXPORTS, VENUES, STAGES):
+    for catalogue in (SOURCES, SHIFTS, PROTOCOLS, LEARNERS, EXPORTS, STREAM_EXPORTS, PLATFORMS, STAGES):
         for name in catalogue:
             assert re.search(rf"\b{re.escape(name)}\b", text), f"{catalogue.kind} {name} is in no document"
             assert catalogue.summary(name), f"{catalogue.kind} {name} has no docstring"

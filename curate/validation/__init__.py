@@ -1,1 +1,1 @@
-"""Validation by people: question page, batches, answers, verdicts."""
+"""Candidates → verdicts: batches of questions, marketplaces, answers of workers, agreement, rounds."""

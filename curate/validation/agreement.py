@@ -1,6 +1,6 @@
-"""How far people agree, and what they say together: Fleiss' κ, Krippendorff's α, Dawid and Skene's models of workers.
+"""Agreement of workers and aggregation of their answers: Fleiss' κ, Krippendorff's α, Dawid–Skene models.
 
-Answers are flat: item, worker, label, one number each from 0. A set of ticked boxes is one label.
+Items, workers and labels are numbered from 0. A set of ticked checkboxes is one label.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import IncompatibleStream
+from curate.core.errors import BadInput
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-SMALLEST = 1e-10  # a probability of an error; zero would forbid what the next worker may do
+SMALLEST = 1e-10  # least probability of an error; zero would make an answer impossible
 
 
 @dataclass(frozen=True)
 class Answers:
-    """items, workers, labels: (N,) int64 each, from 0."""
+    """N answers: who gave which label to which item; (N,) each, numbered from 0."""
 
     items: Ints
     workers: Ints
@@ -29,68 +29,72 @@ class Answers:
 
     def __post_init__(self) -> None:
         if not len(self.items):
-            raise IncompatibleStream("There are no answers.", "Expected at least one.")
+            raise BadInput("There are no answers.", "Expected at least one.")
 
     def counts(self) -> Floats:
-        """(items, labels) how often each label was given."""
+        """(items, labels): how often each label was given."""
         table = np.zeros((int(self.items.max()) + 1, int(self.labels.max()) + 1))
         np.add.at(table, (self.items, self.labels), 1)
         return table
 
 
 @dataclass(frozen=True)
-class Judged:
-    """probabilities: (items, labels). workers: (workers,) accuracies for one coin, (workers, true, given) for the full
-    model."""
+class Aggregated:
+    """The result of a model of workers."""
 
     probabilities: Floats
+    """(items, labels)"""
     workers: Floats
+    """one-coin: accuracies (workers,); Dawid–Skene: error rates (workers, true label, given label)"""
 
 
 def pairwise(answers: Answers) -> float:
-    """Share of pairs of answers to one item that are equal. Raises IncompatibleStream when no item has two."""
+    """Share of equal pairs among all pairs of answers to one item. Raises BadInput if no item has two answers."""
     table = answers.counts()
     n = table.sum(1)
     pairs = (n * (n - 1)).sum()
     if pairs == 0:
-        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
+        raise BadInput("No item has two answers.", "Expected some to compare.")
     return float((table * (table - 1)).sum() / pairs)
 
 
 def fleiss_kappa(answers: Answers) -> float:
-    """κ of items with equally many answers [Fleiss 1971]; items with another number than most are left out.
+    """κ for items with an equal number of answers [Fleiss 1971]; items with another number than most are ignored.
 
-    1: all agree, 0: as by chance. nan where only one label was ever given.
+    1: all agree, 0: agreement by chance, nan: only one label was given. Raises BadInput if no item has two answers.
     """
     table = answers.counts()
     sizes = table.sum(1)
     usual = float(np.bincount(sizes.astype(np.int64))[2:].argmax() + 2) if (sizes >= 2).any() else 0.0
     table = table[sizes == usual]
     if usual < 2 or not len(table):
-        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
+        raise BadInput("No item has two answers.", "Expected some to compare.")
     observed = float(((table * (table - 1)).sum(1) / (usual * (usual - 1))).mean())
     chance = float(((table.sum(0) / table.sum()) ** 2).sum())
     return (observed - chance) / (1 - chance) if chance < 1 else float("nan")
 
 
 def krippendorff_alpha(answers: Answers) -> float:
-    """α for nominal labels [Krippendorff 2011]; items with one answer say nothing. nan for one label only."""
+    """α for nominal labels [Krippendorff 2011], of items with two or more answers. nan if only one label was given.
+
+    Raises BadInput if no item has two answers.
+    """
     table = answers.counts()
     table = table[table.sum(1) >= 2]
     if not len(table):
-        raise IncompatibleStream("No item has two answers.", "Expected some to compare.")
+        raise BadInput("No item has two answers.", "Expected some to compare.")
     n = table.sum(1, keepdims=True)
     disagree = float(((n * table - table**2) / (n - 1)).sum())
     totals = table.sum(0)
-    whole = totals.sum()
-    expected = float((whole**2 - (totals**2).sum()) / (whole - 1))
+    total = totals.sum()
+    expected = float((total**2 - (totals**2).sum()) / (total - 1))
     return 1 - disagree / expected if expected else float("nan")
 
 
-def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Judged:
-    """Each worker has a confusion matrix; labels and matrices are found together [Dawid & Skene 1979, sec. 3].
+def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Aggregated:
+    """EM for the labels and a confusion matrix per worker [Dawid & Skene 1979, sec. 3].
 
-    Begins with the shares of votes; ends when no probability moves by more than `tolerance`.
+    Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
     """
     probabilities = _shares(answers)
     n_labels, n_workers = probabilities.shape[1], int(answers.workers.max()) + 1
@@ -103,17 +107,17 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) ->
         errors = np.maximum(errors, SMALLEST)
         errors /= errors.sum(2, keepdims=True)
         logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
-        said = np.log(errors)
+        log_errors = np.log(errors)
         for true in range(n_labels):
-            logs[:, true] += np.bincount(answers.items, said[answers.workers, true, answers.labels], len(logs))
-        moved, probabilities = _normal(logs, probabilities)
-        if moved < tolerance:
+            logs[:, true] += np.bincount(answers.items, log_errors[answers.workers, true, answers.labels], len(logs))
+        change, probabilities = _normalised(logs, probabilities)
+        if change < tolerance:
             break
-    return Judged(probabilities, errors)
+    return Aggregated(probabilities, errors)
 
 
-def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Judged:
-    """Each worker is right with one probability and otherwise picks any other label [one-coin Dawid–Skene]."""
+def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Aggregated:
+    """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label."""
     probabilities = _shares(answers)
     n_labels, n_workers = probabilities.shape[1], int(answers.workers.max()) + 1
     given = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
@@ -128,10 +132,10 @@ def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Ju
             answers.items * n_labels + answers.labels, (np.log(skill) - wrong)[answers.workers], logs.size
         )
         logs += right.reshape(logs.shape)
-        moved, probabilities = _normal(logs, probabilities)
-        if moved < tolerance:
+        change, probabilities = _normalised(logs, probabilities)
+        if change < tolerance:
             break
-    return Judged(probabilities, skill)
+    return Aggregated(probabilities, skill)
 
 
 def _shares(answers: Answers) -> Floats:
@@ -139,17 +143,19 @@ def _shares(answers: Answers) -> Floats:
     return np.asarray(table / np.maximum(table.sum(1, keepdims=True), 1))
 
 
-def _normal(logs: Floats, before: Floats) -> tuple[float, Floats]:
-    """Probabilities from log-likelihoods, and how far they moved."""
+def _normalised(logs: Floats, before: Floats) -> tuple[float, Floats]:
+    """(largest change, probabilities) from log-likelihoods."""
     after = np.exp(logs - logs.max(1, keepdims=True))
     after /= after.sum(1, keepdims=True)
     return float(np.abs(after - before).max()), after
 
 
-def coded(items: Sequence[str], workers: Sequence[str], labels: Sequence[str]) -> tuple[Answers, list[list[str]]]:
-    """Names → numbers, and the names of items, workers and labels in the order of their numbers."""
+def numbered_answers(
+    items: Sequence[str], workers: Sequence[str], labels: Sequence[str]
+) -> tuple[Answers, list[list[str]]]:
+    """(answers with numbers in place of names, [names of items, of workers, of labels] in the order of the numbers)."""
     names = [sorted(set(column)) for column in (items, workers, labels)]
-    numbers = [{name: i for i, name in enumerate(some)} for some in names]
+    numbers = [{name: i for i, name in enumerate(sorted_names)} for sorted_names in names]
     columns = (
         np.array([number[name] for name in column], np.int64)
         for number, column in zip(numbers, (items, workers, labels), strict=True)
@@ -158,8 +164,8 @@ def coded(items: Sequence[str], workers: Sequence[str], labels: Sequence[str]) -
 
 
 def summary(answers: Answers) -> dict[str, float | None]:
-    """κ, α and the share of equal pairs; None where the answers do not allow one."""
-    found: dict[str, float | None] = {}
+    """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
+    values: dict[str, float | None] = {}
     for name, measure in (
         ("pairwise", pairwise),
         ("fleiss_kappa", fleiss_kappa),
@@ -167,27 +173,31 @@ def summary(answers: Answers) -> dict[str, float | None]:
     ):
         try:
             value = measure(answers)
-        except IncompatibleStream:
+        except BadInput:
             value = float("nan")
-        found[name] = None if np.isnan(value) else round(value, 6)
-    return found
+        values[name] = None if np.isnan(value) else round(value, 6)
+    return values
 
 
-def worker_table(answers: Answers, judged: Judged, seconds: npt.NDArray[Any] | None = None) -> list[dict[str, Any]]:
-    """One row a worker: answers, share that agrees with the others' joint label, median seconds, longest run of one
-    label. A low figure is a reason to look, never one to reject."""
-    best = judged.probabilities.argmax(1)
+def worker_table(
+    answers: Answers, aggregated: Aggregated, seconds: npt.NDArray[Any] | None = None
+) -> list[dict[str, Any]]:
+    """One row per worker: answers, share equal to the aggregated label, median seconds, longest run of one label.
+
+    A low value is a reason to check a worker's answers, not to reject them.
+    """
+    best = aggregated.probabilities.argmax(1)
     rows = []
     for worker in range(int(answers.workers.max()) + 1):
-        mine = answers.workers == worker
-        labels = answers.labels[mine]
+        own = answers.workers == worker
+        labels = answers.labels[own]
         runs = np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1)))
         rows.append(
             {
                 "worker": worker,
-                "answers": int(mine.sum()),
-                "agreement": float(np.mean(best[answers.items[mine]] == labels)) if mine.any() else None,
-                "median_seconds": float(np.median(seconds[mine])) if seconds is not None and mine.any() else None,
+                "answers": int(own.sum()),
+                "agreement": float(np.mean(best[answers.items[own]] == labels)) if own.any() else None,
+                "median_seconds": float(np.median(seconds[own])) if seconds is not None and own.any() else None,
                 "longest_run": int(runs.max()) if len(runs) else 0,
             }
         )

@@ -1,7 +1,7 @@
-"""Batches: candidates → what workers are asked: one question page, opaque image names, hidden gold questions.
+"""Batches: candidates → questions for workers: one question page, opaque image names, hidden gold questions.
 
-Image names are opaque and the expected class is in no file that a worker can see: an address such as
-`…/soccer/12.jpg` would tell the answer. How a batch goes to a marketplace is the matter of `venues/`.
+No file that a worker can see shows the expected class: an address such as `…/soccer/12.jpg` would give the answer away.
+The modules of `platforms/` bring a batch into the form of a marketplace.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from curate.core.seeding import name_for, rng_for
 from curate.retrieval.settings import Concept
 from curate.validation.settings import ValidationSettings
 
-NONE = "none"  # value of the exclusive box "None of the above"
-FIELDS = ("batch", "item", "image_url")
+NONE = "none"  # value of the exclusive checkbox "None of the above"
+COLUMNS = ("batch", "item", "image_url")
 
 
-def question(concepts: Sequence[Concept]) -> str:
+def question_html(concepts: Sequence[Concept]) -> str:
     """CLEAR's question [supplement, figures 3 and 4] as plain inputs with `${image_url}` for the image, without a form
     around it: requester pages and Turkle put their own.
 
-    Plain inputs, because every marketplace and clone reads them; no script from another host. Concept texts are
-    escaped; `$` is taken out of them, so that no template engine finds a variable.
+    It has no form element, because MTurk's requester pages and Turkle add their own, and no script: every marketplace
+    reads plain inputs. Concept texts are escaped; `$` is removed, so that no template engine finds a variable.
     """
     from jinja2 import Environment
 
@@ -40,12 +40,12 @@ def question(concepts: Sequence[Concept]) -> str:
 
 
 def question_page(concepts: Sequence[Concept]) -> str:
-    """The question as a page of its own, with the form that MTurk's API wants."""
+    """The question as a complete page, with the form that MTurk's API requires."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         "<title>Which of these are in the image?</title>\n</head>\n<body>\n"
-        f'<form method="post" action="/mturk/externalSubmit">\n{question(concepts)}\n</form>\n</body>\n</html>\n'
+        f'<form method="post" action="/mturk/externalSubmit">\n{question_html(concepts)}\n</form>\n</body>\n</html>\n'
     )
 
 
@@ -59,36 +59,36 @@ def write_batch(
     after: str | None = None,
     blur: Collection[str] = (),
 ) -> dict[str, Any]:
-    """asked: (id, image bytes, extension). gold: id → what it is known to show (nothing a worker sees tells which).
-    after: name of the batch that this one follows. blur: ids that annotators see blurred first. Writes `batch.csv`,
-    `page.html`, `images/`, and `batch.json` last; returns what `batch.json` holds. Rows are in random order (seeded).
+    """Write `batch.csv`, `page.html`, `images/` and last `batch.json`, whose content is returned; rows in seeded order.
+
+    asked: (id, image bytes, extension). gold: id → known labels; workers cannot tell gold questions from others. after:
+    name of the previous batch. blur: ids of images that annotators see blurred at first.
     """
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
             raise BadConfig(
-                f"A concept is named {concept.name!r}.",
-                f"Expected a name other than {NONE!r} and without '|'.",
+                f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
             )
     batch = name_for(seed, "batch", *sorted(id_ for id_, *_ in asked))
     order = rng_for(seed, "batch order").permutation(len(asked))
-    names: dict[str, str] = {}
+    items: dict[str, str] = {}
     rows = []
     for i in order.tolist():
         id_, data, extension = asked[i]
         item = name_for(seed, "item", batch, id_)
-        names[item] = id_
+        items[item] = id_
         write_bytes(out / "images" / f"{item}.{extension}", data)
         rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
-    write_text(out / "batch.csv", table(FIELDS, rows))
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
     write_text(out / "page.html", question_page(concepts))
     known = gold or {}
     facts = {
         "batch": batch,
         "after": after,
-        "items": names,
+        "items": items,
         "concepts": [c.name for c in concepts],
-        "gold": {item: sorted(known[id_]) for item, id_ in names.items() if id_ in known},
-        "blur": sorted(item for item, id_ in names.items() if id_ in set(blur)),
+        "gold": {item: sorted(known[id_]) for item, id_ in items.items() if id_ in known},
+        "blur": sorted(item for item, id_ in items.items() if id_ in set(blur)),
         "workers": settings.workers,
         "per_worker": settings.per_worker,
         "reward_usd": settings.reward_usd,
@@ -99,13 +99,13 @@ def write_batch(
     return facts
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A CSV document as marketplaces write it: every cell quoted, CRLF."""
+def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A CSV document in the form of marketplaces: every cell quoted, lines end in CRLF."""
     return csv_text(header, rows, end="\r\n", quote_all=True)
 
 
 def estimate(images: int, workers: int, reward: float) -> float:
-    """US dollars for asking `workers` people about each image; MTurk's fee is 20 %, at least $0.01 an answer.
+    """Cost in US dollars of `workers` answers per image with MTurk's fee of 20 %, at least $0.01 per answer.
 
     >>> estimate(100, 3, 0.02)
     9.0
@@ -114,7 +114,7 @@ def estimate(images: int, workers: int, reward: float) -> float:
 
 
 def wage(reward: float, seconds: float) -> float:
-    """US dollars an hour that a worker earns.
+    """Wage of a worker in US dollars per hour.
 
     >>> wage(0.02, 9)
     8.0
@@ -123,19 +123,19 @@ def wage(reward: float, seconds: float) -> float:
 
 
 def read_batch(folder: Path) -> dict[str, Any]:
-    """`batch.json` of a batch; it is written last, so its being there means that the batch is whole."""
+    """Read `batch.json`, which is written last: if it exists, the batch is complete."""
     facts: dict[str, Any] = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
     return facts
 
 
 def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
-    """A CSV with the columns id and labels (joined by "|"; "none": shows none of the concepts) → id → labels.
+    """Read gold questions, id → labels, from a CSV with the columns id and labels (joined by "|", or "none" alone).
 
-    Raises MissingFile, BadInput naming the line.
+    Raises MissingFile, BadInput with the line.
     """
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected gold questions: a CSV with the columns id and labels.")
-    found: dict[str, frozenset[str]] = {}
+    gold: dict[str, frozenset[str]] = {}
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         if lacking := {"id", "labels"} - set(reader.fieldnames or []):
@@ -148,13 +148,13 @@ def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
                     f"{path}, line {reader.line_num}: labels is {line['labels']!r}.",
                     f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
                 )
-            if found.setdefault(line["id"], labels) != labels:
-                raise BadInput(f"{path}, line {reader.line_num}: {line['id']!r} has other labels further up.")
-    return found
+            if gold.setdefault(line["id"], labels) != labels:
+                raise BadInput(f"{path}, line {reader.line_num}: {line['id']!r} has other labels in an earlier line.")
+    return gold
 
 
 def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> dict[str, frozenset[str]]:
-    """`wanted` gold questions of those that are known, as equal parts of each answer as there are, seeded.
+    """A seeded choice of `wanted` gold questions, with the answers in shares as equal as possible.
 
     >>> pool = {f"p{i}": frozenset({"bus" if i else "none"}) for i in range(9)}
     >>> sorted(",".join(v) for v in draw_gold(pool, 3, 0).values())
@@ -166,6 +166,6 @@ def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> di
     for key, ids in strata.items():
         order = rng_for(seed, "gold", *key).permutation(len(ids))
         strata[key] = [ids[i] for i in order.tolist()]
-    turns = max(map(len, strata.values()), default=0)
-    rounds = [ids[turn] for turn in range(turns) for _, ids in sorted(strata.items()) if turn < len(ids)]
-    return {id_: known[id_] for id_ in rounds[:wanted]}
+    longest = max(map(len, strata.values()), default=0)
+    in_turn = [ids[i] for i in range(longest) for _, ids in sorted(strata.items()) if i < len(ids)]
+    return {id_: known[id_] for id_ in in_turn[:wanted]}

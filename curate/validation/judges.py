@@ -17,7 +17,7 @@ from curate.core.run_log import RunLog
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
 from curate.validation.batches import read_batch
 from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import agreement, from_catalogue, suggested_rejections, tally
+from curate.validation.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 
 Items = list[dict[str, Any]]  # id, bucket, concept, score of each image that is asked
 WriteBatch = Callable[[Items, Path, set[str], str], dict[str, Any]]  # items, folder, earlier ids, batch before → facts
@@ -43,7 +43,7 @@ class Catalogue:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked."""
-        return from_catalogue([_plain(i) for i in asked], dict(self.known), dict(self.labels))
+        return verdicts_from_labels([_plain(i) for i in asked], dict(self.known), dict(self.labels))
 
     def write(self, out: Path) -> None:
         """Nothing: there are no answers."""

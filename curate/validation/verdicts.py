@@ -1,7 +1,7 @@
-"""Tally: answers → one verdict per image, votes kept.
+"""Answers → one verdict per image, with its votes.
 
-CLEAR keeps an image when 2 of 3 workers agree on the single expected label and too few call it sensitive
-[CLEAR, supplement 1]. Where its text is ambiguous, the reading is an option and is recorded with the verdicts.
+CLEAR keeps an image if 2 of 3 workers agree on the single expected label and too few call it sensitive [CLEAR,
+supplement 1]. Where this text is ambiguous, a setting selects the interpretation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.retrieval.settings import BACKGROUND
-from curate.validation.agreement import coded, dawid_skene, one_coin, summary, worker_table
+from curate.validation.agreement import dawid_skene, numbered_answers, one_coin, summary, worker_table
 from curate.validation.batches import NONE
 from curate.validation.settings import ValidationSettings
 
@@ -32,8 +32,7 @@ VERDICTS = pa.schema(
     ]
 )
 
-
-ENOUGH_GOLD = 3  # answers to gold questions before they tell anything
+ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence
 LEAST_GOLD = 0.5  # share of them that must be right
 
 
@@ -43,10 +42,10 @@ def verdict(
     settings: ValidationSettings,
     joint: Mapping[frozenset[str], float] | None = None,
 ) -> str:
-    """Answers (ticked boxes, called sensitive) to one image → "kept" or the reason against it.
+    """Answers (ticked checkboxes, called sensitive) to one image → "kept", or the reason why the image is dropped.
 
-    joint: probability of each set of boxes, where workers are weighed; `unsure` is an expected answer that is the most
-    probable and not probable enough.
+    joint: probability of each set of checkboxes, if workers are weighted; `unsure`: the expected answer is the most
+    probable one, but not probable enough.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
     >>> rules = ValidationSettings()
@@ -87,7 +86,7 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: Validati
     ):
         if fault is None:
             by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
-    joint = {} if settings.aggregate == "votes" else weighed(answers, settings.aggregate)
+    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate)
     rows = []
     for item in items:
         given = by_id.get(item["id"], [])
@@ -106,8 +105,8 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: Validati
     return pa.Table.from_pylist(rows, schema=VERDICTS)
 
 
-def valid(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
-    """ids, workers and label sets (boxes joined by "|") of the answers that count."""
+def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
+    """(ids, workers, label sets joined by "|") of the answers that count."""
     rows = [
         (id_, worker, "|".join(sorted(labels)))
         for id_, worker, labels, fault in zip(
@@ -119,53 +118,54 @@ def valid(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
     return ids, workers, labels
 
 
-def weighed(
-    answers: pa.Table, aggregate: Literal["votes", "one-coin", "dawid-skene"]
+def joint_probabilities(
+    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"]
 ) -> dict[str, dict[frozenset[str], float]]:
-    """id → probability of each set of boxes that anyone ticked, by a model of the workers."""
-    columns = valid(answers)
+    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers."""
+    columns = valid_answers(answers)
     if not columns[0]:
         return {}
-    found, (ids, _, labels) = coded(*columns)
-    judged = (one_coin if aggregate == "one-coin" else dawid_skene)(found)
+    numbered, (ids, _, labels) = numbered_answers(*columns)
+    model = (one_coin if aggregate == "one-coin" else dawid_skene)(numbered)
     sets = [frozenset(label.split("|")) for label in labels]
-    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, judged.probabilities.tolist(), strict=True)}
+    return {id_: dict(zip(sets, row, strict=True)) for id_, row in zip(ids, model.probabilities.tolist(), strict=True)}
 
 
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
-    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed).
+    """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
 
-    gold: id → what it is known to show; every worker's share of right answers to those, and the workers who fell below
-    LEAST_GOLD on at least ENOUGH_GOLD of them: a suggestion to look at, nothing is rejected for it.
+    gold: id → known labels. Adds to each worker the share of correct answers to them; below LEAST_GOLD on at least
+    ENOUGH_GOLD answers, `suggest_reject` is true: a suggestion for a person to check, nothing is rejected
+    automatically.
     """
-    columns = valid(answers)
+    columns = valid_answers(answers)
     if not columns[0]:
         return {"answers": 0}
-    found, (_, workers, _) = coded(*columns)
-    given = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
-    seconds = None if None in given else np.array(given, np.float64)
-    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(found, one_coin(found), seconds)]
+    numbered, (_, workers, _) = numbered_answers(*columns)
+    times = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
+    seconds = None if None in times else np.array(times, np.float64)
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, one_coin(numbered), seconds)]
     if gold:
         right: dict[str, list[bool]] = {}
         for id_, worker, labels in zip(*columns, strict=True):
             if id_ in gold:
                 right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
         for row in table:
-            mine = right.get(row["worker"], [])
-            share = sum(mine) / len(mine) if mine else None
-            poor = share is not None and len(mine) >= ENOUGH_GOLD and share < LEAST_GOLD
-            row |= {"gold_answers": len(mine), "gold_right": share, "suggest_reject": poor}
+            results = right.get(row["worker"], [])
+            share = sum(results) / len(results) if results else None
+            poor = share is not None and len(results) >= ENOUGH_GOLD and share < LEAST_GOLD
+            row |= {"gold_answers": len(results), "gold_right": share, "suggest_reject": poor}
     return {
         "answers": len(columns[0]),
         "median_seconds": None if seconds is None else float(np.median(seconds)),
-        **summary(found),
+        **summary(numbered),
         "workers": table,
     }
 
 
-def suggested_rejections(answers: pa.Table, told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(assignment, reason) of all answers of workers whom `agreement` suggests to reject, for a person to check."""
-    poor = {row["worker"]: row for row in told.get("workers", []) if row.get("suggest_reject")}
+def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(assignment, reason) of all answers of workers with `suggest_reject` in a report of `agreement`."""
+    poor = {row["worker"]: row for row in report.get("workers", []) if row.get("suggest_reject")}
     return [
         (
             assignment,
@@ -176,10 +176,12 @@ def suggested_rejections(answers: pa.Table, told: Mapping[str, Any]) -> list[tup
     ]
 
 
-def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]) -> pa.Table:
-    """Verdicts from labels that the source already has (a museum's catalogue) in place of workers.
+def verdicts_from_labels(
+    items: Sequence[dict[str, Any]], known: dict[str, str | None], labels: dict[str, str]
+) -> pa.Table:
+    """Verdicts from labels of the source (such as a museum's catalogue) instead of workers.
 
-    known: id → the source's label. labels: concept → the source's name of it. Background is kept when the known
+    known: id → the source's label. labels: concept → the source's name of it. A background image is kept if its known
     label belongs to no concept; an image without a known label is `unlabelled`.
     """
     names = set(labels.values())
@@ -187,11 +189,11 @@ def from_catalogue(items: Sequence[dict[str, Any]], known: dict[str, str | None]
     for item in items:
         label = known.get(item["id"])
         if label is None:
-            outcome = "unlabelled"
+            result = "unlabelled"
         elif item["concept"] == BACKGROUND:
-            outcome = "wrong_concept" if label in names else "kept"
+            result = "wrong_concept" if label in names else "kept"
         else:
-            outcome = "kept" if label == labels[item["concept"]] else "wrong_concept"
+            result = "kept" if label == labels[item["concept"]] else "wrong_concept"
         votes = json.dumps({label: 1} if label is not None else {})
-        rows.append({**item, "verdict": outcome, "votes": votes, "answers": int(label is not None), "sensitive": 0})
+        rows.append({**item, "verdict": result, "votes": votes, "answers": int(label is not None), "sensitive": 0})
     return pa.Table.from_pylist(rows, schema=VERDICTS)

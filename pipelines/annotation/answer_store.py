@@ -14,7 +14,7 @@ from typing import Any
 from curate.core.atomic_io import write_text
 from curate.core.errors import BadInput
 from curate.core.seeding import rng_for
-from curate.validation.batches import NONE, table
+from curate.validation.batches import NONE, marketplace_csv
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -160,5 +160,5 @@ class AnswerStore:
              "yes" if sensitive else "no")
             for annotator, item, labels, sensitive, seconds in answers
         ]  # fmt: skip
-        write_text(path, table(COLUMNS, rows))
+        write_text(path, marketplace_csv(COLUMNS, rows))
         return len(rows)

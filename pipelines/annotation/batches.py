@@ -19,8 +19,8 @@ from curate.validation.judges import round_folder
 from curate.validation.mturk import (
     PRODUCTION,
     SANDBOX,
+    Journal,
     Plan,
-    RunLog,
     approve,
     client,
     collect,
@@ -28,7 +28,7 @@ from curate.validation.mturk import (
     read_rejections,
     status,
 )
-from curate.validation.platforms import VENUES
+from curate.validation.platforms import PLATFORMS
 from pipelines.runner import folder_of
 from pipelines.stage import Context
 
@@ -86,7 +86,7 @@ def write_batches(
     images: where workers find the images: a URL prefix, `s3://bucket/prefix` (they are uploaded, and the URLs are
     signed for `hours`), or `inline` (in the CSV; for small images). None: as configured.
     """
-    writers = {name: VENUES.resolve(name) for name in platforms}
+    writers = {name: PLATFORMS.resolve(name) for name in platforms}
     batch = open_batch(context)
     addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
     concepts = context.config.retrieve.complete_concepts()
@@ -151,17 +151,17 @@ def mturk_action(
         raise BadConfig(f"--reject was given for {action}.", "Expected it for approve only.")
     url = endpoint or (PRODUCTION if production else SANDBOX)
     mode = "production" if production else "sandbox"
-    run_log = RunLog(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
+    journal = Journal(context.root / "mturk" / f"{batch.name(mode)}.jsonl")
     service = client(url, profile)
     if action == "publish":
         addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
         page = (batch.folder / "page.html").read_text(encoding="utf-8")
         with context.run_log.progress("mturk", images, "images") as tick:
-            made = publish(service, url, batch.facts, page, addresses, plan, run_log, tick, production, max_spend)
-        return {"published_now": made, "published": len(run_log.hits()), "cost_usd": plan.cost(images), "at": url}
+            made = publish(service, url, batch.facts, page, addresses, plan, journal, tick, production, max_spend)
+        return {"published_now": made, "published": len(journal.hits()), "cost_usd": plan.cost(images), "at": url}
     if action == "status":
-        return {**status(service, run_log, plan), "images": images}
+        return {**status(service, journal, plan), "images": images}
     if action == "collect":
         path = context.root / section.answers / f"{batch.name(f'mturk-{mode}')}.csv"
-        return {"answers": collect(service, run_log, batch.facts["batch"], path), "file": str(path)}
-    return approve(service, run_log, {} if reject is None else read_rejections(reject))
+        return {"answers": collect(service, journal, batch.facts["batch"], path), "file": str(path)}
+    return approve(service, journal, {} if reject is None else read_rejections(reject))

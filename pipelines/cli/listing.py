@@ -20,7 +20,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "sources": ("curate.sources:SOURCES", "collection.source in driftline.yaml"),
     "encoders": ("curate.encoders:ENCODERS", "embed.encoder, release.features in driftline.yaml; eval --encoders"),
     "stages": ("pipelines.stages:STAGES", "run --until, run --from"),
-    "platforms": ("curate.validation.platforms:VENUES", "batch --format"),
+    "platforms": ("curate.validation.platforms:PLATFORMS", "batch --format"),
     "exports": ("curate.export:EXPORTS", "release --format"),
     "recipes": ("curate.pretrain:RECIPES", "pretrain --recipe"),
     "datasets": ("stream_builder.datasets:NAMES", "stream compose --base, stream from-texts"),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import read_json, write_parquet
 from curate.validation.answers import read_lines
 from curate.validation.judges import Catalogue, Crowd, Items
-from curate.validation.rounds import following, lacking, shortage
+from curate.validation.rounds import describe_short, next_candidates, short_cells
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.ask import ITEMS, batch_of
 
@@ -73,16 +73,17 @@ class Tally(Stage):
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
-        short = lacking(verdicts, self._wanted(), [b["index"] for b in buckets])
+        short = short_cells(verdicts, self._wanted(), [b["index"] for b in buckets])
         if not short:
             return []
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
-        items = following(candidates, {item["id"] for item in asked}, short)
+        items = next_candidates(candidates, {item["id"] for item in asked}, short)
         outcome = f"; {len(items):,} further candidates are asked" if items else "; no candidates are left"
         if number >= config.validation.rounds:
             items, outcome = [], f"; validation.rounds is {number}"
         self.context.run_log.say(
-            f"tally: after round {number} {len(short)} classes of buckets are short, e.g. {shortage(short)[0]}{outcome}"
+            f"tally: after round {number} {len(short)} classes of buckets are short, "
+            f"e.g. {describe_short(short)[0]}{outcome}"
         )
         return items
 

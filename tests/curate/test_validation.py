@@ -1,4 +1,4 @@
-"""Validation: what workers see, what they answer, and CLEAR's verdict with each of its ambiguities."""
+"""Validation: what workers see, what they answer, and CLEAR's verdict in each of its interpretations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from curate.core.errors import BadConfig, BadInput
 from curate.retrieval.settings import BACKGROUND, Concept
 from curate.validation.answers import ANSWERS, read_answers, read_lines, refuse_foreign
 from curate.validation.batches import question_page, read_batch, read_gold, write_batch
-from curate.validation.rounds import following, lacking
+from curate.validation.rounds import next_candidates, short_cells
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import (
     agreement,
-    from_catalogue,
     suggested_rejections,
     tally,
     verdict,
+    verdicts_from_labels,
 )
 
 CONCEPTS = [
@@ -39,7 +39,7 @@ BATCH = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "
 
 
 def read(paths: Sequence[Path], batch: dict[str, Any], key: str = "k") -> pa.Table:
-    """Files → table, as `tally` does it."""
+    """Files → table, as in the tally stage."""
     lines = read_lines(paths)
     refuse_foreign(lines, [batch["batch"]])
     return read_answers(lines.get(batch["batch"], []), batch, key)
@@ -65,7 +65,7 @@ class TestBatch:
         plan = ValidationSettings(image_base_url="https://example.org/i/")
         return write_batch(items, CONCEPTS, folder, 0, plan, {"p3": frozenset({"bus"})}, blur=["p5"])
 
-    def test_nothing_that_a_worker_sees_tells_the_expected_class(self, tmp_path: Path) -> None:
+    def test_no_file_for_workers_shows_the_expected_class(self, tmp_path: Path) -> None:
         self.write(tmp_path)
         rows = list(csv.DictReader((tmp_path / "batch.csv").open(newline="")))
         assert set(rows[0]) == {"batch", "item", "image_url"}
@@ -73,7 +73,7 @@ class TestBatch:
             assert not {"bus", "car"} & set(row["image_url"].replace("/", " ").replace(".", " ").split())
             assert (tmp_path / "images" / row["image_url"].rpartition("/")[2]).is_file()
 
-    def test_rows_are_shuffled_and_the_same_every_time(self, tmp_path: Path) -> None:
+    def test_rows_are_in_a_seeded_random_order(self, tmp_path: Path) -> None:
         self.write(tmp_path / "a")
         facts = self.write(tmp_path / "b")
         first, second = ((tmp_path / n / "batch.csv").read_bytes() for n in "ab")
@@ -84,14 +84,14 @@ class TestBatch:
         assert len(set(order)) == 20
         assert read_batch(tmp_path / "a") == facts
 
-    def test_the_estimate_has_mturks_smallest_fee(self, tmp_path: Path) -> None:
+    def test_the_estimate_includes_mturks_minimum_fee(self, tmp_path: Path) -> None:
         assert self.write(tmp_path)["estimate_usd"] == 1.80  # 20 images × 3 workers × ($0.02 + $0.01)
 
-    def test_the_page_is_plain_forms_and_escapes_outside_text(self) -> None:
+    def test_the_page_has_plain_inputs_and_escapes_text(self) -> None:
         hostile = Concept(name="x", prompts=("x",), option='<script>alert(1)</script> "${env}"')
         page = question_page([*CONCEPTS, hostile])
         assert "<script" not in page
-        assert page.count("${") == 1, "the image's address is the only variable"
+        assert page.count("${") == 1, "the address of the image is the only variable"
         names: list[str] = []
 
         class Reader(HTMLParser):
@@ -103,21 +103,21 @@ class TestBatch:
         assert names == ["labels=bus", "labels=car", "labels=x", "labels=none", "sensitive=yes", "sensitive=no"]
         assert "https:" not in page, "no script, style or font from another host"
 
-    def test_a_concept_may_not_be_named_as_the_exclusive_box(self, tmp_path: Path) -> None:
+    def test_a_concept_may_not_have_the_name_of_the_exclusive_checkbox(self, tmp_path: Path) -> None:
         with pytest.raises(BadConfig, match="named 'none'"):
             write_batch([], [Concept(name="none", prompts=("x",))], tmp_path, 0, ValidationSettings())
 
-    def test_a_gold_question_looks_like_any_other(self, tmp_path: Path) -> None:
+    def test_a_gold_question_looks_like_other_questions(self, tmp_path: Path) -> None:
         facts = self.write(tmp_path)
         (item,) = facts["gold"]
         assert facts["items"][item] == "p3"
         for name in ("batch.csv", "page.html"):
             assert "gold" not in (tmp_path / name).read_text()
 
-    def test_the_wage_is_told_beside_the_price(self, tmp_path: Path) -> None:
+    def test_the_batch_records_the_hourly_wage(self, tmp_path: Path) -> None:
         assert self.write(tmp_path)["usd_an_hour"] == 8.0  # $0.02 for 9 seconds
 
-    def test_an_options_examples_stand_below_it(self) -> None:
+    def test_examples_are_shown_below_the_option(self) -> None:
         page = question_page(
             [Concept(name="bus", prompts=("bus",), option="bus", examples=("double-decker", "<b>coach</b>"))]
         )
@@ -126,36 +126,36 @@ class TestBatch:
 
 class TestGold:
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "message"),
         [
             ("id,label\np1,bus\n", r"lacks the columns \['labels'\]"),
             ("id,labels\np1,plane\n", r"line 2: labels is 'plane'\. Expected some of bus, car"),
             ("id,labels\np1,none|bus\n", "line 2"),
-            ("id,labels\np1,bus\np1,car\n", r"line 3: 'p1' has other labels further up"),
+            ("id,labels\np1,bus\np1,car\n", r"line 3: 'p1' has other labels in an earlier line"),
         ],
     )
-    def test_a_bad_file_is_told_by_line(self, tmp_path: Path, text: str, told: str) -> None:
+    def test_a_bad_file_is_an_error_with_the_line(self, tmp_path: Path, text: str, message: str) -> None:
         (tmp_path / "gold.csv").write_text(text)
-        with pytest.raises(BadInput, match=told):
+        with pytest.raises(BadInput, match=message):
             read_gold(tmp_path / "gold.csv", ["bus", "car"])
 
-    def test_workers_who_fail_it_are_suggested_never_rejected(self) -> None:
+    def test_workers_who_fail_are_suggested_for_rejection(self) -> None:
         rows = [
             {"item": f"i{n}", "id": f"p{n}", "worker": w, "assignment": f"A{n}{w}", "labels": [said],
              "sensitive": False, "seconds": 5, "fault": None}
             for n in range(4) for w, said in (("ann", "bus"), ("eve", "car"))
         ]  # fmt: skip
         answers = pa.Table.from_pylist(rows, ANSWERS)
-        told = agreement(answers, {f"p{n}": frozenset({"bus"}) for n in range(4)})
-        by = {row["worker"]: row for row in told["workers"]}
+        report = agreement(answers, {f"p{n}": frozenset({"bus"}) for n in range(4)})
+        by = {row["worker"]: row for row in report["workers"]}
         assert (by["ann"]["gold_right"], by["eve"]["gold_right"]) == (1.0, 0.0)
-        assert [a for a, _ in suggested_rejections(answers, told)] == ["A0eve", "A1eve", "A2eve", "A3eve"]
+        assert [a for a, _ in suggested_rejections(answers, report)] == ["A0eve", "A1eve", "A2eve", "A3eve"]
         few = agreement(answers, {"p0": frozenset({"bus"})})
-        assert not suggested_rejections(answers, few), "one wrong answer tells nothing"
+        assert not suggested_rejections(answers, few), "one wrong answer is not evidence"
 
 
 class TestRounds:
-    """Where too few were accepted, who comes next."""
+    """Further candidates for classes with too few accepted images."""
 
     VERDICTS = pa.table(
         {
@@ -166,11 +166,11 @@ class TestRounds:
         }
     )
 
-    def test_a_cell_is_short_of_what_lacks_and_an_image_of_two_concepts_fills_neither(self) -> None:
-        short = lacking(self.VERDICTS, {"bus": 2, "car": 2}, [1, 2])
+    def test_an_image_of_two_concepts_counts_for_neither_cell(self) -> None:
+        short = short_cells(self.VERDICTS, {"bus": 2, "car": 2}, [1, 2])
         assert short == {(1, "bus"): (1, 0.5), (2, "bus"): (2, 0.0), (2, "car"): (2, 0.0)}
 
-    def test_the_next_in_the_list_are_asked_as_many_as_the_share_accepted_lets_expect(self) -> None:
+    def test_the_number_of_next_candidates_follows_from_the_share_accepted(self) -> None:
         candidates = pa.table(
             {
                 "id": ["b", "e", "f", "g", "h", "n1", "n2"],
@@ -181,9 +181,9 @@ class TestRounds:
                 "fate": ["kept", "surplus", "ambiguous", "surplus", "surplus", "reserve", "reserve"],
             }
         )
-        found = following(candidates, {"b"}, {(1, "bus"): (1, 0.5), (1, BACKGROUND): (1, 1.0)})
+        found = next_candidates(candidates, {"b"}, {(1, "bus"): (1, 0.5), (1, BACKGROUND): (1, 1.0)})
         assert [(row["id"], row["concept"]) for row in found] == [("n1", BACKGROUND), ("e", "bus"), ("g", "bus")]
-        assert following(candidates, {"b", "e", "g", "h"}, {(1, "bus"): (1, 0.5)}) == [], "the list is at its end"
+        assert next_candidates(candidates, {"b", "e", "g", "h"}, {(1, "bus"): (1, 0.5)}) == [], "no candidates remain"
 
 
 class TestAnswers:
@@ -204,12 +204,14 @@ class TestAnswers:
             },
         ],
     )
-    def test_every_form_of_a_multiple_choice_is_read_alike(self, tmp_path: Path, answers: dict[str, str]) -> None:
+    def test_every_form_of_a_multiple_choice_answer_gives_the_same_labels(
+        self, tmp_path: Path, answers: dict[str, str]
+    ) -> None:
         table = read([results(tmp_path / "r.csv", [line(**answers)])], BATCH, "k")
         assert table["labels"].to_pylist() == [["bus", "car"]]
         assert table["id"].to_pylist() == ["p1"]
 
-    def test_answers_that_cannot_count_keep_their_row_and_reason(self, tmp_path: Path) -> None:
+    def test_answers_that_do_not_count_keep_their_row_with_a_reason(self, tmp_path: Path) -> None:
         lines = [
             line(worker="A", **{"Answer.labels": "bus"}),
             line(worker="A", **{"Answer.labels": "car"}),
@@ -229,13 +231,13 @@ class TestAnswers:
             "unknown_label",
         ]
 
-    def test_worker_ids_are_kept_only_as_keyed_hashes(self, tmp_path: Path) -> None:
+    def test_worker_ids_are_stored_only_as_keyed_hashes(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(worker="A1B2C3", **{"Answer.labels": "bus"})])
         one, two = (read([path], BATCH, key)["worker"][0].as_py() for key in ("k1", "k2"))
         assert "A1B2C3" not in one
         assert one != two
 
-    def test_another_batch_is_refused_by_file_and_line(self, tmp_path: Path) -> None:
+    def test_another_batch_is_an_error_with_file_and_line(self, tmp_path: Path) -> None:
         path = results(tmp_path / "r.csv", [line(**{"Answer.labels": "bus"}) | {"Input.batch": "b2"}])
         with pytest.raises(
             BadInput, match=r"r\.csv, line 2: Input\.batch is 'b2'\. Expected answers to batch 'b1'.*another run"
@@ -252,10 +254,10 @@ class TestAnswers:
         with pytest.raises(BadInput, match=r"no column Input\.batch"):
             read([tmp_path / "a.csv"], BATCH, "k")
         (tmp_path / "b.csv").write_text("Input.batch,Input.item,Input.image_url\nb1,i1,u\n")
-        with pytest.raises(BadInput, match=r"no Answer\.\* column.*batch itself"):
+        with pytest.raises(BadInput, match=r"no Answer\.\* column.*the batch and not its results"):
             read([tmp_path / "b.csv"], BATCH, "k")
 
-    def test_a_line_that_lost_a_cell_is_told(self, tmp_path: Path) -> None:
+    def test_a_line_without_a_cell_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "r.csv").write_text("Input.batch,Input.item,Answer.labels\nb1,i1\n")
         with pytest.raises(BadInput, match=r"line 2 has 2 cells, the header 3"):
             read([tmp_path / "r.csv"], BATCH)
@@ -267,13 +269,13 @@ class TestAnswers:
         assert a.equals(b)
         assert a["sensitive"].to_pylist() == [True]
 
-    @pytest.mark.parametrize("said", [{"yes": True, "no": False}, "yes"])
-    def test_crowd_elements_say_sensitive_in_two_ways(self, tmp_path: Path, said: object) -> None:
-        told = json.dumps([{"labels": {"bus": True}, "sensitive": said}])
-        table = read([results(tmp_path / "r.csv", [line(**{"Answer.taskAnswers": told})])], BATCH)
+    @pytest.mark.parametrize("value", [{"yes": True, "no": False}, "yes"])
+    def test_both_forms_of_sensitive_in_crowd_elements_are_read(self, tmp_path: Path, value: object) -> None:
+        text = json.dumps([{"labels": {"bus": True}, "sensitive": value}])
+        table = read([results(tmp_path / "r.csv", [line(**{"Answer.taskAnswers": text})])], BATCH)
         assert table["sensitive"].to_pylist() == [True]
 
-    def test_beyond_a_workers_cap_no_answer_counts_in_whatever_order_the_files_are(self, tmp_path: Path) -> None:
+    def test_answers_above_a_workers_limit_do_not_count_in_any_order_of_the_file(self, tmp_path: Path) -> None:
         batch = {"batch": "b1", "items": {f"i{n}": f"p{n}" for n in range(5)}, "concepts": ["bus"], "per_worker": 2}
         lines = [line(f"i{n}", "W", **{"Answer.labels": "bus"}) for n in range(5)]
         one = read([results(tmp_path / "a.csv", lines)], batch)
@@ -306,12 +308,12 @@ class TestVerdict:
     ) -> None:
         assert verdict(answers, "bus", ValidationSettings()) == expected
 
-    def test_exact_and_per_option_differ_where_the_paper_is_ambiguous(self) -> None:
+    def test_the_rules_exact_and_per_option_differ(self) -> None:
         answers = ticks("bus", "bus+car", "bus+lamp")
         assert verdict(answers, "bus", ValidationSettings(rule="exact")) == "no_majority"
         assert verdict(answers, "bus", ValidationSettings(rule="per-option")) == "kept"
 
-    def test_the_literal_text_keeps_what_two_call_sensitive(self) -> None:
+    def test_the_literal_text_keeps_images_that_two_workers_call_sensitive(self) -> None:
         literal = ValidationSettings(sensitive_drop=3, sensitive_hold=3)
         assert verdict(ticks("bus", "bus", "bus", sensitive=2), "bus", literal) == "kept"
         assert verdict(ticks("bus", "bus", "bus", sensitive=3), "bus", literal) == "sensitive"
@@ -332,18 +334,18 @@ class TestVerdict:
         assert json.loads(row["votes"]) == {"bus": 2, "car": 1}
         assert row["agreement"] == pytest.approx(2 / 3)
 
-    def test_a_catalogues_labels_may_stand_in_for_workers(self) -> None:
+    def test_labels_of_the_source_can_replace_workers(self) -> None:
         items = [
             {"id": i, "bucket": 0, "concept": c}
             for i, c in (("a", "bus"), ("b", "bus"), ("c", BACKGROUND), ("d", BACKGROUND), ("e", "bus"))
         ]
         known = {"a": "Busse", "b": "Wagen", "c": "Hund", "d": "Busse", "e": None}
-        found = from_catalogue(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
+        found = verdicts_from_labels(items, known, {"bus": "Busse", "car": "Wagen"})["verdict"].to_pylist()
         assert found == ["kept", "wrong_concept", "kept", "wrong_concept", "unlabelled"]
 
 
-class TestWeighedVerdicts:
-    """One coin and Dawid–Skene in place of counting votes."""
+class TestWeightedVerdicts:
+    """One-coin and Dawid–Skene instead of counting votes."""
 
     @staticmethod
     def answers(rows: list[tuple[str, str, list[str]]]) -> pa.Table:
@@ -367,7 +369,7 @@ class TestWeighedVerdicts:
         return items, self.answers(rows)
 
     @pytest.mark.parametrize("aggregate", ["one-coin", "dawid-skene"])
-    def test_workers_who_always_say_the_same_do_not_outvote_a_good_one(self, aggregate: str) -> None:
+    def test_workers_who_always_give_one_label_do_not_outvote_a_good_one(self, aggregate: str) -> None:
         items, answers = self.many()
         votes = tally(items, answers, ValidationSettings())["verdict"].to_pylist()
         weighed = tally(items, answers, ValidationSettings(aggregate=aggregate))["verdict"].to_pylist()  # type: ignore[arg-type]
@@ -382,12 +384,12 @@ class TestWeighedVerdicts:
         assert verdict(given, "bus", rules, {yes: 0.3, no: 0.7}) == "wrong_concept"
         assert verdict(given, "bus", rules, {yes: 0.95, no: 0.05}) == "kept"
 
-    def test_agreement_is_told_with_a_row_for_each_worker(self) -> None:
+    def test_agreement_has_a_row_for_each_worker(self) -> None:
         _, answers = self.many()
-        told = agreement(answers)
-        assert told["answers"] == 120
-        assert told["fleiss_kappa"] < told["pairwise"] < 1
-        by = {row["worker"]: row for row in told["workers"]}
+        report = agreement(answers)
+        assert report["answers"] == 120
+        assert report["fleiss_kappa"] < report["pairwise"] < 1
+        by = {row["worker"]: row for row in report["workers"]}
         assert by["ann"]["agreement"] == 1.0
         assert by["eve"]["agreement"] < 0.6
         assert agreement(self.answers([])) == {"answers": 0}

@@ -11,8 +11,8 @@ from support.mturk_server import Turk, serve
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, MissingFile
-from curate.core.run_log import RunLog as Log
-from curate.validation.mturk import RunLog
+from curate.core.run_log import RunLog
+from curate.validation.mturk import Journal
 from pipelines.annotation.batches import mturk_action
 from pipelines.config.loader import load
 from pipelines.runner import folder_of, run
@@ -29,7 +29,7 @@ def context(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
     (out / "world").symlink_to(journey / "world")
     changes = ["validation.image_base_url=https://images.example", "retrieve.per_class=10"]
-    made = Context(out, load(out / "driftline.yaml", changes), Log(quiet=True))
+    made = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
     run(made, until="ask")
     return made
 
@@ -41,7 +41,7 @@ def test_a_batch_goes_through_the_api_into_a_release(context: Context) -> None:
     batch = read_json(ask / "batch.json")
     with serve(Turk()) as turk:
         assert mturk_action(context, "publish", endpoint=turk.endpoint)["published"] == len(batch["items"])
-        for item, hit in RunLog(context.root / "mturk" / "sandbox.jsonl").hits().items():
+        for item, hit in Journal(context.root / "mturk" / "sandbox.jsonl").hits().items():
             concept = expected[batch["items"][item]]
             for worker in ("ann", "bob", "eve"):
                 turk.work(hit, worker, "none" if concept == "background" else concept)
@@ -72,6 +72,6 @@ def test_production_without_a_limit_publishes_nothing(context: Context) -> None:
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:
     shutil.copy(journey / "driftline.yaml", tmp_path)
-    empty = Context(tmp_path, load(tmp_path / "driftline.yaml"), Log(quiet=True))
+    empty = Context(tmp_path, load(tmp_path / "driftline.yaml"), RunLog(quiet=True))
     with pytest.raises(MissingFile, match="has no batch yet"):
         mturk_action(empty, "estimate")

@@ -1,4 +1,4 @@
-"""A batch at its venues: the files that Turkle, MTurk's requester pages and Prolific take, and the way back."""
+"""A batch on the platforms: the files of Turkle, MTurk's requester pages and Prolific, and the way back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def small(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Context:
     """A batch of few images: two candidates a concept, one of the background for each, in one bucket."""
     few = ("retrieve.per_class=2", "retrieve.negative_ratio=0.5", f"buckets.unlabelled={list(range(10))}",
            "release.per_class=2", "release.short=fewer", "release.splits=1")  # fmt: skip
-    return waiting(journey, tmp_path_factory.mktemp("venues") / "run", *few, "validation.workers=2")
+    return waiting(journey, tmp_path_factory.mktemp("platforms") / "run", *few, "validation.workers=2")
 
 
 def truth_of(context: Context) -> dict[str, str]:
@@ -92,7 +92,7 @@ def test_a_batch_goes_through_a_real_turkle_into_a_release(small: Context, tmp_p
 
 
 class TestFiles:
-    def test_nothing_that_is_handed_out_tells_what_is_expected(self, small: Context, tmp_path: Path) -> None:
+    def test_no_file_shows_the_expected_class(self, small: Context, tmp_path: Path) -> None:
         write_batches(small, ["mturk", "turkle", "prolific"], tmp_path, None, 1, S3())
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -101,7 +101,7 @@ class TestFiles:
         assert not any(concept in row["image_url"] for row in rows for concept in concepts)
         assert (tmp_path / "mturk" / "template.html").read_text().count("${") == 1
 
-    def test_prolific_gets_the_same_rows_twice_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
+    def test_prolific_gets_the_rows_in_two_forms_and_the_question_as_data(self, small: Context, tmp_path: Path) -> None:
         write_batches(small, ["prolific"], tmp_path, None, 1, S3())
         with (tmp_path / "prolific" / "dataset.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
@@ -111,7 +111,7 @@ class TestFiles:
         assert [o["value"] for o in labels["options"]][-1] == "none"
         assert sensitive["answer_limit"] == 1
 
-    def test_small_images_may_lie_in_their_own_addresses(self, small: Context, tmp_path: Path) -> None:
+    def test_small_images_can_be_part_of_their_addresses(self, small: Context, tmp_path: Path) -> None:
         write_batches(small, ["mturk"], tmp_path, "inline", 1, S3())
         images = open_batch(small).images()
         with (tmp_path / "mturk" / "batch.csv").open(newline="") as file:
@@ -119,21 +119,21 @@ class TestFiles:
                 assert base64.b64decode(row["image_url"].partition(",")[2]) == images[row["item"]].read_bytes()
 
     @pytest.mark.parametrize(
-        ("images", "hours", "told"),
+        ("images", "hours", "message"),
         [
             ("ftp://x/y", 1, r"--images is 'ftp://x/y'"),
             ("s3:///no-bucket", 1, "--images is"),
             ("s3://bucket/x", 1000, "the limit of S3"),
         ],
     )
-    def test_a_place_that_cannot_be_is_refused(
-        self, small: Context, tmp_path: Path, images: str, hours: float, told: str
+    def test_an_impossible_address_is_refused(
+        self, small: Context, tmp_path: Path, images: str, hours: float, message: str
     ) -> None:
-        with pytest.raises(BadConfig, match=told):
+        with pytest.raises(BadConfig, match=message):
             write_batches(small, ["mturk"], tmp_path, images, hours, S3())
 
-    def test_an_unknown_venue_is_refused_before_anything_is_written(self, small: Context, tmp_path: Path) -> None:
-        with pytest.raises(UnknownName, match="mturk"):
+    def test_an_unknown_platform_is_refused_before_anything_is_written(self, small: Context, tmp_path: Path) -> None:
+        with pytest.raises(UnknownName, match="Unknown platform 'figure8'.*Available: mturk"):
             write_batches(small, ["mturk", "figure8"], tmp_path / "x", None, 1, S3())
         assert not (tmp_path / "x").exists()
 

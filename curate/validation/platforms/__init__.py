@@ -1,4 +1,8 @@
-"""Venues: one batch → what a marketplace takes. A new venue is one file here and one line in `VENUES`."""
+"""Platforms: a batch → the files that a marketplace or annotation tool takes.
+
+A new platform is one function in one file here and one line in `PLATFORMS`, or an entry point of another package in the
+group `driftline.platforms`.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,22 @@ if TYPE_CHECKING:
     from curate.retrieval.settings import Concept
 
 
-class Venue(Protocol):
-    """A function batch, addresses, concepts, folder → counts."""
+class Platform(Protocol):
+    """A function that writes a batch in the form of one platform."""
 
     def __call__(
         self, batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
     ) -> dict[str, int]:
-        """batch: `batch.json`. addresses: item → where its image is, in the order in which they are asked. Writes files
-        into `out`; returns counts. Nothing that is written tells an item's expected class or that it is gold."""
+        """Write files into `out`; return the number of images and of expected answers.
+
+        batch: content of `batch.json`. addresses: item → address of its image, in the order of the questions. No file
+        may show the expected class of an item or that it is a gold question.
+        """
         ...
 
 
-VENUES = Registry(
-    "venue",
+PLATFORMS = Registry(
+    "platform",
     {
         "mturk": "curate.validation.platforms.mturk:write",
         "turkle": "curate.validation.platforms.turkle:write",

@@ -1,6 +1,6 @@
-"""MTurk's requester pages: a CSV with one row an image and the template that they put into their own form.
+"""MTurk's requester pages: a CSV with one row per image, and the HTML template of the question.
 
-Archives of labs and clones of the service speak it, whatever becomes of the service.
+Compatible services and the archives of laboratories use this format, too.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any
 
 from curate.core.atomic_io import write_text
 from curate.retrieval.settings import Concept
-from curate.validation.batches import FIELDS, question, table
+from curate.validation.batches import COLUMNS, marketplace_csv, question_html
 
 
 def write(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """`batch.csv` and `template.html`."""
-    write_text(out / "batch.csv", table(FIELDS, [(batch["batch"], item, url) for item, url in addresses.items()]))
-    write_text(out / "template.html", question(concepts))
+    """Write `batch.csv` and `template.html`."""
+    rows = [(batch["batch"], item, url) for item, url in addresses.items()]
+    write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
+    write_text(out / "template.html", question_html(concepts))
     return {"images": len(addresses), "answers": len(addresses) * batch["workers"]}

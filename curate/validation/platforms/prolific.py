@@ -1,6 +1,6 @@
-"""Prolific's task builder: a dataset of one row a datapoint, and the question as data.
+"""Prolific's task builder: a data set with one row per image, and the question as data.
 
-Participants see every column, so there are two: the image, and the batch and item that the answers are known by.
+Participants see every column, so there are only two: the image, and the batch and item to which the answers belong.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 from curate.core.atomic_io import write_json, write_text
 from curate.retrieval.settings import Concept
-from curate.validation.batches import NONE, table
+from curate.validation.batches import NONE, marketplace_csv
 
 
 def write(
     batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
 ) -> dict[str, int]:
-    """`dataset.csv`, the same as `dataset.jsonl`, and `instructions.json`."""
+    """Write `dataset.csv`, the same rows as `dataset.jsonl`, and `instructions.json`."""
     rows = [(f"{batch['batch']}:{item}", url) for item, url in addresses.items()]
-    write_text(out / "dataset.csv", table(("item", "image_url"), rows))
+    write_text(out / "dataset.csv", marketplace_csv(("item", "image_url"), rows))
     lines = [json.dumps({"item": item, "image_url": url}, ensure_ascii=False) for item, url in rows]
     write_text(out / "dataset.jsonl", "".join(line + "\n" for line in lines))
     options = [{"label": c.option, "value": c.name} for c in concepts] + [{"label": "None of the above", "value": NONE}]
