@@ -6,6 +6,7 @@ import shutil
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from curate.core.registry import Registry
@@ -23,6 +24,12 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
 FACES = ("driftline", "curate", "stream_builder", "eval", "pipelines")
+PARTS = (
+    "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources:Source", "curate.export:Exporter",
+    "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples", "stream_builder.shifts.base:Shift",
+    "stream_builder.export:Exporter", "eval.protocol:Protocol", "eval.protocol:Score", "eval.protocol:Result",
+    "eval.rows:Row", "eval.nets.chain:Blocks", "pipelines.stage:Stage", "pipelines.stage:Counts",
+)  # fmt: skip
 
 
 def setup(app: Any) -> None:
@@ -32,11 +39,9 @@ def setup(app: Any) -> None:
 
 def write_reference(out: Path) -> None:
     """Write the pages that come from the code."""
-    from pipelines.config import reference
-
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    for name, text in (("commands", commands()), ("configuration", reference()), ("python", python())):
+    for name, text in (("commands", commands()), ("configuration", configuration()), ("python", python())):
         (out / f"{name}.md").write_text(text, encoding="utf-8")
 
 
@@ -58,25 +63,50 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def python() -> str:
-    """The public names of every package, by their docstrings; of a registry, what it holds."""
-    parts = ["# Python\n"]
-    for face in map(import_module, FACES):
-        parts.append(f"## {face.__name__}\n\n{face.__doc__}\n")
-        for name in face.__all__:
-            thing = getattr(face, name)
-            parts.append(f"### {name}\n\n{listed(thing) if isinstance(thing, Registry) else documented(thing)}\n")
+def configuration() -> str:
+    """Every setting of a run file: type, default, meaning."""
+    from pipelines.config.schema import Config
+
+    parts = ["# Configuration\n"]
+    for section, about in Config.model_fields.items():
+        for kind in (about.annotation, *getattr(about.annotation, "__args__", ())):
+            fields = getattr(kind, "model_fields", {})
+            rows = [
+                f"| `{f.alias or name}` | `{'required' if f.is_required() else f.get_default(call_default_factory=True)}` | {f.description} |"
+                for name, f in fields.items()
+            ]
+            parts += (
+                [f"## {section}\n\n{kind.__doc__}\n", "| setting | default | meaning |", "|---|---|---|", *rows, ""]
+                if rows
+                else []
+            )
     return "\n".join(parts)
+
+
+def python() -> str:
+    """The public names of every package, by their docstrings, and what the parts of other people derive from."""
+    faces = [
+        (face.__name__, face.__doc__, [getattr(face, name) for name in getattr(face, "__all__", ())])
+        for face in map(import_module, FACES)
+    ]
+    sections = [*faces, ("Your own parts", "See the guide Extend.", [resolve_name(name) for name in PARTS])]
+    parts, seen = ["# Python\n"], []
+    for title, text, things in sections:
+        new = [thing for thing in things if callable(thing) and thing not in seen]
+        parts += [f"## {title}\n\n{text}\n", *map(documented, new)]
+        parts += [listed(thing) for thing in things if isinstance(thing, Registry)]
+        seen += new
+    return "\n".join(parts)
+
+
+def documented(thing: Any) -> str:
+    """A directive of sphinx.ext.autodoc."""
+    kind, members = ("autoclass", "\n   :members:") if isclass(thing) else ("autofunction", "")
+    name = f"{thing.__module__}.{thing.__qualname__}"
+    return f"### {thing.__name__}\n\n```{{eval-rst}}\n.. {kind}:: {name}{members}\n```\n"
 
 
 def listed(registry: Registry) -> str:
     """A table of what is registered."""
     rows = [f"| `{name}` | {registry.summary(name)} |" for name in registry]
-    return "\n".join([f"| {registry.kind} | what it is |", "|---|---|", *rows])
-
-
-def documented(thing: Any) -> str:
-    """A directive of sphinx.ext.autodoc."""
-    kind = "autoclass" if isclass(thing) else "autofunction"
-    members = "   :members:\n" if kind == "autoclass" else ""
-    return f"```{{eval-rst}}\n.. {kind}:: {thing.__module__}.{thing.__qualname__}\n{members}```"
+    return "\n".join([f"| {registry.kind} | |", "|---|---|", *rows, ""])
