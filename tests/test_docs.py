@@ -68,6 +68,9 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         exif = Image.Exif()
         exif.get_ifd(0x8769)[0x9003] = f"20{10 + i // 3}:05:01 10:00:0{i % 10}"
         photo(["car"], 0.2, rng_for(1, i)).save(here / "photos" / f"p{i}.jpg", exif=exif)
+    (here / "diary.txt").write_text(
+        "".join(f"201{i // 3}-05-01 photos/p{i}.jpg\n" for i in range(12)), encoding="utf-8"
+    )
     y = np.arange(240) % 3
     x = (np.eye(6)[y] * 2 + rng_for(0).normal(size=(240, 6))).astype(np.float32)
     np.savez(
