@@ -1,44 +1,48 @@
-"""The manual as HTML: `make docs`. Pages are the Markdown files here; the reference is written from the code."""
+"""The manual as HTML: `make docs`. Pages are Markdown files; commands, settings and Python names come from the code."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
-import re
 import shutil
+from importlib import import_module
+from inspect import isclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
+from curate.core.registry import Registry
+
 project, author = "driftline", "the driftline engineers"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "driftline"
-exclude_patterns = ["_build", "usda/judgement.md", "prompts"]
+exclude_patterns = ["_build"]
 myst_heading_anchors = 3
-suppress_warnings = [
-    "myst.xref_missing",
-    "misc.highlighting_failure",
-]  # links to files of the repository, checked by tests
-HERE = Path(__file__).parent
-PACKAGES = ("curate", "stream_builder", "eval", "pipelines")
+default_role = "code"  # docstrings name things in single backticks
+autodoc_class_signature = "separated"  # fields are listed one by one below the class
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
+suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
+FACES = ("driftline", "curate", "stream_builder", "eval", "pipelines")
+PARTS = (
+    "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources:Source", "curate.export:Exporter",
+    "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples", "stream_builder.shifts.base:Shift",
+    "stream_builder.export:Exporter", "eval.protocol:Protocol", "eval.protocol:Score", "eval.protocol:Result",
+    "eval.rows:Row", "eval.nets.chain:Blocks", "pipelines.stage:Stage", "pipelines.stage:Counts",
+)  # fmt: skip
 
 
 def setup(app: Any) -> None:
     """Sphinx calls this."""
-    app.connect("builder-inited", lambda _: reference(HERE / "reference"))
+    app.connect("builder-inited", lambda _: write_reference(Path(__file__).parent / "reference"))
 
 
-def reference(out: Path) -> None:
-    """Write a page for each package and one for the commands."""
+def write_reference(out: Path) -> None:
+    """Write the pages that come from the code."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    (out / "commands.md").write_text(commands(), encoding="utf-8")
-    for package in PACKAGES:
-        (out / f"{package}.md").write_text(package_page(package), encoding="utf-8")
-    names = "\n".join(["commands", *PACKAGES])
-    told = "What stands in the code, as it stands there: commands by their `--help`, functions by their docstrings."
-    (out / "index.md").write_text(f"# Reference\n\n{told}\n\n```{{toctree}}\n{names}\n```\n", encoding="utf-8")
+    for name, text in (("commands", commands()), ("configuration", configuration()), ("python", python())):
+        (out / f"{name}.md").write_text(text, encoding="utf-8")
 
 
 def commands() -> str:
@@ -48,56 +52,61 @@ def commands() -> str:
 
     from pipelines.cli.app import app
 
-    def walk(command: Any, path: list[str]) -> list[list[str]]:
+    def paths(command: Any, path: list[str]) -> list[list[str]]:
         inner = getattr(command, "commands", {})
-        return [path] if not inner else [p for name, sub in inner.items() for p in walk(sub, [*path, name])]
+        return [path] if not inner else [p for name, sub in inner.items() for p in paths(sub, [*path, name])]
 
     parts = ["# Commands\n"]
-    for path in walk(get_command(app), []):
-        told = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
-        parts.append(f"## driftline {' '.join(path)}\n\n```text\n{told.rstrip()}\n```\n")
+    for path in paths(get_command(app), []):
+        text = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
+        parts.append(f"## driftline {' '.join(path)}\n\n```text\n{text.rstrip()}\n```\n")
     return "\n".join(parts)
 
 
-def package_page(package: str) -> str:
-    """Public functions and classes of a package, module by module."""
-    found = importlib.import_module(package)
-    modules = (m.name for m in pkgutil.walk_packages(found.__path__, f"{package}."))
-    names = [package, *(name for name in modules if not name.endswith(("._kernel", "__main__")))]
-    parts = [f"# {package}\n"]
-    for name in sorted(names):
-        module = importlib.import_module(name)
-        parts.append(f"## {name}\n\n{prose(module.__doc__)}\n")
-        for key, one in vars(module).items():
-            own = getattr(one, "__module__", "") == name and not key.startswith("_")
-            if own and (inspect.isfunction(one) or inspect.isclass(one)):
-                parts.append(f"### {key}\n\n```python\n{signature(key, one)}\n```\n\n{prose(one.__doc__)}\n")
+def configuration() -> str:
+    """Every setting of a run file: type, default, meaning."""
+    from pipelines.config.schema import Config
+
+    parts = ["# Configuration\n"]
+    for section, about in Config.model_fields.items():
+        for kind in (about.annotation, *getattr(about.annotation, "__args__", ())):
+            fields = getattr(kind, "model_fields", {})
+            rows = [
+                f"| `{f.alias or name}` | `{'required' if f.is_required() else f.get_default(call_default_factory=True)}` | {f.description} |"
+                for name, f in fields.items()
+            ]
+            parts += (
+                [f"## {section}\n\n{kind.__doc__}\n", "| setting | default | meaning |", "|---|---|---|", *rows, ""]
+                if rows
+                else []
+            )
     return "\n".join(parts)
 
 
-def signature(name: str, one: Any) -> str:
-    """As one would call it."""
-    try:
-        told = str(inspect.signature(one))
-    except (TypeError, ValueError):
-        told = "(…)"
-    told = re.sub(r" at 0x[0-9a-f]+", "", told)
-    return f"{'class ' if inspect.isclass(one) else ''}{name}{told}"
+def python() -> str:
+    """The public names of every package, by their docstrings, and what the parts of other people derive from."""
+    faces = [
+        (face.__name__, face.__doc__, [getattr(face, name) for name in getattr(face, "__all__", ())])
+        for face in map(import_module, FACES)
+    ]
+    sections = [*faces, ("Your own parts", "See the guide Extend.", [resolve_name(name) for name in PARTS])]
+    parts, seen = ["# Python\n"], []
+    for title, text, things in sections:
+        new = [thing for thing in things if callable(thing) and thing not in seen]
+        parts += [f"## {title}\n\n{text}\n", *map(documented, new)]
+        parts += [listed(thing) for thing in things if isinstance(thing, Registry)]
+        seen += new
+    return "\n".join(parts)
 
 
-def prose(text: str | None) -> str:
-    """A docstring as Markdown: doctests fenced, the rest as it is."""
-    paragraphs = []
-    for part in inspect.cleandoc(text or "").split("\n\n"):
-        code = part.lstrip().startswith((">>>", "    ")) or part.startswith(" ")
-        if code or any(re.match(r"\s*>>> |\S+ {3,}\S|    ", line) for line in part.splitlines()):
-            paragraphs.append(f"```text\n{part}\n```")
-        else:
-            paragraphs.append(re.sub(r"([<*_\[\]$])", r"\\\1", part) if "`" not in part else _spared(part))
-    return "\n\n".join(paragraphs)
+def documented(thing: Any) -> str:
+    """A directive of sphinx.ext.autodoc."""
+    kind, members = ("autoclass", "\n   :members:") if isclass(thing) else ("autofunction", "")
+    name = f"{thing.__module__}.{thing.__qualname__}"
+    return f"### {thing.__name__}\n\n```{{eval-rst}}\n.. {kind}:: {name}{members}\n```\n"
 
 
-def _spared(part: str) -> str:
-    """Escape what Markdown would read, outside of code."""
-    pieces = re.split(r"(`+[^`]*`+)", part)
-    return "".join(p if p.startswith("`") else re.sub(r"([<*_\[\]$])", r"\\\1", p) for p in pieces)
+def listed(registry: Registry) -> str:
+    """A table of what is registered."""
+    rows = [f"| `{name}` | {registry.summary(name)} |" for name in registry]
+    return "\n".join([f"| {registry.kind} | |", "|---|---|", *rows, ""])

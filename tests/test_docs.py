@@ -1,4 +1,5 @@
-"""Documentation cannot drift: every command of README and docs is executed, every name in a catalogue is documented."""
+"""Documentation cannot drift: every command and Python block of README and docs is executed, every option, command and
+setting in prose exists, every registered name is documented."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.console import driftline
 from support.helpers import album, write_base
+from typer.main import get_command
 
 from curate.core.seeding import rng_for
 from curate.export import EXPORTS
@@ -20,6 +23,7 @@ from curate.sources import SOURCES
 from curate.validation.platforms import PLATFORMS
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
+from pipelines.cli.app import app
 from pipelines.config import presets
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
@@ -30,7 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"  # test_wheel.py follows it, from a wheel
 WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in p.parts]  # not from the code
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
+LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
+OTHER_OPTIONS = {"--nproc-per-node"}  # torchrun's
 
 
 def blocks(page: Path, kind: str) -> list[str]:
@@ -40,6 +46,14 @@ def blocks(page: Path, kind: str) -> list[str]:
 def commands(page: Path) -> list[str]:
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     return [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+def save_modules(page: Path, folder: Path) -> None:
+    """A Python block whose first line is `# package/module.py` is that file."""
+    for block in blocks(page, "python"):
+        if named := re.match(r"# ([\w/]+\.py)\n", block):
+            (folder / named[1]).parent.mkdir(exist_ok=True)
+            (folder / named[1]).write_text(block, encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +68,9 @@ def place(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         exif = Image.Exif()
         exif.get_ifd(0x8769)[0x9003] = f"20{10 + i // 3}:05:01 10:00:0{i % 10}"
         photo(["car"], 0.2, rng_for(1, i)).save(here / "photos" / f"p{i}.jpg", exif=exif)
+    (here / "diary.txt").write_text(
+        "".join(f"201{i // 3}-05-01 photos/p{i}.jpg\n" for i in range(12)), encoding="utf-8"
+    )
     y = np.arange(240) % 3
     x = (np.eye(6)[y] * 2 + rng_for(0).normal(size=(240, 6))).astype(np.float32)
     np.savez(
@@ -81,7 +98,7 @@ def execute(command: str, here: Path) -> None:
     if words[0] == "make":
         subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, check=True, capture_output=True)
     elif words[:2] == ["pip", "install"]:
-        assert (ROOT / words[2] / "pyproject.toml").is_file()
+        assert (ROOT / words[2].partition("[")[0] / "pyproject.toml").is_file()
     elif words[0] == "python":
         subprocess.run([sys.executable, str(ROOT / words[1]), "--help"], check=True, capture_output=True)
     else:
@@ -93,6 +110,7 @@ def execute(command: str, here: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_command_runs(page: Path, place: Path) -> None:
+    save_modules(page, place)
     if page != ROOT / "README.md":  # its commands ran when the place was made
         for command in commands(page):
             execute(command, place)
@@ -112,6 +130,59 @@ def test_every_python_example_runs(page: Path, place: Path) -> None:
 def test_every_link_and_picture_is_there(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def known_commands() -> dict[tuple[str, ...], set[str]]:
+    """Path of every command and group → its options."""
+
+    def walk(command: Any, path: tuple[str, ...]) -> dict[tuple[str, ...], set[str]]:
+        own = {opt for p in command.params for opt in (*p.opts, *p.secondary_opts)} | {"--help"}
+        inner = [walk(sub, (*path, name)) for name, sub in getattr(command, "commands", {}).items()]
+        return {path: own} | {k: v for part in inner for k, v in part.items()}
+
+    return walk(get_command(app), ())
+
+
+def wrong_calls(page: Path, text: str) -> list[str]:
+    """Calls of driftline in code spans and blocks that name no command, or an option that the command does not have;
+    other options in the text that nothing on the page has."""
+    known = known_commands()
+    scripts = {ROOT / path for path in re.findall(r"[\w/]+\.py", text) if (ROOT / path).is_file()}
+    scripts |= {ROOT / "benchmarks" / name for name in re.findall(r"`(\w+\.py)", text)}
+    own = {opt for script in scripts if script.is_file() for opt in OPTION.findall(script.read_text(encoding="utf-8"))}
+    anywhere = OTHER_OPTIONS | own | {opt for options in known.values() for opt in options}
+    spans = re.findall(r"`([^`\n]+)`", text) + [
+        ln for b in re.findall(r"^```.*?\n(.*?)^```", text, re.S | re.M) for ln in b.splitlines()
+    ]
+    wrong = []
+    for span in spans:
+        call = re.search(r"(?:^|\$ |=\S+ )driftline ((?:--?\w+ )*)([a-z][a-z-]*)((?: [a-z][a-z-]*)?)(.*)", span)
+        if call is None:
+            continue
+        path = (call[2], call[3].strip()) if (call[2], call[3].strip()) in known else (call[2],)
+        if path not in known or (
+            len(path) == 1 and any(k[:1] == path and len(k) == 2 for k in known) and "…" not in span
+        ):
+            wrong.append(f"{span!r} is no command")
+            continue
+        wrong += [f"{span!r}: no option {opt}" for opt in OPTION.findall(call[4]) if opt not in known[path]]
+    return wrong + [f"no option {opt}" for opt in OPTION.findall(text) if opt not in anywhere]
+
+
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p != LAB_BOOK], ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_option_and_command_in_the_text_exists(page: Path) -> None:
+    assert not wrong_calls(page, page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["`driftline fly`", "`--shifts R:L`", "`driftline eval S --sequence x`", "```\ndriftline stream bake\n```\n"],
+)
+def test_an_option_or_command_that_does_not_exist_is_seen(text: str) -> None:
+    assert wrong_calls(ROOT / "README.md", text)
 
 
 def test_every_name_of_a_catalogue_is_documented() -> None:

@@ -20,13 +20,26 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: the reference is written beside the pages."""
-    here = tmp_path_factory.mktemp("manual")
-    shutil.copytree(ROOT / "docs", here / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", here / "docs", here / "html"]
+    """Built from a copy, because the reference is written into the folder of the pages."""
+    folder = tmp_path_factory.mktemp("manual")
+    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
+    for page in ("CHANGELOG.md", "CONTRIBUTING.md"):
+        shutil.copy(ROOT / page, folder)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        folder / "docs",
+        folder / "html",
+    ]
     done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return here / "html"
+    return folder / "html"
 
 
 def test_every_page_is_in_the_manual(manual: Path) -> None:
@@ -37,11 +50,7 @@ def test_every_page_is_in_the_manual(manual: Path) -> None:
 def test_links_between_pages_lead_somewhere(manual: Path) -> None:
     for page in manual.rglob("*.html"):
         for target in re.findall(r'<a [^>]*href="([^"#:]+)(?:#[^"]*)?"', page.read_text(encoding="utf-8")):
-            there = (page.parent / target).exists()
-            assert there or (ROOT / "docs" / target).exists() or (ROOT / "docs" / "usda" / target).exists(), (
-                page,
-                target,
-            )
+            assert (page.parent / target).exists(), (page, target)
 
 
 def test_every_command_is_in_the_reference(manual: Path) -> None:
@@ -53,9 +62,16 @@ def test_every_command_is_in_the_reference(manual: Path) -> None:
             assert f">driftline {path}<" in text
 
 
-def test_the_reference_quotes_docstrings(manual: Path) -> None:
-    text = (manual / "reference" / "stream_builder.html").read_text(encoding="utf-8")
-    assert "which every evaluation family reads" in text
+def test_every_setting_of_a_run_is_in_the_reference(manual: Path) -> None:
+    text = (manual / "reference" / "configuration.html").read_text(encoding="utf-8")
+    for key in ("collection", "withdrawn", "stop_after", "negative_weight", "sensitive_prompts", "copy_cosine"):
+        assert f">{key}<" in text
+
+
+@pytest.mark.parametrize("name", ["Learner", "Protocol", "Score", "Shift", "Stage", "Stream", "evaluate", "open_run"])
+def test_public_names_are_in_the_reference(manual: Path, name: str) -> None:
+    text = (manual / "reference" / "python.html").read_text(encoding="utf-8")
+    assert re.search(rf'class="sig-name descname"><span class="pre">{name}<', text)
 
 
 def test_the_citation_is_whole() -> None:

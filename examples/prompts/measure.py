@@ -1,10 +1,10 @@
-"""What prompt ensembles, templates, sub-categories and negatives do to retrieval, against known labels.
+"""The effect of prompt ensembles, templates, sub-categories and negatives on retrieval, by known labels.
 
     python examples/usda/build.py --data ../shared/data/usda --out usda
     python examples/prompts/measure.py --usda usda --coco ../shared/data/coco --out prompts
 
 USDA: the small model and the pictures of `examples/usda` (trained on captions of other pictures). COCO: 233 photos, of
-which three fifths train a model of their own; that is far too few, and the figures say so. Prints the tables of
+which three fifths train another model; that is far too few, and the figures show it. Prints the tables of
 docs/guides/prompts.md.
 """
 
@@ -71,36 +71,36 @@ def variants(
 def precision(
     folder: Path, encoder: Encoder, concepts: Sequence[Concept], shows: Mapping[str, set[str]]
 ) -> dict[str, dict[str, tuple[int, int]]]:
-    """concept → bucket → (right, looked at) among the best K. shows: id → what it shows."""
+    """Concept → bucket → (number right, number retrieved) among the best K. shows: id → what the picture shows."""
     store = Store.open(folder_of(folder, "embed"))
     buckets = {b["index"]: str(b["name"]) for b in read_json(folder_of(folder, "bucket") / "buckets.json")}
     texts, groups = query_vectors(encoder, concepts)
     ranked = search(store, texts, K, list(buckets), groups, ("top",)).ranked["top"]
-    found: dict[str, dict[str, tuple[int, int]]] = {}
+    counts: dict[str, dict[str, tuple[int, int]]] = {}
     for c, concept in enumerate(concepts):
         for bucket, name in buckets.items():
             ids = store.names(ranked[bucket][c].rows)
-            found.setdefault(concept.name, {})[name] = (sum(concept.name in shows[i] for i in ids), len(ids))
-    return found
+            counts.setdefault(concept.name, {})[name] = (sum(concept.name in shows[i] for i in ids), len(ids))
+    return counts
 
 
 def table(ways: Mapping[str, Mapping[str, Mapping[str, tuple[int, int]]]], chance: Mapping[str, float]) -> str:
-    """Markdown: one row a way, one column a concept, the mean last."""
+    """Markdown: one row per way, one column per concept, the mean last."""
     names = list(chance)
-    lines = ["| asked | " + " | ".join(names) + " | mean |", "|---" * (len(names) + 2) + "|"]
-    for way, found in ways.items():
-        shares = [sum(r for r, _ in found[n].values()) / sum(k for _, k in found[n].values()) for n in names]
+    lines = ["| query | " + " | ".join(names) + " | mean |", "|---" * (len(names) + 2) + "|"]
+    for way, counts in ways.items():
+        shares = [sum(r for r, _ in counts[n].values()) / sum(k for _, k in counts[n].values()) for n in names]
         lines.append(f"| {way} | " + " | ".join(f"{s:.2f}" for s in [*shares, float(np.mean(shares))]) + " |")
     by_chance = [*chance.values(), float(np.mean(list(chance.values())))]
     lines.append("| by chance | " + " | ".join(f"{s:.2f}" for s in by_chance) + " |")
     return "\n".join(lines)
 
 
-def by_bucket(found: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
-    """Markdown: one row a concept, one column a bucket."""
-    buckets = list(next(iter(found.values())))
+def by_bucket(counts: Mapping[str, Mapping[str, tuple[int, int]]]) -> str:
+    """Markdown: one row per concept, one column per bucket."""
+    buckets = list(next(iter(counts.values())))
     lines = ["| | " + " | ".join(buckets) + " |", "|---" * (len(buckets) + 1) + "|"]
-    for name, cells in found.items():
+    for name, cells in counts.items():
         lines.append(f"| {name} | " + " | ".join(f"{cells[b][0] / cells[b][1]:.2f}" for b in buckets) + " |")
     return "\n".join(lines)
 
@@ -123,27 +123,29 @@ def measure_usda(folder: Path) -> None:
 
 
 def measure_coco(data: Path, out: Path, epochs: int) -> None:
-    """Train on three fifths of the photos, look in the others."""
+    """Train on three fifths of the photos, search the others."""
     rows = list(csv.DictReader((data / "coco_subset.csv").read_text(encoding="utf-8").splitlines()))
     lines = (data / "coco_subset_captions.jsonl").read_text(encoding="utf-8").splitlines()
-    told = {r["filename"]: r for r in map(json.loads, lines)}
-    learns = {f for f in told if hashlib.sha256(f.encode()).digest()[0] % 5 < 3}
+    records = {r["filename"]: r for r in map(json.loads, lines)}
+    training = {f for f in records if hashlib.sha256(f.encode()).digest()[0] % 5 < 3}
     with zipfile.ZipFile(data / "coco_subset_256.zip") as archive:
         for name in archive.namelist():
-            if Path(name).name in told:
+            if Path(name).name in records:
                 write_bytes(out / "images" / Path(name).name, archive.read(name))
-    chosen = sorted(learns)
+    chosen = sorted(training)
     pixels = np.empty((len(chosen), SIZE, SIZE, 3), np.uint8)
     for i, name in enumerate(chosen):
         with Image.open(out / "images" / name) as image:
             pixels[i] = np.asarray(ImageOps.fit(image.convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC))
-    texts = [[*told[n]["captions"], *(f"a photo of a {c}" for c in told[n].get("categories") or [])] for n in chosen]
+    texts = [
+        [*records[n]["captions"], *(f"a photo of a {c}" for c in records[n].get("categories") or [])] for n in chosen
+    ]
     if not (out / "model" / "open_clip_config.json").is_file():
         train(
             pixels, lambda i, rng: texts[i][int(rng.integers(len(texts[i])))], chosen, out / "model",
             RunLog(quiet=True), epochs=epochs, batch=32,
         )  # fmt: skip
-    rest = [r for r in rows if r["filename"] not in learns and r["coco_categories"]]
+    rest = [r for r in rows if r["filename"] not in training and r["coco_categories"]]
     sink = io.StringIO()
     writer = csv.writer(sink)
     writer.writerow(["id", "filename", "uploaded"])
@@ -168,15 +170,15 @@ def measure_coco(data: Path, out: Path, epochs: int) -> None:
         for way, concepts in variants(names, "a photo of a {}", many, {}).items()
     }
     chance = {n: float(np.mean([n in v for v in shows.values()])) for n in names}
-    print(f"## COCO: precision at {K}, trained on {len(chosen)} photos, looked for in {len(shows)}\n")
+    print(f"## COCO: precision at {K}, trained on {len(chosen)} photos, searched in {len(shows)}\n")
     print(table(ways, chance) + "\n")
     print(by_bucket(ways[f"ensemble of {len(many)} templates"]))
 
 
 def main() -> None:
-    """Measure what is given."""
+    """Measure the given collections."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--usda", type=Path, help="a folder that examples/usda/build.py made")
+    parser.add_argument("--usda", type=Path, help="output folder of examples/usda/build.py")
     parser.add_argument("--coco", type=Path, help="folder with coco_subset_256.zip and its tables")
     parser.add_argument("--out", type=Path, default=Path("prompts"), help="folder for the COCO run")
     parser.add_argument("--epochs", type=int, default=60, help="of the COCO model")

@@ -2,9 +2,9 @@
 
     python examples/usda/build.py --data ../shared/data/usda --out usda            about 3 minutes on two cores
 
-No public CLIP can be had offline, so a small one is trained on captions of two fifths of the pictures; the benchmark
-is built from the other three fifths. In its report in-domain accuracy stands above next-domain, and that above
-forward: a fruit painted in 1890 does not look like one painted in 1935.
+No public CLIP is available offline, so a small one is trained on the captions of two fifths of the pictures; the
+benchmark is built from the other three fifths. In its report in-domain accuracy is above next-domain accuracy, and that
+is above forward: a fruit painted in 1890 does not look like one painted in 1935.
 """
 
 from __future__ import annotations

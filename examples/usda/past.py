@@ -3,7 +3,7 @@
     python examples/usda/past.py --data ../shared/data/usda --out past
 
 Bucket 0 (1886–1903, some 1,700 pictures) has no labels. Five labelled buckets follow. Each learner runs twice: with a
-network trained from scratch on the pictures, and with a linear layer on the features that bucket 0 taught.
+network trained from scratch on the pictures, and with a linear layer on the features learned from bucket 0.
 """
 
 from __future__ import annotations
@@ -39,17 +39,24 @@ ONLINE = ("er-online", "ace", "acm", "cosine-fc", "fc-only", "nearest-mean", "ma
 
 @dataclass(frozen=True)
 class Scale:
-    """room: edge of pictures, pixels. per_class: pictures of a class in a bucket, at most. recipe: of pre-training.
-    network: trained from scratch, for `epochs`. learners: of both. seeds: of the features; pictures have `deep`."""
+    """Size of the experiment."""
 
-    room: int
+    edge: int
+    """of pictures, in pixels"""
     per_class: int
+    """pictures per class and bucket, at most"""
     recipe: dict[str, Any]
+    """settings of pre-training that differ from the recipe `small`"""
     network: str
+    """network that is trained from scratch"""
     epochs: int
+    """per step, from scratch"""
     learners: tuple[str, ...]
+    """both on pictures and on features"""
     seeds: int
-    deep: int
+    """runs on features"""
+    picture_seeds: int
+    """runs on pictures"""
 
 
 FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
@@ -67,15 +74,15 @@ def stream_of(data: Path, scale: Scale) -> Stream:
     with zipfile.ZipFile(data / "usda_pomological.zip") as archive:
 
         def pixels(chosen: list[dict[str, str]]) -> Any:
-            return np.stack([fitted(archive.read(f"images/{row['filename']}"), scale.room) for row in chosen])
+            return np.stack([fitted(archive.read(f"images/{row['filename']}"), scale.edge) for row in chosen])
 
         steps = []
         for t, (low, high) in enumerate(pairwise(EDGES)):
-            here = [row for row in dated if low <= int(row["year"]) < high and row["label"] in FRUITS]
-            here.sort(key=lambda row: hashlib.sha256(row["filename"].encode()).digest())
+            in_bucket = [row for row in dated if low <= int(row["year"]) < high and row["label"] in FRUITS]
+            in_bucket.sort(key=lambda row: hashlib.sha256(row["filename"].encode()).digest())
             count = dict.fromkeys(FRUITS, 0)
             sides: dict[str, list[dict[str, str]]] = {"train": [], "test": []}
-            for row in here:
+            for row in in_bucket:
                 if count[row["label"]] < scale.per_class:
                     sides["test" if count[row["label"]] % 10 in (2, 5, 8) else "train"].append(row)
                     count[row["label"]] += 1
@@ -96,7 +103,7 @@ def _split(rows: list[dict[str, str]], pixels: Any) -> Split:
 
 
 def main() -> None:
-    """Pictures, pre-training, features, evaluation, report; each part is done once."""
+    """Pictures, pre-training, features, evaluation, report; finished parts are not repeated."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -104,8 +111,8 @@ def main() -> None:
     options = parser.parse_args()
     out, scale = options.out, QUICK if options.quick else FULL
     run_log = RunLog(out / "log.jsonl")
-    place = out / "pictures"
-    stream = Stream.load(place) if (place / "stream.json").is_file() else stream_of(options.data, scale).save(place)
+    saved = out / "pictures"
+    stream = Stream.load(saved) if (saved / "stream.json").is_file() else stream_of(options.data, scale).save(saved)
     train, test = stream.flat("train"), stream.flat("test")
     pictures = Pictures(np.asarray(stream.prior), {}, stream.sha256)
     recipe = replace(RECIPES["small"], **scale.recipe)
@@ -118,30 +125,30 @@ def main() -> None:
     evaluate(features, "clear-streaming", [*scale.learners, "nearest-mean"], seeds, out=out / "runs")
     evaluate(features, "near-future", list(ONLINE), seeds[:1], {"lr": 0.1, "batch": 10, "updates": 10}, out / "runs")
     deep = {"net": scale.network, "epochs": scale.epochs, "precision": "bfloat16", "batch": 64}
-    evaluate(stream, "clear-iid", list(scale.learners), list(range(scale.deep)), deep, out / "runs")
+    evaluate(stream, "clear-iid", list(scale.learners), list(range(scale.picture_seeds)), deep, out / "runs")
     documents = results_of([out / "runs"])
     write(documents, out / "report", "What the past taught: USDA watercolours", streams=[stream, features])
-    found = {
+    results = {
         "probe": facts["probe"],
         "clear-iid": compared(documents, scale.learners),
         "near-future and retention": agreement(documents),
     }
-    write_json(out / "compared.json", found)
-    print(json.dumps(found))
+    write_json(out / "compared.json", results)
+    print(json.dumps(results))
 
 
 def compared(documents: list[dict[str, Any]], learners: tuple[str, ...]) -> dict[str, dict[str, list[float]]]:
-    """Learner → from scratch on pictures and on features of the past: in-domain and next-domain accuracy."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in learners}
+    """Learner → "pictures" (from scratch) and "features" (of the past): in-domain and next-domain accuracy."""
+    accuracies: dict[str, dict[str, list[float]]] = {name: {} for name in learners}
     for document in documents:
         if document["protocol"] != "clear-iid":
             continue
-        which = "features" if "moco-b0" in document["stream"]["name"] else "pictures"
+        kind = "features" if "moco-b0" in document["stream"]["name"] else "pictures"
         for result in document["results"]:
             name = result["learner"].partition("(")[0]
-            if name in found:
-                found[name][which] = [round(result["scores"][s]["mean"], 4) for s in ("in_domain", "next_domain")]
-    return found
+            if name in accuracies:
+                accuracies[name][kind] = [round(result["scores"][s]["mean"], 4) for s in ("in_domain", "next_domain")]
+    return accuracies
 
 
 def agreement(documents: list[dict[str, Any]]) -> float:
