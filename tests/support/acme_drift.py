@@ -4,16 +4,13 @@ repository and install it by its metadata alone."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
-from curate.metadata.schema import batch_of
 from curate.release import Release
 from eval.learner import Array, Labels, Learner, Task
 from stream_builder.shifts.base import Images, Shift, check_images
@@ -27,7 +24,12 @@ class Colours:
     device, precision, width = "cpu", "float32", WIDTH
 
     def __init__(
-        self, model: str, weights: str | None = None, device: str = "cpu", precision: str = "auto", compile: bool = False
+        self,
+        model: str,
+        weights: str | None = None,
+        device: str = "cpu",
+        precision: str = "auto",
+        compiled: bool = False,
     ) -> None:
         self.fingerprint = f"colours-{model}"
 
