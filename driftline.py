@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from curate.release.format import Release as Release
     from eval.learner import Learner as Learner
     from eval.learner import Task as Task
+    from eval.protocol import Protocol as Protocol
+    from eval.protocol import Result as Result
+    from eval.protocol import Score as Score
+    from eval.reporting.report import report as report
+    from eval.results import Results as Results
+    from eval.rows import Row as Row
     from eval.run import evaluate as evaluate
+    from pipelines.cli.listing import list_registered as list_registered
     from pipelines.run_folder import Run as Run
     from pipelines.run_folder import demo as demo
     from pipelines.run_folder import init_run as init_run
@@ -29,6 +36,10 @@ if TYPE_CHECKING:
     from stream_builder.builders.arrays import from_arrays as from_arrays
     from stream_builder.builders.release import from_release as from_release
     from stream_builder.builders.shift_sequence import compose as compose
+    from stream_builder.datasets import Dataset as Dataset
+    from stream_builder.datasets import open_dataset as open_dataset
+    from stream_builder.measures.shift_distance import measure as measure
+    from stream_builder.shifts.base import Shift as Shift
     from stream_builder.step import Split as Split
     from stream_builder.step import Step as Step
     from stream_builder.stream import Stream as Stream
@@ -38,10 +49,17 @@ else:
     __getattr__, __dir__, __all__ = lazy_face(
         __name__,
         {
+            "Dataset": "stream_builder.datasets:Dataset",
             "DriftlineError": "curate.core.errors:DriftlineError",
             "Learner": "eval.learner:Learner",
+            "Protocol": "eval.protocol:Protocol",
             "Release": "curate.release.format:Release",
+            "Result": "eval.protocol:Result",
+            "Results": "eval.results:Results",
+            "Row": "eval.rows:Row",
             "Run": "pipelines.run_folder:Run",
+            "Score": "eval.protocol:Score",
+            "Shift": "stream_builder.shifts.base:Shift",
             "Split": "stream_builder.step:Split",
             "Step": "stream_builder.step:Step",
             "Stream": "stream_builder.stream:Stream",
@@ -53,6 +71,10 @@ else:
             "from_arrays": "stream_builder.builders.arrays:from_arrays",
             "from_release": "stream_builder.builders.release:from_release",
             "init_run": "pipelines.run_folder:init_run",
+            "list_registered": "pipelines.cli.listing:list_registered",
+            "measure": "stream_builder.measures.shift_distance:measure",
+            "open_dataset": "stream_builder.datasets:open_dataset",
             "open_run": "pipelines.run_folder:open_run",
+            "report": "eval.reporting.report:report",
         },
     )

@@ -23,9 +23,9 @@ from PIL import Image
 
 from stream_builder.builders.sampling import Composition
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Base, Side
+from stream_builder.datasets import Dataset, Samples
 from stream_builder.interop.torch_loader import Policy, loader
-from stream_builder.lazy_images import Encoded, members
+from stream_builder.lazy_images import LazyImages, tar_members
 from stream_builder.measures.distances import wasserstein2
 from stream_builder.shifts.grammar import PAPER
 from stream_builder.stream import Split, Stream
@@ -43,18 +43,20 @@ def best(work: Callable[[], Any], repeats: int = 5) -> float:
     return min(times)
 
 
-def cifar_like(n: int = 50_000) -> Base:
+def cifar_like(n: int = 50_000) -> Dataset:
     """Images of CIFAR's size and number: smooth noise."""
     rng = np.random.default_rng(0)
 
-    def side(rows: int) -> Side:
+    def side(rows: int) -> Samples:
         small = rng.integers(0, 256, (rows, 8, 8, 3), np.uint8)
-        return Side(np.repeat(np.repeat(small, 4, 1), 4, 2), np.arange(rows) % 10, np.arange(rows))
+        return Samples(np.repeat(np.repeat(small, 4, 1), 4, 2), np.arange(rows) % 10, np.arange(rows))
 
-    return Base("cifar-like", side(n), side(10_000), [str(c) for c in range(10)])
+    return Dataset("cifar-like", side(n), side(10_000), [str(c) for c in range(10)])
 
 
-def one_by_one(base: Base, stream: Stream, sequence: str, numpy_noise: bool = False) -> list[np.ndarray[Any, Any]]:
+def one_by_one(
+    dataset: Dataset, stream: Stream, sequence: str, numpy_noise: bool = False
+) -> list[np.ndarray[Any, Any]]:
     """The twin: every sample as a PIL image through PIL's and torchvision's transforms, one at a time, with the
     stream's own draws. Rotation and tint accumulate as the paper has them; noise is drawn anew for each sample, by
     torch or by NumPy."""
@@ -75,7 +77,7 @@ def one_by_one(base: Base, stream: Stream, sequence: str, numpy_noise: bool = Fa
     for t, step in enumerate(stream.steps):
         so_far = letters[:t]
         for name, split in step.splits.items():
-            source = base.test if name == "test" else base.train
+            source = dataset.test if name == "test" else dataset.train
             made = []
             for i, y in zip(split.ids.astype(int).tolist(), split.y.tolist(), strict=True):
                 image = Image.fromarray(source.x[i])
@@ -97,18 +99,18 @@ def one_by_one(base: Base, stream: Stream, sequence: str, numpy_noise: bool = Fa
 
 def composed(share: float) -> dict[str, Any]:
     """20,000 + 5,000 samples of each of the paper's sequences."""
-    base, tests = cifar_like(), int(5000 * share)
+    dataset, tests = cifar_like(), int(5000 * share)
     sizes = tuple(int(n * share) for n in PAPER)
     told: dict[str, Any] = {}
     for name, sequence in (("RCL", "R:C:L"), ("CLR", "C:L:R"), ("TTT", "T:T:T"), ("rrr", "r:r:r")):
-        stream = compose(base, sequence, sizes, tests, 0, Composition(overlap="independent"))
-        ours = best(lambda s=sequence: compose(base, s, sizes, tests, 0, Composition(overlap="independent")))  # type: ignore[misc]
-        two = best(lambda s=sequence: compose(base, s, sizes, tests, 0, Composition(overlap="independent"), 2))  # type: ignore[misc]
+        stream = compose(dataset, sequence, sizes, tests, 0, Composition(overlap="independent"))
+        ours = best(lambda s=sequence: compose(dataset, s, sizes, tests, 0, Composition(overlap="independent")))  # type: ignore[misc]
+        two = best(lambda s=sequence: compose(dataset, s, sizes, tests, 0, Composition(overlap="independent"), 2))  # type: ignore[misc]
         clock = time.perf_counter()
-        twin = one_by_one(base, stream, sequence)
+        twin = one_by_one(dataset, stream, sequence)
         theirs = time.perf_counter() - clock
         clock = time.perf_counter()
-        one_by_one(base, stream, sequence, numpy_noise=True)
+        one_by_one(dataset, stream, sequence, numpy_noise=True)
         leaner = time.perf_counter() - clock
         splits = [split for step in stream.steps for split in step.splits.values()]
         if "T" in sequence:
@@ -116,8 +118,8 @@ def composed(share: float) -> dict[str, Any]:
         told[name] = {"ours_s": round(ours, 3), "two_workers_s": round(two, 3), "loop_s": round(theirs, 2),
                       "times_faster": round(theirs / min(ours, two), 1),
                       "times_faster_than_numpy_noise": round(leaner / min(ours, two), 1)}  # fmt: skip
-    turned = compose(base, "R", sizes[:2], tests, 0, Composition(overlap="independent"))
-    twin = one_by_one(base, turned, "R")
+    turned = compose(dataset, "R", sizes[:2], tests, 0, Composition(overlap="independent"))
+    twin = one_by_one(dataset, turned, "R")
     splits = [split for step in turned.steps for split in step.splits.values()]
     differ = np.mean([(np.asarray(s.x) != x).any(-1).mean() for s, x in zip(splits[2:], twin[2:], strict=True)])
     whole = sum(v["loop_s"] for v in told.values()) / sum(min(v["ours_s"], v["two_workers_s"]) for v in told.values())
@@ -127,8 +129,8 @@ def composed(share: float) -> dict[str, Any]:
 
 def loaded(folder: Path) -> dict[str, Any]:
     """32 × 32 images: the same loader over the stream on disk and over arrays in memory."""
-    base = cifar_like(40_000)
-    stream = compose(base, "R", (30_000, 4000), 2000, 0).save(folder / "stream")
+    dataset = cifar_like(40_000)
+    stream = compose(dataset, "R", (30_000, 4000), 2000, 0).save(folder / "stream")
     disk = stream.steps[0]["train"]
     memory = Split(np.array(disk.x), np.array(disk.y), disk.ids)
     policy = Policy((), (0.5,) * 3, (0.25,) * 3)
@@ -162,8 +164,8 @@ def tars(folder: Path, images: int, size: int = 224) -> dict[str, Any]:
                 info = tarfile.TarInfo(name)
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
-    rows = [(0, offset, length) for name, offset, length in members(path) if name.endswith(".jpg")]
-    x = Encoded((path,), np.array(rows, np.int64), size)
+    rows = [(0, offset, length) for name, offset, length in tar_members(path) if name.endswith(".jpg")]
+    x = LazyImages((path,), np.array(rows, np.int64), size)
     split = Split(x, np.zeros(images, np.int64), np.arange(images).astype(np.str_))
 
     def ours() -> None:
@@ -206,19 +208,19 @@ def transport(share: float) -> dict[str, Any]:
 def opened(folder: Path) -> dict[str, Any]:
     """A stream of CLOC's length: files without content, as large as it would be."""
     head = Stream("cloc", [], [str(c) for c in range(713)])
-    base = folder / "cloc"
-    head.save(base)
-    facts = json.loads((base / "stream.json").read_text())
+    root = folder / "cloc"
+    head.save(root)
+    facts = json.loads((root / "stream.json").read_text())
     n = OPENED
-    step = base / "step_00000"
+    step = root / "step_00000"
     step.mkdir()
     for name, dtype, shape in (("x", np.float16, (n, 16)), ("y", np.int64, (n,)), ("ids", "<U10", (n,)),
                                ("time", np.int64, (n,))):  # fmt: skip
         np.lib.format.open_memmap(step / f"train_{name}.npy", "w+", np.dtype(dtype), shape).flush()
     facts["steps"] = [{"index": 0, "name": "0", "splits": {"train": {"n": n, "time": True, "sha256": ""}}}]
-    (base / "stream.json").write_text(json.dumps(facts))
-    seconds = best(lambda: Stream.load(base))
-    split = Stream.load(base).steps[0]["train"]
+    (root / "stream.json").write_text(json.dumps(facts))
+    seconds = best(lambda: Stream.load(root))
+    split = Stream.load(root).steps[0]["train"]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clock = time.perf_counter()
     seen = 0

@@ -37,7 +37,7 @@ def evaluate(
     learners: Sequence[AnyLearner],
     seeds: Sequence[int] = (0,),
     settings: Settings | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     progress: Callable[[int], None] = lambda n: None,
     stream_folder: Path | None = None,
     executor: Executor | None = None,
@@ -57,6 +57,7 @@ def evaluate(
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that fails is listed under "skipped" with the reason; the others go on.
     """
+    out = None if out is None else Path(out)
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}

@@ -112,7 +112,7 @@ def init_run(directory: str | Path, preset: str, force: bool = False, **sets: An
     """
     path = Path(directory) / "driftline.yaml"
     if path.exists() and not force:
-        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force.")
+        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
     values = presets.values(preset)
     for change in _changes(sets):
         apply(values, change)

@@ -111,7 +111,10 @@ def test_a_benchmark_has_the_options_that_are_declared(name: str) -> None:
 
 
 def exists(module: str, name: str) -> bool:
-    return hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}") is not None
+    found = importlib.import_module(module)
+    return hasattr(found, name) or (
+        hasattr(found, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+    )
 
 
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*.py")), ids=lambda path: path.stem)

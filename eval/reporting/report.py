@@ -39,6 +39,21 @@ def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return documents
 
 
+def report(
+    results: Document | str | Path | Sequence[Document | str | Path],
+    out: str | Path,
+    title: str = "driftline report",
+    streams: Sequence[Stream] = (),
+) -> Path:
+    """Write the report of what `evaluate` returned, or of folders of rows, into `out`; returns the path of index.html.
+
+    streams: as for `write`. Raises MissingFile for a folder without rows.
+    """
+    given = [results] if isinstance(results, Mapping | str | Path) else results
+    documents = [d for one in given for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)]))]
+    return write(documents, Path(out), title, streams=streams)
+
+
 def write(
     documents: Sequence[Document],
     out: Path,

@@ -62,11 +62,11 @@ def list_(
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
         return
-    found = entries(RENAMED.get(kind, kind))
+    found = list_registered(RENAMED.get(kind, kind))
     show(as_json, found, columns([(e["name"], e["summary"], e["origin"]) for e in found]))
 
 
-def entries(kind: str) -> list[dict[str, str]]:
+def list_registered(kind: str) -> list[dict[str, str]]:
     """name, summary, origin, target of everything of one kind; why an entry cannot be used is its summary.
 
     Raises UnknownName for a kind that does not exist.

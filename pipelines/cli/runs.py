@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from curate.core.errors import BadConfig, Waiting
+from curate.core.errors import Waiting
 from curate.core.executor import Executor
 from pipelines.cli.common import Engine, Json, RunFolder, Sets, command, context_of, log_of, show
 from pipelines.cli.listing import completion
@@ -46,19 +46,11 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
-    from curate.core.atomic_io import write_text
-    from pipelines.config import presets
-    from pipelines.config.loader import apply, load
+    from pipelines.config.loader import given
+    from pipelines.run_folder import init_run
 
-    path = directory / "driftline.yaml"
-    if path.exists() and not force:
-        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force.")
-    values = presets.values(preset)
-    for change in sets or ():
-        apply(values, change)
-    write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
-    load(path)
-    print(f"wrote {path}. Set collection.path, then: driftline run {directory}")
+    init_run(directory, preset, force, **dict(given(change) for change in sets or ()))
+    print(f"wrote {directory / 'driftline.yaml'}. Set collection.path, then: driftline run {directory}")
 
 
 def _presets() -> list[str]:

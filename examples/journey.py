@@ -1,0 +1,14 @@
+"""From photos to a report, on the built-in photo world: about two minutes, offline."""
+
+import driftline as dl
+
+run = dl.demo("demo", quick=True)  # photos, download, retrieval, simulated workers, release
+for stage in run.status():
+    print(stage["stage"], stage["state"], stage["counts"])
+release = run.release()
+print(f"{release.name}: {len(release.table)} images of {len(release.classes)} classes")
+stream = dl.from_release(release).save("stream")
+learners = ["majority", "nearest-mean", "finetune", "er"]
+results = dl.evaluate(stream, "clear-iid", learners, seeds=[0, 1], out="runs")
+print(results.frame().groupby(["score", "learner"])["value"].mean().unstack().round(3))
+print("report:", dl.report(results, "report", streams=[stream]))

@@ -1,0 +1,39 @@
+"""examples/journey.py: the README shows it, and it runs as it is."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipelines.demo import journey as demo_journey
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPT = ROOT / "examples" / "journey.py"
+
+
+def test_the_readme_shows_the_script() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = text.partition("<!-- python-journey -->\n```python\n")[2].partition("```")[0]
+    assert shown == SCRIPT.read_text(encoding="utf-8")
+    assert len(shown.splitlines()) <= 15
+
+
+def test_it_goes_from_photos_to_a_report(
+    journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a world that is built already: `demo` repeats no finished part."""
+    shutil.copytree(journey, tmp_path / "demo")
+    monkeypatch.setattr(demo_journey, "QUICK", demo_journey.Scale(records=1600, asked=14, published=4, seeds=2))
+    monkeypatch.chdir(tmp_path)
+    found = runpy.run_path(str(SCRIPT))
+    printed = capsys.readouterr().out
+    assert "publish done" in printed
+    assert "nearest-mean" in printed
+    assert printed.endswith("report: report/index.html\n")
+    assert "nearest-mean" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    frame = found["results"].frame()
+    assert list(frame.columns) == ["stream", "protocol", "learner", "score", "seed", "value"]
+    assert len(frame) == 4 * 2 * len(frame["score"].unique())
