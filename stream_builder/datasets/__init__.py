@@ -152,7 +152,7 @@ def format_of(path: Path) -> Format:
     """The first format that recognises the content of a file or folder. Raises MissingFile."""
     for name in FORMATS:
         if FORMATS[name].matches(path):
-            return FORMATS[name]  # type: ignore[no-any-return]
+            return FORMATS[name]
     raise MissingFile(
         f"{path} has no known dataset format.",
         "Expected an .npz file, a table of texts, Parquet files or tars named *train* and *test*, folders train/ and "

@@ -1,8 +1,9 @@
-"""Every export of a stream reads back with its format's own library: same samples, labels and order."""
+"""Every export of a stream loads in its format's own library: same samples, labels and order."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from PIL import Image
 from curate.core.errors import IncompatibleStream
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.export import EXPORTS
-from stream_builder.export.contact_sheet import sheet
+from stream_builder.export.contact_sheet import write_contact_sheet
+from stream_builder.export.images import class_folder
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -27,7 +29,7 @@ def stream() -> Stream:
             ids = np.array([f"{t}/{name}/{i}" for i in range(n)])
             splits[name] = Split(rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), y, ids, np.arange(n) + 100 * t)
         steps.append(Step(t, f"step {t}", splits))
-    return Stream("pictures", steps, ["a", "b/../c", "<d>"])
+    return Stream("images", steps, ["a/b", "a_b", "<d>"])
 
 
 @pytest.fixture(scope="module")
@@ -92,15 +94,35 @@ def test_parquet_loads_in_datasets(exports: dict[str, Path], stream: Stream, tmp
         assert part.features["label"].names == list(stream.classes)
 
 
-@pytest.mark.parametrize("name", [n for n in EXPORTS if n != "arrays"])
-def test_features_are_refused_where_pictures_are_needed(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_writes_every_sample_and_the_same_bytes_again(name: str, stream: Stream, tmp_path: Path) -> None:
+    written = []
+    for out in (tmp_path / "a", tmp_path / "b"):
+        assert sum(map(len, truth(stream).values())) in EXPORTS[name](stream, out).values()
+        written.append({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()})
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_takes_features_or_says_that_it_needs_images(name: str, tmp_path: Path) -> None:
     split = Split(np.zeros((2, 3), np.float32), np.zeros(2, np.int64), np.array(["a", "b"]))
-    with pytest.raises(IncompatibleStream, match="Export it as arrays"):
-        EXPORTS[name](Stream("features", [Step(0, "0", {"train": split})], ["x"]), tmp_path)
+    features = Stream("features", [Step(0, "0", {"train": split})], ["x"])
+    if name == "arrays":
+        assert EXPORTS[name](features, tmp_path) == {"samples": 2}
+    else:
+        with pytest.raises(IncompatibleStream, match="Expected uint8 images"):
+            EXPORTS[name](features, tmp_path)
 
 
-def test_a_sheet_has_a_row_a_step_and_is_the_same_every_time(stream: Stream, tmp_path: Path) -> None:
-    a, b = (sheet(stream, tmp_path / f"{n}.png").read_bytes() for n in "ab")
+def test_class_folders_are_distinct_and_sort_by_label(stream: Stream) -> None:
+    many = replace(stream, classes=["same/name", "same_name"] * 5001)
+    folders = [class_folder(many, label) for label in range(10_002)]
+    assert len(set(folders)) == 10_002
+    assert sorted(folders) == folders
+
+
+def test_a_contact_sheet_is_the_same_every_time(stream: Stream, tmp_path: Path) -> None:
+    a, b = (write_contact_sheet(stream, tmp_path / f"{n}.png").read_bytes() for n in "ab")
     assert a == b
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width > 300

@@ -25,10 +25,10 @@ from eval.learner import Task
 from eval.learners.llm import Llm
 from eval.learners.lora import Lora
 from eval.run import evaluate
-from stream_builder.builders.encoded import encoded, is_text
+from stream_builder.builders.encoded import encode, is_text
 from stream_builder.builders.texts import from_texts
-from stream_builder.datasets import Options, intents, open_base
-from stream_builder.datasets.texts import MOST
+from stream_builder.datasets import Options, intents, open_dataset
+from stream_builder.datasets.texts import MAX_LENGTH
 from stream_builder.stream import Stream
 
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
@@ -52,7 +52,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def texts(table: Path, tmp_path: Path) -> Stream:
-    return from_texts(open_base(table)).save(tmp_path / "S")
+    return from_texts(open_dataset(table)).save(tmp_path / "S")
 
 
 class TestTables:
@@ -67,7 +67,7 @@ class TestTables:
                  enumerate(rows(4))]  # fmt: skip
         (tmp_path / "all.jsonl").write_text("\n".join(lines))
 
-        base = open_base(tmp_path / "all.jsonl")
+        base = open_dataset(tmp_path / "all.jsonl")
 
         assert (len(base.train), len(base.test)) == (6, 6)
 
@@ -76,7 +76,7 @@ class TestTables:
                  "oos_train": [["e", "oos"]], "oos_test": [["f", "oos"]]}  # fmt: skip
         (tmp_path / "data_full.json").write_text(json.dumps(pairs))
 
-        base = open_base(tmp_path / "data_full.json")
+        base = open_dataset(tmp_path / "data_full.json")
 
         assert base.classes == ["oos", "x", "y"]
         assert base.train.x.tolist() == ["a", "b", "e"]
@@ -85,8 +85,8 @@ class TestTables:
     @pytest.mark.parametrize(
         ("row", "told"),
         [
-            ('"a\0b",card', "row 1: the text holds a NUL"),
-            (f'"{"a" * (MOST + 1)}",card', "row 1: 10,001 characters"),
+            ('"a\0b",card', "row 1: the text contains a NUL"),
+            (f'"{"a" * (MAX_LENGTH + 1)}",card', "row 1: 10,001 characters"),
             ('"  ",card', "row 1: an empty text"),
             ('"fine",', "row 1: an empty text or label"),
         ],
@@ -95,25 +95,25 @@ class TestTables:
         (table / "train.csv").write_text(f"text,category\n{row}\n", encoding="utf-8")
 
         with pytest.raises(BadInput, match=told):
-            open_base(table)
+            open_dataset(table)
 
     def test_a_text_of_a_megabyte_is_refused_not_cut(self, table: Path) -> None:
         (table / "train.csv").write_text(f'text,category\n"{"long " * 200_000}",card\n', encoding="utf-8")
 
         with pytest.raises(BadInput, match="1,000,000 characters"):
-            open_base(table)
+            open_dataset(table)
 
     def test_columns_encodings_and_missing_files(self, table: Path) -> None:
         (table / "train.csv").write_text("words,category\na,b\n")
         with pytest.raises(BadInput, match="there is no column text or utterance"):
-            open_base(table)
+            open_dataset(table)
         (table / "train.csv").write_bytes(b"text,category\n\xff\xfe,b\n")
         with pytest.raises(BadInput, match="is not UTF-8"):
-            open_base(table)
+            open_dataset(table)
         (table / "test.csv").unlink()
         (table / "train.csv").write_text("text,category\na,b\n")
         with pytest.raises(MissingFile, match=r"0 tables \*test\*"):
-            open_base(table)
+            open_dataset(table)
 
 
 class TestNames:
@@ -138,29 +138,29 @@ class TestNames:
         for side in ("train", "test"):
             (served / f"{side}.csv").write_bytes((table / f"{side}.csv").read_bytes())
         options = Options(data_dir=tmp_path / "data", download=True)
-        with pytest.raises(BadInput, match="is not the file that it was"):
-            open_base("banking77", options)
-        monkeypatch.setattr(intents, "KNOWN", {})
+        with pytest.raises(BadInput, match="has changed"):
+            open_dataset("banking77", options)
+        monkeypatch.setattr(intents, "SHA256", {})
 
-        assert len(open_base("banking77", options).train) == 36
+        assert len(open_dataset("banking77", options).train) == 36
         (served / "train.csv").unlink()
-        assert len(open_base("banking77", options).train) == 36
+        assert len(open_dataset("banking77", options).train) == 36
 
     def test_what_is_not_there_says_where_it_is_to_be_had(self, served: Path, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="or use --download"):
-            open_base("clinc150", Options(data_dir=tmp_path))
+            open_dataset("clinc150", Options(data_dir=tmp_path))
         with pytest.raises(MissingFile, match="answered 404"):
-            open_base("clinc150", Options(data_dir=tmp_path, download=True))
+            open_dataset("clinc150", Options(data_dir=tmp_path, download=True))
 
     @pytest.mark.shared
     def test_banking77s_own_files(self, shared: Path, tmp_path: Path) -> None:
         for side in ("train", "test"):
             data = (shared / "intent" / f"banking77_{side}.csv").read_bytes()
-            assert sha256_bytes(data) == intents.KNOWN[f"{side}.csv"]
+            assert sha256_bytes(data) == intents.SHA256[f"{side}.csv"]
             (tmp_path / "banking77").mkdir(exist_ok=True)
             (tmp_path / "banking77" / f"{side}.csv").write_bytes(data)
 
-        base = open_base("banking77", Options(data_dir=tmp_path))
+        base = open_dataset("banking77", Options(data_dir=tmp_path))
 
         assert (len(base.train), len(base.test), len(base.classes)) == (10_003, 3_080, 77)
 
@@ -188,13 +188,13 @@ class TestEncoders:
             spec_of("ngrams:many").load()
 
     def test_a_stream_of_vectors_keeps_everything_else(self, texts: Stream) -> None:
-        made = encoded(texts, Ngrams("64"), "ngrams:64")
+        made = encode(texts, Ngrams("64"), "ngrams:64")
 
         assert made.x_shape == (64,)
         assert made.facts["encoder"] == "ngrams:64"
         assert (made.steps[0]["test"].ids == texts.steps[0]["test"].ids).all()
         with pytest.raises(BadArray, match="Expected texts"):
-            encoded(made, Ngrams("64"), "again")
+            encode(made, Ngrams("64"), "again")
 
     def test_a_sentence_model_from_a_folder(self, tmp_path: Path) -> None:
         from sentence_transformers import SentenceTransformer

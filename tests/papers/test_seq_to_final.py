@@ -10,7 +10,7 @@ import pytest
 
 from eval.run import evaluate
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Side, open_base
+from stream_builder.datasets import Samples, open_dataset
 
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
 pytestmark = [
@@ -24,7 +24,7 @@ NEAR = 0.02  # the paper's threshold for being among the best
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
-    base = open_base(CIFAR)
+    base = open_dataset(CIFAR)
     small = replace(base, train=_halved(base.train), test=_halved(base.test))
     out = tmp_path_factory.mktemp("fits")
     found = {}
@@ -36,7 +36,7 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, floa
     return found
 
 
-def _halved(side: Side) -> Side:
+def _halved(side: Samples) -> Samples:
     x = side.x[:]
     n, height, width, channels = x.shape
     parts = x.reshape(n, height // 2, 2, width // 2, 2, channels)

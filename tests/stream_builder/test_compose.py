@@ -1,10 +1,11 @@
-"""Composition: who is drawn, who may be drawn twice, what grows on the way, and what `paper-code` does otherwise."""
+"""Composition: which samples are drawn, which steps share them, growing shifts, and what `paper-code` changes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +15,22 @@ from curate.core.errors import BadArray, BadConfig, IncompatibleStream, Integrit
 from curate.core.seeding import rng_for
 from stream_builder.builders.sampling import Composition
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Base, Options, Side, open_base
+from stream_builder.datasets import Dataset, Options, Samples, open_dataset
 from stream_builder.measures.shift_distance import measure
 from stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
 from stream_builder.stream import Stream
 
 
-def base(per_class: int = 60, classes: int = 4, subs: int = 0) -> Base:
+def dataset(per_class: int = 60, classes: int = 4, subs: int = 0) -> Dataset:
     rng = rng_for(0, "base")
 
-    def side(n: int) -> Side:
+    def samples(n: int) -> Samples:
         y = np.repeat(np.arange(classes), n).astype(np.int64)
         x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
         sub = None if not subs else (np.arange(len(y)) % subs).astype(np.int64)
-        return Side(x, y, np.arange(len(y)), sub)
+        return Samples(x, y, np.arange(len(y)), sub)
 
-    return Base("toy", side(per_class), side(per_class), [str(c) for c in range(classes)])
+    return Dataset("toy", samples(per_class), samples(per_class), [str(c) for c in range(classes)])
 
 
 def ids(stream: Stream, step: int, split: str) -> set[str]:
@@ -40,31 +41,31 @@ class TestOverlap:
     SIZES = (80, 60, 80)
 
     def test_clean_validation_images_train_no_step(self) -> None:
-        made = compose(base(), "C:R", self.SIZES, 40, 0)
+        made = compose(dataset(), "C:R", self.SIZES, 40, 0)
         trains = set().union(*(ids(made, t, "train") for t in range(3)))
         assert not any(ids(made, t, "val") & trains for t in range(3))
         assert made.facts["shared"]["final_validation_in_earlier_training"] == 0
 
     def test_the_papers_code_lets_them(self) -> None:
-        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(fidelity="paper-code"))
+        made = compose(dataset(), "C:R", self.SIZES, 40, 0, Composition(fidelity="paper-code"))
         assert made.facts["overlap"] == "independent"
         assert made.facts["shared"]["final_validation_in_earlier_training"] > 0
 
-    def test_a_base_too_small_for_that_lets_steps_share_and_says_so(self) -> None:
-        made = compose(base(), "C:R", (200, 160, 200), 40, 0)
+    def test_a_dataset_too_small_for_that_lets_steps_share_and_says_so(self) -> None:
+        made = compose(dataset(), "C:R", (200, 160, 200), 40, 0)
         assert made.facts["overlap"] == "independent"
         with pytest.raises(Shortage):
-            compose(base(), "C:R", (200, 160, 200), 40, 0, Composition(overlap="validation"))
+            compose(dataset(), "C:R", (200, 160, 200), 40, 0, Composition(overlap="validation"))
 
     def test_disjoint_steps_share_nothing(self) -> None:
-        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(overlap="disjoint"))
+        made = compose(dataset(), "C:R", self.SIZES, 40, 0, Composition(overlap="disjoint"))
         assert made.facts["shared"]["images_in_several_steps"] == 0
         with pytest.raises(Shortage, match="--overlap independent"):
-            compose(base(), "C:R", (120, 120, 80), 40, 0, Composition(overlap="disjoint"))
+            compose(dataset(), "C:R", (120, 120, 80), 40, 0, Composition(overlap="disjoint"))
 
     @pytest.mark.parametrize("overlap", ["independent", "validation", "disjoint"])
-    def test_sizes_are_kept_whatever_the_policy(self, overlap: str) -> None:
-        made = compose(base(), "C:R", self.SIZES, 40, 0, Composition(overlap=overlap))  # type: ignore[arg-type]
+    def test_every_policy_keeps_the_sizes(self, overlap: str) -> None:
+        made = compose(dataset(), "C:R", self.SIZES, 40, 0, Composition(overlap=overlap))  # type: ignore[arg-type]
         assert [(len(s["train"]), len(s["val"])) for s in made.steps] == [(64, 16), (48, 12), (64, 16)]
         assert set(Counter(made.steps[1]["train"].y.tolist()).values()) == {12}
 
@@ -73,7 +74,7 @@ class TestOracle:
     SIZES = (80, 60, 80)
 
     def test_it_has_as_many_samples_as_all_steps_and_those_of_the_last_among_them(self) -> None:
-        made = compose(base(120), "C:R", self.SIZES, 40, 0)
+        made = compose(dataset(120), "C:R", self.SIZES, 40, 0)
 
         oracle = made.oracle
         assert oracle is not None
@@ -85,7 +86,7 @@ class TestOracle:
         assert "test" not in oracle.splits
 
     def test_its_images_have_had_all_shifts(self) -> None:
-        made = compose(base(120), "R:L", self.SIZES, 40, 0)
+        made = compose(dataset(120), "R:L", self.SIZES, 40, 0)
 
         assert made.oracle is not None
         where = {i: k for k, i in enumerate(made.oracle["train"].ids.tolist())}
@@ -94,12 +95,12 @@ class TestOracle:
         assert (made.oracle["train"].x[at] == last.x).all()
         assert (made.oracle["train"].y[at] == last.y).all()
 
-    def test_a_base_that_is_too_small_has_none(self) -> None:
-        assert compose(base(60), "C:R", (100, 100, 100), 40, 0).oracle is None
-        assert compose(base(120), "C:R", self.SIZES, 40, 0, oracle=False).oracle is None
+    def test_a_dataset_that_is_too_small_has_none(self) -> None:
+        assert compose(dataset(60), "C:R", (100, 100, 100), 40, 0).oracle is None
+        assert compose(dataset(120), "C:R", self.SIZES, 40, 0, oracle=False).oracle is None
 
     def test_it_is_saved_with_the_stream_and_verified(self, tmp_path: Path) -> None:
-        made = compose(base(120), "C:R", self.SIZES, 40, 0)
+        made = compose(dataset(120), "C:R", self.SIZES, 40, 0)
         saved = made.save(tmp_path / "S")
 
         assert saved.oracle is not None
@@ -107,7 +108,7 @@ class TestOracle:
         assert len(saved.steps) == 3
         assert (saved.oracle["val"].y == made.oracle["val"].y).all()
         saved.verify(tmp_path / "S")
-        assert saved.sha256 != compose(base(120), "C:R", self.SIZES, 40, 0, oracle=False).save(tmp_path / "T").sha256
+        assert saved.sha256 != compose(dataset(120), "C:R", self.SIZES, 40, 0, oracle=False).save(tmp_path / "T").sha256
         np.save(tmp_path / "S" / "step_00003" / "val_y.npy", saved.oracle["val"].y[::-1])
         with pytest.raises(IntegrityError, match="'oracle', split val"):
             Stream.load(tmp_path / "S").verify(tmp_path / "S")
@@ -117,13 +118,15 @@ class TestFidelity:
     """Where `clean` and `paper-code` differ, one test each [spec, sections 1 and 4]; everything else is the same."""
 
     def test_images_are_augmented_and_normalised_or_raw(self) -> None:
-        clean, code = (compose(base(), "C", (40, 40), 20, 0, Composition(fidelity=f)) for f in ("clean", "paper-code"))  # type: ignore[arg-type]
+        clean, code = (
+            compose(dataset(), "C", (40, 40), 20, 0, Composition(fidelity=f)) for f in ("clean", "paper-code")
+        )  # type: ignore[arg-type]
         assert clean.facts["loading"] == {"augment": ["flip", "crop", "rotate"], "normalise": True}
         assert code.facts["loading"] == {"augment": [], "normalise": False}
 
     def test_without_s_the_code_takes_two_sub_classes_only(self) -> None:
-        b = base(subs=5)
-        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.sub, strict=True)}  # type: ignore[arg-type]
+        b = dataset(subs=5)
+        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
         for fidelity, expected in (("clean", {0, 1, 2, 3, 4}), ("paper-code", {0, 1})):
             made = compose(b, "C", (60, 40), 20, 0, Composition(fidelity=fidelity))  # type: ignore[arg-type]
             assert {at[i] for i in ids(made, 0, "train")} == expected
@@ -135,24 +138,24 @@ class TestFidelity:
             lambda a, b, iterations: asked.append(iterations) or 1.0,
         )
         for fidelity in ("clean", "paper-code"):
-            measure(compose(base(), "C", (40, 40), 20, 0, Composition(fidelity=fidelity)))  # type: ignore[arg-type]
+            measure(compose(dataset(), "C", (40, 40), 20, 0, Composition(fidelity=fidelity)))  # type: ignore[arg-type]
         assert set(asked) == {20_000_000, 100_000}
         assert asked.index(100_000) == len(asked) // 2
 
     def test_the_pixels_of_the_same_draws_are_the_same(self) -> None:
         same = {"overlap": "independent"}
         clean, code = (
-            compose(base(), "C,T:L", (40, 40, 40), 20, 0, Composition(fidelity=f, **same))  # type: ignore[arg-type]
+            compose(dataset(), "C,T:L", (40, 40, 40), 20, 0, Composition(fidelity=f, **same))  # type: ignore[arg-type]
             for f in ("clean", "paper-code")
         )
         for a, b in zip(clean.steps, code.steps, strict=True):
             assert all((a[s].x == b[s].x).all() and (a[s].y == b[s].y).all() for s in a.splits)
 
 
-class TestChoice:
+class TestSampling:
     def test_sub_populations_follow_the_table(self) -> None:
-        b = base(per_class=300, subs=5)
-        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.sub, strict=True)}  # type: ignore[arg-type]
+        b = dataset(per_class=300, subs=5)
+        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
         made = compose(b, "sss", (240, 240, 240, 240), 240, 0, Composition(overlap="independent"))
         found = [Counter(at[i] for i in [*s["train"].ids.tolist(), *s["val"].ids.tolist()]) for s in made.steps]
         assert [sorted(f) for f in found] == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
@@ -160,43 +163,43 @@ class TestChoice:
         assert set(found[3].values()) == {80}
 
     def test_s_needs_sub_classes_and_ends_with_its_table(self) -> None:
-        with pytest.raises(IncompatibleStream, match="the base has none a class.*--labels coarse"):
-            compose(base(), "s", (40, 40), 20, 0)
-        with pytest.raises(IncompatibleStream, match="s came up 4 times"):
-            compose(base(subs=5, per_class=300), "s:s:s:s", (60,) * 5, 60, 0)
+        with pytest.raises(IncompatibleStream, match="the dataset has none per class.*--labels coarse"):
+            compose(dataset(), "s", (40, 40), 20, 0)
+        with pytest.raises(IncompatibleStream, match="s occurs 4 times"):
+            compose(dataset(subs=5, per_class=300), "s:s:s:s", (60,) * 5, 60, 0)
 
     def test_label_shift_takes_from_even_classes_and_ends_before_they_are_gone(self) -> None:
-        made = compose(base(per_class=200), "p:p", (200, 200, 200), 100, 0)
+        made = compose(dataset(per_class=200), "p:p", (200, 200, 200), 100, 0)
         assert [Counter(s["train"].y.tolist())[0] for s in made.steps] == [40, 28, 16]
-        with pytest.raises(IncompatibleStream, match="p came up 4 times"):
-            compose(base(), "p:p:p:p", (40,) * 5, 20, 0)
+        with pytest.raises(IncompatibleStream, match="p occurs 4 times"):
+            compose(dataset(), "p:p:p:p", (40,) * 5, 20, 0)
 
     def test_classes_appear_and_disappear(self) -> None:
-        made = compose(base(per_class=200), "A:A,D", (120, 120, 120), 60, 0)
+        made = compose(dataset(per_class=200), "A:A,D", (120, 120, 120), 60, 0)
         assert [sorted(set(s["train"].y.tolist())) for s in made.steps] == [[0, 1], [0, 1, 2], [1, 2, 3]]
-        with pytest.raises(IncompatibleStream, match="leaves the source no class"):
-            compose(base(), "A(2):A(2)", (40,) * 3, 20, 0)
+        with pytest.raises(IncompatibleStream, match="none is left for the source step"):
+            compose(dataset(), "A(2):A(2)", (40,) * 3, 20, 0)
 
     def test_priors_may_be_given_as_a_table(self) -> None:
         table = np.array([[1.0, 1, 0, 0], [0, 0, 1, 3]])
-        made = compose(base(per_class=200), "C", (80, 80), 40, 0, Composition(priors=table))
+        made = compose(dataset(per_class=200), "C", (80, 80), 40, 0, Composition(priors=table))
         assert sorted(set(made.steps[0]["train"].y.tolist())) == [0, 1]
         assert Counter(made.steps[1]["test"].y.tolist()) == {2: 10, 3: 30}
         with pytest.raises(BadConfig, match="a row for each step and 4 columns"):
-            compose(base(), "C", (80, 80), 40, 0, Composition(priors=table[:, :3]))
+            compose(dataset(), "C", (80, 80), 40, 0, Composition(priors=table[:, :3]))
 
-    def test_natural_counts_are_those_of_the_base(self) -> None:
-        b = base()
+    def test_natural_counts_are_those_of_the_dataset(self) -> None:
+        b = dataset()
         y = np.concatenate([np.zeros(180, np.int64), np.full(60, 3)])
-        uneven = Base("uneven", Side(b.train.x, y, b.train.index), b.test, b.classes)
+        uneven = Dataset("uneven", Samples(b.train.x, y, b.train.index), b.test, b.classes)
         made = compose(uneven, "C", (40, 40), 20, 0, Composition(balanced="natural", overlap="independent"))
         assert Counter(made.steps[0]["train"].y.tolist()) == {0: 24, 3: 8}
 
 
-class TestSmooth:
+class TestGrowing:
     def test_a_tint_grows_from_sample_to_sample_and_ends_where_the_step_would(self) -> None:
-        b = base()
-        dark = Base("dark", Side(b.train.x // 4, b.train.y, b.train.index), b.test, b.classes)
+        b = dataset()
+        dark = Dataset("dark", Samples(b.train.x // 4, b.train.y, b.train.index), b.test, b.classes)
         made = compose(dark, "~T(64)", (80, 80), 40, 0)
         step = made.steps[1]["train"]
         added = step.x[..., 0].astype(int) - dark.train.x[step.ids.astype(int)][..., 0]
@@ -206,17 +209,17 @@ class TestSmooth:
         assert len(set(amount.tolist())) > 50
 
     def test_what_cannot_grow_says_what_can(self) -> None:
-        with pytest.raises(BadConfig, match=r"L cannot grow smoothly\. These can: R, r, T, t"):
+        with pytest.raises(BadConfig, match=r"The shift L cannot grow\. Expected one of R, r, T, t after"):
             parse("~L")
 
 
-def test_features_take_shifts_of_labels_and_choice_only() -> None:
-    b = base()
+def test_features_take_only_shifts_of_labels_and_sampling() -> None:
+    b = dataset()
 
-    def flat(side: Side) -> Side:
-        return Side(side.x.reshape(len(side), -1).astype(np.float32), side.y, side.index)
+    def flat(samples: Samples) -> Samples:
+        return replace(samples, x=samples.x.reshape(len(samples), -1).astype(np.float32))
 
-    features = Base("features", flat(b.train), flat(b.test), b.classes)
+    features = Dataset("features", flat(b.train), flat(b.test), b.classes)
     made = compose(features, "L:p", (80, 80, 80), 40, 0)
     assert made.steps[1]["train"].x.dtype == np.float32
     with pytest.raises(IncompatibleStream, match="R changes images; features has features of dtype float32"):
@@ -224,7 +227,7 @@ def test_features_take_shifts_of_labels_and_choice_only() -> None:
 
 
 def test_common_corruptions_grow_with_their_severity() -> None:
-    b = base()
+    b = dataset()
     for name in ("gaussian_noise", "jpeg", "pixelate", "contrast"):
         far = []
         for severity in (1, 3, 5):
@@ -232,7 +235,7 @@ def test_common_corruptions_grow_with_their_severity() -> None:
             far.append(np.abs(made.x.astype(int) - b.test.x[made.ids.astype(int)]).mean())
         assert far == sorted(far)
         assert far[0] < far[2]
-    with pytest.raises(BadConfig, match=r"jpeg\(9\).*expected 1 to 5"):
+    with pytest.raises(BadConfig, match=r"jpeg\(9\): severity is .9.\. Expected a number less than or equal to 5"):
         compose(b, "jpeg(9)", (40, 40), 40, 0)
 
 
@@ -241,12 +244,12 @@ def test_named_sequences_have_the_papers_sizes() -> None:
     assert {name: sum(SIZES[name]) for name in SIZES if name.startswith("rot")} == dict.fromkeys(
         (f"rotations-{n}" for n in range(2, 9)), 20_000
     )
-    with pytest.raises(BadConfig, match="no sizes of its own"):
+    with pytest.raises(BadConfig, match="no published sizes"):
         sizes_of("C:C")
 
 
-def test_a_name_of_the_paper_and_its_sequence_are_told_alike() -> None:
-    by_name, spelled = (compose(base(), s, (40, 40, 40, 40), 40, 0) for s in ("TTT", "T:T:T"))
+def test_a_name_of_the_paper_and_its_sequence_record_the_same() -> None:
+    by_name, spelled = (compose(dataset(), s, (40, 40, 40, 40), 40, 0) for s in ("TTT", "T:T:T"))
 
     assert by_name.facts == spelled.facts
     assert by_name.facts["sequence"] == "T:T:T"
@@ -256,15 +259,15 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
     from support.helpers import write_base
 
     write_base(tmp_path / "base")
-    opened = open_base(tmp_path / "base")
+    opened = open_dataset(tmp_path / "base")
     hashes = {
         compose(opened, "C,jpeg:~R:L", (40, 20, 20, 40), 20, 5, workers=w).save(tmp_path / f"w{w}").sha256
         for w in (1, 3)
     }
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.datasets import open_base; from stream_builder.builders.shift_sequence import compose\n"
-        "b = open_base(Path(sys.argv[1]))\n"
+        "from stream_builder.datasets import open_dataset; from stream_builder.builders.shift_sequence import compose\n"
+        "b = open_dataset(Path(sys.argv[1]))\n"
         "print(compose(b, 'C,jpeg:~R:L', (40, 20, 20, 40), 20, 5, workers=2).save(Path(sys.argv[2])).sha256)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "base"), str(tmp_path / "other")]
@@ -275,13 +278,13 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
 @pytest.mark.shared
 @pytest.mark.slow
 def test_sub_populations_of_cifar_100_at_a_third_of_the_papers_sizes(shared: Path) -> None:
-    opened = open_base(shared / "cifar100")
+    opened = open_dataset(shared / "cifar100")
     assert (len(opened.classes), opened.subclasses) == (20, 5)
     made = compose(opened, "sss", (2000, 1330, 2000, 1330), 900, 0, Composition(overlap="independent"))
     found = measure(made)
     assert found["covariate"][0] > found["covariate"][2] > 0.95
     assert min(found["conditional"]) > 1
-    fine = open_base(shared / "cifar100", Options(labels="fine"))
+    fine = open_dataset(shared / "cifar100", Options(labels="fine"))
     assert (len(fine.classes), fine.subclasses) == (100, 0)
 
 
@@ -297,7 +300,7 @@ def test_the_order_of_sub_classes_is_the_specifications(shared: Path) -> None:
 
 @pytest.mark.shared
 def test_the_papers_draws_share_207_validation_images_with_training(shared: Path) -> None:
-    made = compose(open_base(shared / "cifar10"), "RCL")
+    made = compose(open_dataset(shared / "cifar10"), "RCL")
     assert made.facts["draws"] == "published"
     assert made.facts["shared"]["final_validation_in_earlier_training"] == 207
 
@@ -309,7 +312,7 @@ def test_the_papers_draws_share_207_validation_images_with_training(shared: Path
         ({"train_x": np.zeros((4, 8, 8), np.uint8)}, "Convert grey or RGBA"),
         ({"train_x": np.zeros((4, 8, 8, 4), np.uint8)}, "Convert grey or RGBA"),
         ({"train_y": np.array([0, 1, -1, 1])}, "label -1 at index 2"),
-        ({"train_x": np.zeros((0, 8, 8, 3), np.uint8), "train_y": np.zeros(0, np.int64)}, "train side of bad is empty"),
+        ({"train_x": np.zeros((0, 8, 8, 3), np.uint8), "train_y": np.zeros(0, np.int64)}, "bad has no train samples"),
     ],
 )
 def test_arrays_that_no_learner_could_take_are_refused(
@@ -319,4 +322,4 @@ def test_arrays_that_no_learner_could_take_are_refused(
             for k, v in (("x", np.zeros((4, 8, 8, 3), np.uint8)), ("y", np.array([0, 1, 0, 1])))}  # fmt: skip
     np.savez(tmp_path / "bad.npz", **(good | arrays))
     with pytest.raises(BadArray, match=told):
-        open_base(tmp_path / "bad.npz")
+        open_dataset(tmp_path / "bad.npz")

@@ -1,10 +1,11 @@
-"""Bases of every kind are one object: folders, tars, arrays, releases, CIFAR's official files."""
+"""Datasets of every format are one object: folders, tars, arrays, releases, CIFAR's official files."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import pickle
+import re
 import tarfile
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
+from curate.core.errors import BadInput, BadPlugin, IntegrityError, MissingFile, UnknownName
+from curate.core.registry import HOME
 from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Options, open_base
+from stream_builder.datasets import DATASETS, FORMATS, Options, open_dataset
 
 
 def png(i: int, mode: str = "RGB", size: tuple[int, int] = (20, 16)) -> bytes:
@@ -52,58 +54,55 @@ def write_tars(folder: Path, extra: tuple[str, bytes] | None = None) -> Path:
 
 
 def test_a_folder_of_class_folders(tmp_path: Path) -> None:
-    base = open_base(write_folder(tmp_path / "images"), Options(size=12))
-    assert (base.classes, len(base.train), len(base.test)) == (["n01", "n02"], 12, 8)
-    assert base.train.x[:].shape == (12, 12, 12, 3)
-    made = compose(base, "R:L", (8, 4, 8), 4, 0)
+    dataset = open_dataset(write_folder(tmp_path / "images"), Options(size=12))
+    assert (dataset.classes, len(dataset.train), len(dataset.test)) == (["n01", "n02"], 12, 8)
+    assert dataset.train.x[:].shape == (12, 12, 12, 3)
+    made = compose(dataset, "R:L", (8, 4, 8), 4, 0)
     assert made.steps[2]["test"].x.shape == (4, 12, 12, 3)
 
 
 def test_imagenet_is_found_below_the_data_folder(tmp_path: Path) -> None:
     write_folder(tmp_path / "imagenet")
-    assert open_base("imagenet", Options(tmp_path, size=8)).name == "imagenet"
-    with pytest.raises(MissingFile, match="holds no ImageNet"):
-        open_base("imagenet", Options(tmp_path / "elsewhere"))
+    assert open_dataset("imagenet", Options(tmp_path, size=8)).name == "imagenet"
+    with pytest.raises(MissingFile, match="does not contain ImageNet"):
+        open_dataset("imagenet", Options(tmp_path / "elsewhere"))
 
 
 def test_tars_hold_what_a_folder_would(tmp_path: Path) -> None:
-    base = open_base(write_tars(tmp_path / "tars"), Options(size=16))
-    assert (len(base.train), base.train.y.tolist()) == (12, [0, 1] * 6)
+    dataset = open_dataset(write_tars(tmp_path / "tars"), Options(size=16))
+    assert (len(dataset.train), dataset.train.y.tolist()) == (12, [0, 1] * 6)
     expected = Image.open(io.BytesIO(png(3))).crop((2, 0, 18, 16))
-    assert (base.train.x[3] == np.asarray(expected)).all()
+    assert (dataset.train.x[3] == np.asarray(expected)).all()
 
 
 def test_a_tar_with_a_member_outside_its_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IntegrityError, match=r"\.\./evil\.png"):
-        open_base(write_tars(tmp_path / "tars", ("../evil.png", png(0))))
-    with pytest.raises(BadInput, match=r"'zzz' holds \['picture'\]"):
-        open_base(write_tars(tmp_path / "more", ("zzz.png", png(0))))
+        open_dataset(write_tars(tmp_path / "tars", ("../evil.png", png(0))))
+    with pytest.raises(BadInput, match=r"'zzz' has \['image'\]"):
+        open_dataset(write_tars(tmp_path / "more", ("zzz.png", png(0))))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGBA", "I;16"])
-def test_pictures_that_are_not_rgb_are_named_when_they_are_drawn(tmp_path: Path, mode: str) -> None:
-    base = open_base(write_folder(tmp_path / "images")) if mode == "RGB" else None
-    write_folder(tmp_path / mode.replace(";", ""), mode)
+def test_images_that_are_not_rgb_are_named(tmp_path: Path, mode: str) -> None:
     with pytest.raises(BadInput, match=r"\d\.png: an image of mode"):
-        compose(open_base(tmp_path / mode.replace(";", "")), "R", (8, 8), 4, 0)
-    assert base is None
+        open_dataset(write_folder(tmp_path / "images", mode))
 
 
-def test_a_release_is_a_base(journey: Path) -> None:
+def test_a_release_is_a_dataset(journey: Path) -> None:
     release = Release.open(journey)
-    base = open_base(journey, Options(size=16))
-    assert base.classes == release.classes
-    assert len(base.train) + len(base.test) == len(release.table)
-    assert compose(base, "T", (22, 22), 22, 0).steps[1]["test"].x.shape == (22, 16, 16, 3)
+    dataset = open_dataset(journey, Options(size=16))
+    assert dataset.classes == release.classes
+    assert len(dataset.train) + len(dataset.test) == len(release.table)
+    assert compose(dataset, "T", (22, 22), 22, 0).steps[1]["test"].x.shape == (22, 16, 16, 3)
 
 
-def test_texts_as_vectors_are_a_base(tmp_path: Path) -> None:
+def test_texts_as_vectors_are_a_dataset(tmp_path: Path) -> None:
     x = rng_for(0).normal(size=(20, 5)).astype(np.float16)
     y = np.arange(20) % 2
     meta = np.array(["notes"], object)
     np.savez(tmp_path / "intent.npz", train_x=x, train_y=y, test_x=x, test_y=y, labels=np.array(["a", "b"]), meta=meta)
-    base = open_base(tmp_path / "intent.npz")
-    assert (base.classes, base.train.x.dtype) == (["a", "b"], np.float16)
+    dataset = open_dataset(tmp_path / "intent.npz")
+    assert (dataset.classes, dataset.train.x.dtype) == (["a", "b"], np.float16)
 
 
 def test_cifars_official_files_are_read_after_their_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,15 +125,45 @@ def test_cifars_official_files_are_read_after_their_checksums(tmp_path: Path, mo
     names = {"label_names": [f"thing {i}" for i in range(10)]}
     meta = write("batches.meta", names)
     monkeypatch.setattr(CIFAR10, "meta", {"filename": meta[0], "key": "label_names", "md5": meta[1]})
-    for base in (open_base(tmp_path), open_base("cifar10", Options(tmp_path))):
-        assert (len(base.train), base.train.x.shape[1:], base.classes[3]) == (100, (32, 32, 3), "thing 3")
+    for dataset in (open_dataset(tmp_path), open_dataset("cifar10", Options(tmp_path))):
+        assert (len(dataset.train), dataset.train.x.shape[1:], dataset.classes[3]) == (100, (32, 32, 3), "thing 3")
     (folder / "data_batch_2").write_bytes(b"changed")
-    with pytest.raises(MissingFile, match="holds no whole CIFAR10"):
-        open_base("cifar10", Options(tmp_path))
+    with pytest.raises(MissingFile, match="does not contain the complete CIFAR10"):
+        open_dataset("cifar10", Options(tmp_path))
 
 
-def test_what_is_no_base_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(MissingFile, match=r"Expected Parquet files or tars named \*train\*"):
-        open_base(tmp_path)
-    with pytest.raises(UnknownName, match="no base 'cifar11'.*cifar10"):
-        open_base("cifar11")
+def test_what_is_not_a_dataset_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match=r"Parquet files or tars named \*train\*"):
+        open_dataset(tmp_path)
+    with pytest.raises(UnknownName, match="Unknown dataset 'cifar11'.*Did you mean 'cifar10'"):
+        open_dataset("cifar11")
+
+
+def test_a_dataset_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """
+import numpy as np
+from stream_builder.datasets import Dataset, Samples
+
+def squares(path, options):
+    y = np.arange(40) % 2
+    part = Samples(np.full((40, 4, 4, 3), 100, np.uint8), y, np.arange(40))
+    return Dataset("squares", part, part, ["a", "b"])
+
+def nothing(path, options):
+    return None
+"""
+    (tmp_path / "plugin_datasets.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert compose("plugin_datasets:squares", "T", (10, 10), 10, 0).name == "squares-T"
+    with pytest.raises(BadPlugin, match="returned NoneType. Expected a Dataset"):
+        open_dataset("plugin_datasets:nothing")
+
+
+@pytest.mark.parametrize("name", [name for name in DATASETS if DATASETS.entry(name).origin == HOME])
+def test_a_named_dataset_says_what_is_missing(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match=re.escape(str(tmp_path))):
+        open_dataset(name, Options(tmp_path))
+
+
+def test_no_format_claims_an_empty_folder(tmp_path: Path) -> None:
+    assert [name for name in FORMATS if FORMATS[name].matches(tmp_path)] == []

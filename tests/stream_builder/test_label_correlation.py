@@ -14,8 +14,8 @@ from stream_builder.measures.label_correlation import autocorrelation, blind_cur
 
 
 def literal(y: list[int], k: int) -> list[int]:
-    """Every window counted anew: the newest label if none is more frequent; where the mode left, the lowest of the most
-    frequent; else the mode stays."""
+    """Counts every window from scratch: the newest label if none is more frequent; if the mode left, the lowest of the
+    most frequent; else the mode stays."""
     found, mode = [], y[0]
     for i in range(len(y)):
         counts = Counter(y[max(0, i - k + 1) : i + 1])

@@ -1,4 +1,4 @@
-"""Real order, held-out classes, yearbooks: streams that nobody composed."""
+"""Time order, held-out classes, yearbooks: streams without synthetic shifts."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from PIL import Image
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from curate.core.seeding import rng_for
-from stream_builder.builders.held_out_classes import held_out
+from stream_builder.builders.held_out_classes import hold_out_classes
 from stream_builder.builders.portraits import portraits
-from stream_builder.builders.time_order import Timed, open_timed, ordered
-from stream_builder.datasets import Base, Side, open_base
+from stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.interop.torch_loader import Policy, policy_of
 
 
-def timed(n: int = 100) -> Timed:
+def timed(n: int = 100) -> TimedSamples:
     rng = rng_for(0, "timed")
     y = np.repeat(np.arange(4), n // 4).astype(np.int64)
     time = rng.permutation(n).astype(np.int64) * 1000
-    return Timed(
+    return TimedSamples(
         "toy", np.arange(n, dtype=np.float32)[:, None], y, np.array([f"i{i:03d}" for i in range(n)]), time, "abcd"
     )
 
 
 class TestOrder:
-    def test_samples_stand_in_order_of_time_and_each_period_keeps_some_back(self) -> None:
+    def test_samples_are_in_time_order_and_each_period_has_test_samples(self) -> None:
         data = timed()
-        made = ordered(data, periods=5, held_out=0.2)
+        made = in_time_order(data, periods=5, held_out=0.2)
         flat = made.flat("train")
         assert (np.diff(flat.time) > 0).all()  # type: ignore[arg-type]
         assert [(len(s["train"]), len(s["test"])) for s in made.steps] == [(16, 4)] * 5
@@ -43,8 +43,8 @@ class TestOrder:
 
     def test_balanced_order_takes_no_class_more_often_than_the_median(self) -> None:
         data = timed(400)
-        skewed = Timed("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
-        made = ordered(skewed, periods=2, held_out=0, order="balanced")
+        skewed = TimedSamples("skewed", data.x, np.where(data.y < 2, 0, data.y), data.ids, data.time, data.classes)
+        made = in_time_order(skewed, periods=2, held_out=0, order="balanced")
         for step in made.steps:
             counts = Counter(step["train"].y.tolist())
             assert counts[0] <= sorted(counts.values())[1]
@@ -52,14 +52,14 @@ class TestOrder:
 
     def test_fewer_samples_than_periods_are_refused(self) -> None:
         with pytest.raises(IncompatibleStream, match="100 samples for 101 periods"):
-            ordered(timed(), periods=101)
+            in_time_order(timed(), periods=101)
         with pytest.raises(BadConfig, match="--held-out is 1"):
-            ordered(timed(), held_out=1)
+            in_time_order(timed(), held_out=1)
 
     def test_a_release_in_its_order(self, journey: Path) -> None:
-        made = ordered(open_timed(journey), periods=4)
+        made = in_time_order(open_timed(journey), periods=4)
         assert (np.diff(made.flat("train").time) >= 0).all()  # type: ignore[arg-type]
-        pictures = ordered(open_timed(journey, "images:16"), periods=2).steps[0]["train"]
+        pictures = in_time_order(open_timed(journey, "images:16"), periods=2).steps[0]["train"]
         assert pictures.part(0, 3).x[:].shape == (3, 16, 16, 3)
 
     def table(self, folder: Path, rows: list[list[object]]) -> Path:
@@ -70,11 +70,11 @@ class TestOrder:
     def test_a_table_with_features(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [[f"p{i}", 50 - i, "cat" if i % 2 else "dog"] for i in range(20)])
         np.save(tmp_path / "x.npy", np.arange(20, dtype=np.float32)[:, None])
-        made = ordered(open_timed(path, str(tmp_path / "x.npy")), periods=2, held_out=0)
+        made = in_time_order(open_timed(path, str(tmp_path / "x.npy")), periods=2, held_out=0)
         assert made.steps[0]["train"].x[:, 0].tolist() == list(range(19, 9, -1))
         assert made.classes == ["cat", "dog"]
 
-    def test_a_bad_table_is_told_by_column_and_row(self, tmp_path: Path) -> None:
+    def test_a_bad_table_is_named_by_column_and_row(self, tmp_path: Path) -> None:
         path = self.table(tmp_path, [["p0", 1, "cat"], ["p1", "", "dog"]])
         with pytest.raises(BadInput, match=r"row 1: time is empty"):
             open_timed(path)
@@ -95,45 +95,45 @@ class TestOrder:
                     file["store_list"] = content
             (tmp_path / "features").mkdir(exist_ok=True)
             np.save(tmp_path / "features" / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
-        made = ordered(open_timed(tmp_path, str(tmp_path / "features")), periods=3)
+        made = in_time_order(open_timed(tmp_path, str(tmp_path / "features")), periods=3)
         assert made.flat("train").x[:, 0].tolist() == list(range(12))
         assert made.flat("test").x[:, 0].tolist() == list(range(6))
         for side, n in (("train", 12), ("test", 6)):
             for i in range(n):
                 (tmp_path / "root" / "x").mkdir(parents=True, exist_ok=True)
                 Image.new("RGB", (9, 9), (i, 0, 0)).save(tmp_path / "root" / "x" / f"{side}{i + 1}.png")
-        pictures = ordered(open_timed(tmp_path, root=tmp_path / "root", size=8), periods=3).flat("train")
+        pictures = in_time_order(open_timed(tmp_path, root=tmp_path / "root", size=8), periods=3).flat("train")
         assert pictures.x[:][:, 0, 0, 0].tolist() == list(range(11, -1, -1)), "'..' stays inside the root"
 
 
 class TestHeldOut:
-    def base(self) -> Base:
+    def base(self) -> Dataset:
         y = np.repeat(np.arange(6), 20).astype(np.int64)
         x = rng_for(0).normal(size=(120, 3)).astype(np.float32)
-        return Base("toy", Side(x, y, np.arange(120)), Side(x, y, np.arange(120)), list("fedcba"))
+        return Dataset("toy", Samples(x, y, np.arange(120)), Samples(x, y, np.arange(120)), list("fedcba"))
 
     def test_held_out_classes_come_only_afterwards(self) -> None:
-        made = held_out(self.base(), classes=2, evaluate=30, seed=1)
+        made = hold_out_classes(self.base(), classes=2, evaluate=30, seed=1)
         start, later = made.steps
         assert set(later["train"].y.tolist()) == set(later["test"].y.tolist())
         assert not set(start["train"].y.tolist()) & set(later["train"].y.tolist())
         assert (len(start["train"]), len(start["test"]), len(later["train"]), len(later["test"])) == (80, 30, 40, 30)
         assert made.facts["held_out"] == sorted(made.classes[c] for c in set(later["train"].y.tolist()))
-        filed = held_out(self.base(), 2, 30, 1, "file").steps[0]["train"]
+        filed = hold_out_classes(self.base(), 2, 30, 1, "file").steps[0]["train"]
         assert (np.diff(filed.y) >= 0).all()
         assert start["train"].y.tolist() != filed.y.tolist()
 
     def test_some_class_must_be_on_either_side(self) -> None:
         with pytest.raises(BadConfig, match="--held-out is 6; toy has 6 classes"):
-            held_out(self.base(), classes=6)
+            hold_out_classes(self.base(), classes=6)
 
     @pytest.mark.shared
     @pytest.mark.parametrize("seed", [0, 1, 2])
     @pytest.mark.parametrize("name", ["banking77", "clinc150"])
     def test_draws_are_the_references(self, shared: Path, name: str, seed: int) -> None:
         told = read_json(shared.parent / "spec" / f"ocrr_reference_{name}.json")["splits"][str(seed)]
-        base = open_base(shared / "intent" / f"{name}_minilm.npz")
-        made = held_out(base, 10, told.get("eval_cap", 400), seed, "file")
+        base = open_dataset(shared / "intent" / f"{name}_minilm.npz")
+        made = hold_out_classes(base, 10, told.get("eval_cap", 400), seed, "file")
         assert made.facts["held_out"] == sorted(told["held_out"])
 
         def numbers(step: int, split: str) -> list[int]:

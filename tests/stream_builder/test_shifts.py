@@ -1,7 +1,8 @@
-"""Shifts are exact: against torchvision, against the specification's tables, and in their order."""
+"""Shifts are exact: against torchvision and the specification's tables, and in their order; and their grammar."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,10 +12,10 @@ import pytest
 import torch
 from support.helpers import write_base
 
-from curate.core.errors import BadConfig, BadInput, MissingFile, Shortage
+from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile, Shortage, UnknownName
 from curate.core.seeding import rng_for
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Base, Side, open_base
+from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.measures.distances import wasserstein2
 from stream_builder.measures.shift_distance import measure
 from stream_builder.shifts.base import rotate
@@ -25,15 +26,15 @@ from stream_builder.shifts.label_flip import LabelFlip
 from stream_builder.shifts.tint import Tint
 
 
-def base(per_class: int = 40, classes: int = 4) -> Base:
+def dataset(per_class: int = 40, classes: int = 4) -> Dataset:
     rng = rng_for(0, "base")
 
-    def side(n: int) -> Side:
+    def samples(n: int) -> Samples:
         y = np.repeat(np.arange(classes), n)
         x = (rng.integers(0, 120, (len(y), 8, 8, 3)) + 20 * y[:, None, None, None]).astype(np.uint8)
-        return Side(x, y.astype(np.int64), np.arange(len(y)))
+        return Samples(x, y.astype(np.int64), np.arange(len(y)))
 
-    return Base("toy", side(per_class), side(per_class), [str(c) for c in range(classes)])
+    return Dataset("toy", samples(per_class), samples(per_class), [str(c) for c in range(classes)])
 
 
 @pytest.mark.parametrize("degrees", [30, 60, 90, 120, -30, -60, 45, 210])
@@ -82,17 +83,90 @@ def test_even_classes_turn_left_and_odd_ones_right() -> None:
 
 def test_the_grammar() -> None:
     steps = parse("C,T(60):L:R(45)")
-    assert [[s.letter for s in step.shifts] for step in steps] == [[], ["C", "T"], ["L"], ["R"]]
+    assert [[s.code for s in step.shifts] for step in steps] == [[], ["C", "T"], ["L"], ["R"]]
     assert steps[1].shifts[1].amount == 60  # type: ignore[attr-defined]
     assert steps[3].shifts[0].degrees == 45  # type: ignore[attr-defined]
     assert [len(parse(f"rotations-{n}")) for n in range(2, 9)] == list(range(2, 9))
-    assert [s.letter for step in parse("RCL") for s in step.shifts] == ["R", "C", "L"]
-    with pytest.raises(BadConfig, match=r"holds 'Q'.*Known letters: C \(C: adds"):
-        parse("C:Q")
+    assert [s.code for step in parse("RCL") for s in step.shifts] == ["R", "C", "L"]
+
+
+def test_settings_are_given_in_order_or_by_name() -> None:
+    assert parse("C(5)") == parse("C(amount=5)") == parse(" C( amount = 5 ) ")
+    assert parse("jpeg(3)") == parse("jpeg(severity=3)") != parse("jpeg(2)")
+
+
+@pytest.mark.parametrize(
+    ("sequence", "message"),
+    [
+        ("C:Q", "Unknown shift 'Q'. Available: A, C"),
+        ("jpg", "Did you mean 'jpeg'?"),
+        ("C:", "cannot be read from '' on"),
+        ("C,,T", "cannot be read from ',T' on"),
+        ("R(45", "cannot be read from 'R(45' on"),
+        ("C(x)", "C(x): amount is 'x'. Expected a valid integer."),
+        ("C(200)", "Expected a number less than or equal to 127."),
+        ("R(nan)", "Expected a finite number."),
+        ("R(angle=3)", "R(angle=3): unknown setting 'angle'. Available: degrees."),
+        ("R(1,2)", "unknown setting '2'"),
+        ("s(3)", "unknown setting '3'. Available: none."),
+        ("mypkg.mine:Fade", "in braces: {package.module:Name}"),
+    ],
+)
+def test_a_wrong_sequence_is_one_sentence(sequence: str, message: str) -> None:
+    with pytest.raises((BadConfig, UnknownName), match=re.escape(message)):
+        parse(sequence)
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+import numpy as np
+from pydantic import Field
+from stream_builder.shifts.base import Shift
+
+@dataclass(frozen=True)
+class Fade(Shift):
+    code: ClassVar[str] = "fade"
+    acts_on: ClassVar[str] = "colour"
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+
+    def apply(self, x, y, count, n_classes, rng):
+        return (x * (1 - self.share) ** count).astype(np.uint8), y
+
+@dataclass
+class Mutable(Shift):
+    code: ClassVar[str] = "m"
+    acts_on: ClassVar[str] = "colour"
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module with shifts."""
+    (tmp_path / "plugin_shifts.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "plugin_shifts"
+
+
+def test_a_class_of_another_package_stands_in_braces(plugin: str) -> None:
+    fade = f"{{{plugin}:Fade}}"
+    made = compose(dataset(), f"{fade}(0.25),L:{fade}(share=0.25)", [80, 80, 80], 40, 0)
+    assert [step.name for step in made.steps] == ["0 source", "1 fade,L", "2 fade"]
+    x = dataset().test.x[made.steps[2]["test"].ids.astype(int)]
+    assert (made.steps[2]["test"].x == (x * 0.75**2).astype(np.uint8)).all()
+
+
+def test_what_is_not_a_shift_is_named(plugin: str) -> None:
+    with pytest.raises(BadPlugin, match=r"plugin_shifts:Mutable.*Expected a frozen dataclass that declares code"):
+        parse(f"{{{plugin}:Mutable}}")
+    with pytest.raises(BadPlugin, match="Expected a class derived from"):
+        parse("{pathlib:Path}")
+    with pytest.raises(BadConfig, match="Expected a number greater than 0"):
+        parse(f"{{{plugin}:Fade}}(0)")
 
 
 def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
-    b = base()
+    b = dataset()
     one = compose(b, "R:R:R", [80, 80, 80, 80], 40, 0)
     x = b.test.x[one.steps[3]["test"].ids.astype(int)]
     assert (one.steps[3]["test"].x == np.stack([np.rot90(i) for i in x])).all(), (
@@ -103,7 +177,7 @@ def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
 
 
 def test_draws_are_balanced_without_repetition_and_do_not_depend_on_the_shifts() -> None:
-    b = base()
+    b = dataset()
     a, c = compose(b, "C:L", [80, 40, 80], 40, 0), compose(b, "T:R", [80, 40, 80], 40, 0)
     for step_a, step_c in zip(a.steps, c.steps, strict=True):
         for side, split in step_a.splits.items():
@@ -119,8 +193,8 @@ def test_the_same_seed_gives_the_same_hash_in_another_process(tmp_path: Path) ->
     write_base(tmp_path / "base")
     code = (
         "import sys; from pathlib import Path\n"
-        "from stream_builder.datasets import open_base; from stream_builder.builders.shift_sequence import compose\n"
-        "print(compose(open_base(Path(sys.argv[1])), 'C,r:L', [40, 20, 40], 20, 5).save(Path(sys.argv[2])).sha256)"
+        "from stream_builder.datasets import open_dataset; from stream_builder.builders.shift_sequence import compose\n"
+        "print(compose(open_dataset(Path(sys.argv[1])), 'C,r:L', [40, 20, 40], 20, 5).save(Path(sys.argv[2])).sha256)"
     )
 
     def in_another_process(name: str) -> str:
@@ -129,20 +203,20 @@ def test_the_same_seed_gives_the_same_hash_in_another_process(tmp_path: Path) ->
 
     hashes = [in_another_process(name) for name in "ab"]
     assert hashes[0] == hashes[1]
-    other = compose(open_base(tmp_path / "base"), "C,r:L", [40, 20, 40], 20, 6).save(tmp_path / "c").sha256
+    other = compose(open_dataset(tmp_path / "base"), "C,r:L", [40, 20, 40], 20, 6).save(tmp_path / "c").sha256
     assert other != hashes[0].strip()
 
 
-def test_bad_bases_and_sizes_are_named(tmp_path: Path) -> None:
-    with pytest.raises(MissingFile, match="no folder"):
-        open_base(tmp_path / "nowhere")
+def test_bad_datasets_and_sizes_are_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match="does not exist"):
+        open_dataset(tmp_path / "nowhere")
     write_base(tmp_path / "grey", "L")
     with pytest.raises(BadInput, match="row 0: an image of mode L. Expected RGB"):
-        open_base(tmp_path / "grey")
+        open_dataset(tmp_path / "grey")
     with pytest.raises(BadConfig, match="2 numbers for 3 steps"):
-        compose(base(), "C:L", [10, 10], 10, 0)
-    with pytest.raises(Shortage, match="Class 0 has 40 images, the step asks for 50"):
-        compose(base(), "C", [200, 40], 10, 0)
+        compose(dataset(), "C:L", [10, 10], 10, 0)
+    with pytest.raises(Shortage, match="Class 0 has 40 images, the step needs 50"):
+        compose(dataset(), "C", [200, 40], 10, 0)
 
 
 class TestMeasure:
@@ -160,7 +234,7 @@ class TestMeasure:
         assert wasserstein2(a, b) == pytest.approx(np.sqrt(best))
 
     def test_a_step_before_the_shift_is_farther_than_one_after_it(self) -> None:
-        found = measure(compose(base(), "C:T(90)", [80, 80, 80], 40, 0))
+        found = measure(compose(dataset(), "C:T(90)", [80, 80, 80], 40, 0))
         assert min(found["covariate"]) > 1.05
         assert min(found["conditional"]) > 1.05
 
@@ -169,7 +243,7 @@ class TestMeasure:
 @pytest.mark.slow
 def test_table_5_comes_out_again_with_the_papers_own_draws(shared: Path) -> None:
     """Converged values of the specification within 0.01, the paper's within 0.04 [Seq-to-Final, table 5]."""
-    stream = compose(open_base(shared / "cifar10"), "TTT", [6000, 4000, 6000, 4000], 5000, 0)
+    stream = compose(open_dataset(shared / "cifar10"), "TTT", [6000, 4000, 6000, 4000], 5000, 0)
     assert stream.facts["draws"] == "published"
     found = measure(stream)
     assert found["covariate"] == pytest.approx([1.518, 1.270, 1.068], abs=0.01)

@@ -12,9 +12,9 @@ from curate.core.errors import IncompatibleStream, IntegrityError
 from curate.core.seeding import rng_for
 from stream_builder.builders.release import from_release
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Base, Side
+from stream_builder.datasets import Dataset, Samples
 from stream_builder.interop.torch_loader import InOrder, Policy, augmented, loader, policy_of, statistics
-from stream_builder.lazy_images import Encoded
+from stream_builder.lazy_images import LazyImages
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -77,7 +77,7 @@ class TestEncoded:
 
         release = Release.open(journey)
         eager, lazy = (from_release(release, f"{kind}:16") for kind in ("pixels", "images"))
-        assert isinstance(lazy.steps[0]["train"].x, Encoded)
+        assert isinstance(lazy.steps[0]["train"].x, LazyImages)
         saved = lazy.save(tmp_path / "s")
         for a, b in zip(eager.steps, saved.steps, strict=True):
             far = np.abs(a["test"].x.astype(int) - b["test"].x[:].astype(int))
@@ -92,22 +92,22 @@ class TestEncoded:
 
         saved = from_release(Release.open(journey), "images:16").save(tmp_path / "s")
         x = saved.steps[0]["train"].x
-        file = x.files[int(x.where[0, 0])]
+        file = x.files[int(x.locations[0, 0])]
         data = file.read_bytes()
         file.unlink()
         with pytest.raises(IntegrityError, match="is missing"):
             Stream.load(tmp_path / "s")
-        offset = int(x.where[0, 1]) + 40
+        offset = int(x.locations[0, 1]) + 40
         file.write_bytes(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
         with pytest.raises(IntegrityError, match="was changed"):
             Stream.load(tmp_path / "s").verify(tmp_path / "s")
 
 
-def small_base() -> Base:
+def small_base() -> Dataset:
     rng = rng_for(0, "avalanche")
     y = np.repeat(np.arange(3), 30).astype(np.int64)
     x = np.clip(rng.normal(60 + 60 * y[:, None, None, None], 20, (90, 8, 8, 3)), 0, 255).astype(np.uint8)
-    return Base("toy", Side(x, y, np.arange(90)), Side(x, y, np.arange(90)), list("abc"))
+    return Dataset("toy", Samples(x, y, np.arange(90)), Samples(x, y, np.arange(90)), list("abc"))
 
 
 def test_an_avalanche_strategy_runs_on_a_composed_stream() -> None:

@@ -1,4 +1,4 @@
-"""Samples without labels: kept, hashed, encoded, and learned from by who asks for them."""
+"""Samples without labels: stored, hashed, encoded, and used by the learners that need them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curate.core.seeding import rng_for
 from eval.learner import Task
 from eval.learners.self_training import SelfTraining
 from eval.run import evaluate
-from stream_builder.builders.encoded import encoded, samples_of
+from stream_builder.builders.encoded import count_samples, encode
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -89,14 +89,14 @@ def test_images_are_encoded_with_all_that_has_no_label() -> None:
     stream = Stream("images", [Step(0, "0", {"train": Split(x, np.zeros(6, np.int64))}, x[:3])], ["a"], x[:2])
     counted: list[int] = []
 
-    made = encoded(stream, Mean(), "mean", counted.append)  # type: ignore[arg-type]
+    made = encode(stream, Mean(), "mean", counted.append)  # type: ignore[arg-type]
 
     assert np.allclose(made.steps[0]["train"].x, x.mean((1, 2)), rtol=1e-2)
     assert len(made.prior) == 2
     assert len(made.steps[0].unlabelled) == 3
-    assert sum(counted) == samples_of(stream) == 11
+    assert sum(counted) == count_samples(stream) == 11
     with pytest.raises(BadArray, match="Expected texts or images"):
-        encoded(made, Mean(), "mean")  # type: ignore[arg-type]
+        encode(made, Mean(), "mean")  # type: ignore[arg-type]
 
 
 def test_self_training_gains_by_what_has_no_label() -> None:

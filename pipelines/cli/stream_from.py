@@ -1,0 +1,188 @@
+"""`driftline stream from-…`: streams from releases, arrays, tables, texts and datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from curate.core.errors import BadConfig
+from pipelines.cli.common import command
+
+from_app = typer.Typer(rich_markup_mode=None)
+
+Fidelity = Literal["clean", "paper-code"]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the stream.")]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed.")]
+Base = Annotated[
+    str,
+    typer.Option("--base", help="Dataset: a name (driftline list datasets), a path, or package.module:Name."),
+]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder with the files of a named dataset.")]
+Labels = Annotated[
+    Literal["fine", "coarse"] | None, typer.Option("--labels", help="For datasets that have both (default: coarse).")
+]
+Size = Annotated[int, typer.Option("--size", min=4, max=512, help="Edge of decoded images, in pixels.")]
+Download = Annotated[bool, typer.Option("--download", help="Download a named dataset that is not in --data-dir.")]
+Published = Annotated[
+    str | None,
+    typer.Option(
+        "--published",
+        help="Name of the data and features, as in clear10/moco-yfcc-b0: reports print the paper's values.",
+    ),
+]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="For the encoder.")]
+
+
+def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> None:
+    """Save a stream and print its size. facts: recorded in addition to the stream's own."""
+    print_size(stream.save(out, {**stream.facts, **(facts or {})}), out)
+
+
+def print_size(stream: Any, out: Path) -> None:
+    """One line: steps, samples, classes and folder of a saved stream."""
+    n = sum(len(split) for step in stream.steps for split in step.splits.values())
+    print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
+
+
+def _published_facts(published: str | None) -> dict[str, str]:
+    """Raises BadConfig for data without published values."""
+    from eval.scoring.published_values import TABLES
+
+    if published is not None and published not in TABLES:
+        raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(TABLES)}.")
+    return {"published": published} if published else {}
+
+
+@command(from_app, "from-release", "driftline stream from-release photos2024 --out stream")
+def stream_from_release(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A release folder, or the run folder that published it.")
+    ],
+    out: Out,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            "--features",
+            help="A name in the release (default: its first), pixels:SIZE, or images:SIZE (decoded on access).",
+        ),
+    ] = None,
+    published: Published = None,
+) -> None:
+    """Turn a release into a stream: each bucket becomes a step."""
+    from stream_builder.builders.release import from_release
+
+    facts = _published_facts(published)
+    save(from_release(path, features), out, facts)
+
+
+@command(from_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
+def stream_from_arrays(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, id, classes."),
+    ],
+    out: Out,
+    published: Published = None,
+) -> None:
+    """Turn arrays in an .npz file into a stream."""
+    from stream_builder.builders.arrays import from_arrays
+
+    facts = _published_facts(published)
+    save(from_arrays(file), out, facts)
+
+
+@command(from_app, "from-order", "driftline stream from-order photos2024 --periods 10 --out in-order")
+def stream_from_order(
+    path: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="A release, a table (id, time, label), or order files of CGLM or CLOC."),
+    ],
+    out: Out,
+    periods: Annotated[int, typer.Option("--periods", min=1, help="Steps, with equally many samples each.")] = 10,
+    held_out: Annotated[
+        float, typer.Option("--held-out", help="Share of each period in its test split, to measure retention.")
+    ] = 0.1,
+    order: Annotated[
+        Literal["natural", "balanced"],
+        typer.Option("--order", help="balanced: limit each class in a period to the median class's size."),
+    ] = "natural",
+    features: Annotated[
+        str | None,
+        typer.Option("--features", help="Of a release: a name or images:SIZE; of a table: an .npy file."),
+    ] = None,
+    root: Annotated[Path | None, typer.Option("--root", help="Folder that image paths are relative to.")] = None,
+    size: Size = 64,
+    seed: Seed = 0,
+) -> None:
+    """Put samples in time order: a stream for online evaluation, with test samples in every period."""
+    from stream_builder.builders.time_order import in_time_order, open_timed
+
+    save(in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed), out)
+
+
+@command(from_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")
+def stream_from_texts(
+    texts: Annotated[
+        str,
+        typer.Argument(metavar="TEXTS", help="A folder with tables *train* and *test*, a table, banking77, clinc150."),
+    ],
+    out: Out,
+    data_dir: DataDir = None,
+    download: Download = False,
+    encoder: Annotated[
+        str, typer.Option("--encoder", help="sentence:MODEL, clip:MODEL:WEIGHTS, table:FOLDER, ngrams:WIDTH, or none.")
+    ] = "none",
+    device: Device = "auto",
+) -> None:
+    """Turn labelled texts into a stream: as texts, for learners that read, or as vectors of an encoder."""
+    from curate.core.run_log import RunLog
+    from curate.encoders import spec_of
+    from stream_builder.builders.encoded import count_samples, encode
+    from stream_builder.builders.texts import from_texts
+    from stream_builder.datasets import Options, open_dataset
+
+    spec = None if encoder == "none" else spec_of(encoder, device)
+    stream = from_texts(open_dataset(texts, Options(data_dir=data_dir, download=download)))
+    if spec is not None:
+        with RunLog(None).progress("encode", count_samples(stream), "texts") as tick:
+            stream = encode(stream, spec.load(), encoder, tick)
+    save(stream, out)
+
+
+@command(from_app, "from-held-out", "driftline stream from-held-out --base intent.npz --out corrections")
+def stream_from_held_out(
+    base: Base,
+    out: Out,
+    held_out: Annotated[int, typer.Option("--held-out", help="Number of classes that come later.")] = 10,
+    evaluate: Annotated[int, typer.Option("--evaluate", min=1, help="Test samples of each step, at most.")] = 400,
+    order: Annotated[
+        Literal["shuffled", "file"], typer.Option("--order", help="Order of the first step's training samples.")
+    ] = "shuffled",
+    data_dir: DataDir = None,
+    labels: Labels = None,
+    size: Size = 32,
+    download: Download = False,
+    seed: Seed = 0,
+) -> None:
+    """Hold classes out of the first step and let them come afterwards: a stream for corrections (OCRR)."""
+    from stream_builder.builders.held_out_classes import hold_out_classes
+    from stream_builder.datasets import Options, open_dataset
+
+    dataset = open_dataset(base, Options(data_dir, labels, size, download))
+    save(hold_out_classes(dataset, held_out, evaluate, seed, order), out)
+
+
+@command(from_app, "portraits", "driftline stream portraits faces --out portraits")
+def stream_portraits(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folders M and F with files YEAR_….png.")],
+    out: Out,
+    size: Size = 32,
+    fidelity: Annotated[Fidelity, typer.Option("--fidelity", help="paper-code: as the reference did.")] = "clean",
+    seed: Seed = 1007,
+) -> None:
+    """Split yearbook portraits by decade, as in Seq-to-Final."""
+    from stream_builder.builders.portraits import portraits
+
+    save(portraits(folder, size, seed, fidelity), out)

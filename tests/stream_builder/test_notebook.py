@@ -1,0 +1,78 @@
+"""What a stream shows in a notebook: steps, sizes, drift and images, escaped and fast."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from curate.core.seeding import rng_for
+from stream_builder.builders.release import from_release
+from stream_builder.stream import Split, Step, Stream
+
+
+def images(steps: int = 3, n: int = 40) -> Stream:
+    rng = rng_for(0, "notebook")
+    made = []
+    for t in range(steps):
+        y = np.arange(n) % 2
+        x = (rng.integers(0, 60, (n, 12, 12, 3)) + 100 * y[:, None, None, None] + 20 * t).astype(np.uint8)
+        split = Split(x, y, np.arange(n).astype(np.str_))
+        made.append(Step(t, f"<step {t}>", {"train": split, "test": split}))
+    return Stream("<b>images</b>", made, ["<cat>", "dog & co"])
+
+
+def test_it_has_a_row_per_step_and_escapes_names() -> None:
+    html = images()._repr_html_()
+    assert html.count("<tr>") == 4
+    for name in ("&lt;step 2&gt;", "&lt;b&gt;images", "&lt;cat&gt;", "dog &amp; co"):
+        assert name in html
+    for unsafe in ("<step", "<b>images", "<cat>"):
+        assert unsafe not in html
+
+
+def test_images_are_one_png_per_step() -> None:
+    strips = re.findall(r"data:image/png;base64,([^']+)", images()._repr_html_())
+    assert len(strips) == 3
+    with Image.open(io.BytesIO(base64.b64decode(strips[0]))) as strip:
+        assert strip.size == (80, 40)
+        pixels = np.asarray(strip)
+    assert pixels[:, 40:].mean() > pixels[:, :40].mean() + 50, "the first image of each class, in order of labels"
+
+
+def test_drift_falls_towards_the_last_step() -> None:
+    cells = re.findall(r"<td>(\d+\.?\d*)</td><td><img", images()._repr_html_())
+    assert float(cells[0]) > float(cells[1]) > float(cells[2])
+
+
+def test_without_test_data_or_images_there_are_sizes(stream: Stream) -> None:
+    train = [replace(step, splits={"train": step["train"]}) for step in stream.steps]
+    html = replace(stream, steps=train)._repr_html_()
+    assert "<th>drift</th>" not in html
+    assert "<img" not in html
+    assert f"<td>{len(train[0]['train'])}</td>" in html
+
+
+def test_a_stream_of_lazy_images_shows_itself_in_two_seconds(journey: Path) -> None:
+    made = from_release(journey, "images:32")
+    begun = time.perf_counter()
+    assert made._repr_html_().count("<img") == len(made.steps)
+    assert time.perf_counter() - begun < 2
+
+
+def test_a_long_stream_says_how_many_steps_are_left_out() -> None:
+    assert "and 10 more steps" in images(40, 4)._repr_html_()
+
+
+def test_importing_a_stream_imports_neither_torch_nor_matplotlib() -> None:
+    code = "import sys, stream_builder.stream; print({'torch', 'matplotlib', 'PIL', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
