@@ -20,7 +20,8 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from curate.core.errors import BadConfig, BadPlugin, UnknownName
+from curate.core.errors import BadConfig, BadPlugin, UnknownName, did_you_mean
+from curate.core.settings import expected
 from stream_builder.shifts import SHIFTS
 from stream_builder.shifts.base import ORDER, Shift
 
@@ -94,8 +95,8 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
         raise BadConfig(f"{written}: {error}.", f"Settings: {', '.join(inspect.signature(kind).parameters)}.") from None
     frozen = is_dataclass(shift) and type(shift).__hash__ is not None
     if not frozen or getattr(shift, "acts_on", "") not in ORDER or not hasattr(shift, "code"):
-        expected = f"a frozen dataclass that declares code, and acts_on as one of {', '.join(ORDER)}"
-        raise BadPlugin(f"The shift {name!r} is {kind!r}.", f"Expected {expected}.")
+        wanted = f"a frozen dataclass that declares code, and acts_on as one of {', '.join(ORDER)}"
+        raise BadPlugin(f"The shift {name!r} is {kind!r}.", f"Expected {wanted}.")
     return shift
 
 
@@ -109,14 +110,13 @@ def _checked(kind: Any, written: str, settings: str | None) -> dict[str, Any]:
         if not equals:
             key, value = known[i] if i < len(known) else part.strip(), key
         if key not in known:
-            raise BadConfig(f"{written}: unknown setting {key!r}.", f"Available: {', '.join(known) or 'none'}.")
+            available = f"Available: {', '.join(known) or 'none'}."
+            raise BadConfig(f"{written}: Unknown setting {key!r}.", did_you_mean(key, known), available)
         try:
             adapter = TypeAdapter(hints.get(key, Any), config=ConfigDict(allow_inf_nan=False))
             values[key] = adapter.validate_strings(value)
-        except ValidationError as error:
-            expected = error.errors()[0]["msg"].removeprefix("Input should be ").partition(",")[0]
-            expected = f"a number {expected}" if expected.startswith(("less", "greater")) else expected
-            raise BadConfig(f"{written}: {key} is {value!r}.", f"Expected {expected}.") from None
+        except ValidationError:
+            raise BadConfig(f"{written}: {key} is {value!r}.", f"Expected {expected(hints[key])}.") from None
     return values
 
 

@@ -35,28 +35,31 @@ def test_it_has_a_row_per_step_and_escapes_names() -> None:
     assert html.count("<tr>") == 4
     for name in ("&lt;step 2&gt;", "&lt;b&gt;images", "&lt;cat&gt;", "dog &amp; co"):
         assert name in html
-    for unsafe in ("<step", "<b>images", "<cat>"):
+    for unsafe in ("<step", "<b>", "<cat>"):
         assert unsafe not in html
 
 
-def test_images_are_one_png_per_step() -> None:
-    strips = re.findall(r"data:image/png;base64,([^']+)", images()._repr_html_())
-    assert len(strips) == 3
-    with Image.open(io.BytesIO(base64.b64decode(strips[0]))) as strip:
-        assert strip.size == (80, 40)
-        pixels = np.asarray(strip)
-    assert pixels[:, 40:].mean() > pixels[:, :40].mean() + 50, "the first image of each class, in order of labels"
+def test_a_row_has_an_image_of_each_class() -> None:
+    thumbnails = re.findall(r'data:image/png;base64,([^"]+)', images()._repr_html_())
+    assert len(thumbnails) == 3 * 2
+    brightness = []
+    for data in thumbnails[:2]:
+        with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+            brightness.append(np.asarray(image).mean())
+    assert brightness[1] > brightness[0] + 50, "in order of labels"
 
 
 def test_drift_falls_towards_the_last_step() -> None:
-    cells = re.findall(r"<td>(\d+\.?\d*)</td><td><img", images()._repr_html_())
-    assert float(cells[0]) > float(cells[1]) > float(cells[2])
+    rows = images()._repr_html_().split("</tr>")[1:4]
+    distances = [float(re.findall(r"<td>([\d.]+)</td>", row)[2]) for row in rows]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] > distances[2]
 
 
 def test_without_test_data_or_images_there_are_sizes(stream: Stream) -> None:
     train = [replace(step, splits={"train": step["train"]}) for step in stream.steps]
     html = replace(stream, steps=train)._repr_html_()
-    assert "<th>drift</th>" not in html
+    assert ">drift</th>" not in html
     assert "<img" not in html
     assert f"<td>{len(train[0]['train'])}</td>" in html
 
@@ -64,7 +67,7 @@ def test_without_test_data_or_images_there_are_sizes(stream: Stream) -> None:
 def test_a_stream_of_lazy_images_shows_itself_in_two_seconds(journey: Path) -> None:
     made = from_release(journey, "images:32")
     begun = time.perf_counter()
-    assert made._repr_html_().count("<img") == len(made.steps)
+    assert made._repr_html_().count("<img") >= len(made.steps)
     assert time.perf_counter() - begun < 2
 
 

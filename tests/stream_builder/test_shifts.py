@@ -103,12 +103,12 @@ def test_settings_are_given_in_order_or_by_name() -> None:
         ("C:", "cannot be read from '' on"),
         ("C,,T", "cannot be read from ',T' on"),
         ("R(45", "cannot be read from 'R(45' on"),
-        ("C(x)", "C(x): amount is 'x'. Expected a valid integer."),
-        ("C(200)", "Expected a number less than or equal to 127."),
-        ("R(nan)", "Expected a finite number."),
-        ("R(angle=3)", "R(angle=3): unknown setting 'angle'. Available: degrees."),
-        ("R(1,2)", "unknown setting '2'"),
-        ("s(3)", "unknown setting '3'. Available: none."),
+        ("C(x)", "C(x): amount is 'x'. Expected a whole number, at least 1, at most 127."),
+        ("C(200)", "C(200): amount is '200'. Expected a whole number, at least 1, at most 127."),
+        ("R(nan)", "R(nan): degrees is 'nan'. Expected a number."),
+        ("R(angle=3)", "R(angle=3): Unknown setting 'angle'. Available: degrees."),
+        ("R(degree=3)", "Did you mean 'degrees'?"),
+        ("s(3)", "Unknown setting '3'. Available: none."),
         ("mypkg.mine:Fade", "in braces: {package.module:Name}"),
     ],
 )
@@ -161,7 +161,7 @@ def test_what_is_not_a_shift_is_named(plugin: str) -> None:
         parse(f"{{{plugin}:Mutable}}")
     with pytest.raises(BadPlugin, match="Expected a class derived from"):
         parse("{pathlib:Path}")
-    with pytest.raises(BadConfig, match="Expected a number greater than 0"):
+    with pytest.raises(BadConfig, match="Expected a number, above 0, at most 1"):
         parse(f"{{{plugin}:Fade}}(0)")
 
 
