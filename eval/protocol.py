@@ -243,7 +243,7 @@ def stored_protocol(name: str) -> type[Protocol]:
     if name not in PROTOCOLS:
         raise UnknownName(
             f"The rows are of the protocol {name!r}, which is not registered.",
-            f"Available: {', '.join(PROTOCOLS)}.",
+            f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it: driftline report --plugin package.module:Name.",
         )
     kind: type[Protocol] = PROTOCOLS[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -104,6 +105,8 @@ class _Grid:
         """Whether there are other processes, and they can load the protocol; a class of a notebook they cannot."""
         if executor.kind == "ray":
             return True
+        if type(self.protocol).__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+            return False
         try:
             return executor.workers > 1 and bool(pickle.dumps(self.protocol))
         except (pickle.PicklingError, AttributeError):

@@ -429,7 +429,7 @@ class TestMethods:
                 asked.append(gpus)
                 return iter(())
 
-        more = {"settings": QUICK | {"ft.device": device}, "out": tmp_path, "where": tmp_path}
+        more = {"settings": QUICK | {"ft.device": device}, "out": tmp_path, "stream_folder": tmp_path}
         with suppress(BadConfig):  # this machine has no GPU
             evaluate(stream(), "seq-to-final", ["ft"], executor=Asked(workers=2), **more)
 

@@ -185,10 +185,18 @@ def test_worker_processes_run_it(module: Path) -> None:
         assert shared["skipped"] == []
 
 
-def test_a_class_that_other_processes_cannot_import_runs_in_this_one(stream: Stream, tmp_path: Path) -> None:
+@pytest.mark.parametrize("notebook", [False, True])
+def test_a_class_that_other_processes_cannot_import_runs_in_this_one(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notebook: bool
+) -> None:
     class Local(FirstOnly):
         """Only here."""
 
+    if notebook:  # pickle finds the class, and no other process does
+        main = sys.modules["__main__"]
+        monkeypatch.delattr(main, "__file__")
+        monkeypatch.setattr(main, "Local", Local, raising=False)
+        Local.__module__, Local.__qualname__ = "__main__", "Local"
     stream.save(tmp_path / "S")
     found = evaluate(
         stream,
