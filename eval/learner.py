@@ -61,6 +61,8 @@ class Learner(ABC):
 
     needs_whole_steps: ClassVar[str] = ""
     """why it cannot learn batch by batch; "" if it can"""
+    needs_all_steps: ClassVar[str] = ""
+    """why it cannot learn step by step; "" if it can"""
     sees_all_steps: ClassVar[bool] = False
     """trains on all steps at once, before any test: an upper bound, refused where later steps are tests"""
     reads_texts: ClassVar[bool] = False

@@ -12,7 +12,6 @@ from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
-from eval.learners.seq_to_final import ToFinal
 from eval.protocol import PROTOCOLS
 from eval.run import evaluate
 from stream_builder.stream import Step, Stream
@@ -76,19 +75,14 @@ def test_every_learner_is_deterministic_and_counts_are_in_range(protocol: str, s
 
 def _cannot(protocol: str) -> set[str]:
     """Learners that a protocol must skip: it has to say so, and nobody else may be skipped."""
-    to_final = {name for name, kind in every() if issubclass(kind, ToFinal)}
-    readers = {name for name, kind in every() if kind.reads_texts}
-    return (
-        readers
-        | {"self-training"}  # the stream has no unlabelled samples
-        | {
-            "clear-iid": to_final,
-            "clear-streaming": to_final | {name for name, kind in every() if kind.sees_all_steps},
-            "near-future": {name for name, kind in every() if kind.needs_whole_steps},
-            "ocrr": to_final,
-            "seq-to-final": {"oracle", "st-1", "st-b", "sst-1", "sst-b"},  # no data for one, no blocks for the others
-        }[protocol]
-    )
+    all_steps = {name for name, kind in every() if kind.needs_all_steps}
+    return {name for name, kind in every() if kind.reads_texts or kind.needs_unlabelled} | {
+        "clear-iid": all_steps,
+        "clear-streaming": all_steps | {name for name, kind in every() if kind.sees_all_steps},
+        "near-future": {name for name, kind in every() if kind.needs_whole_steps},
+        "ocrr": all_steps,
+        "seq-to-final": {"oracle", "st-1", "st-b", "sst-1", "sst-b"},  # no data for one, no blocks for the others
+    }[protocol]
 
 
 def every() -> list[tuple[str, type[Learner]]]:
