@@ -33,7 +33,7 @@ from eval.experiment.presets import fitting
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.memory.correction_ledger import Ledger, verify
-from eval.memory.knn_index import Memory, Watched, unit
+from eval.memory.knn_index import Memory, TrackedQueries, unit
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -100,13 +100,13 @@ def tests() -> dict[str, object]:
 
     memory = Memory(384)
     memory.add(known)
-    watched = Watched(memory, [asked], 5)
+    tracked = TrackedQueries(memory, [asked], 5)
 
     def merged() -> None:
         for row in new:
             memory.add(row[None])
-            watched.update(memory)
-        watched.found(asked)
+            tracked.update(memory)
+        tracked.found(asked)
 
     slow, fast = seconds(literal), seconds(merged)
     return {"literal_ms": round(1e3 * slow, 1), "merged_ms": round(1e3 * fast, 1), "tests": round(slow / fast, 1)}

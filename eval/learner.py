@@ -55,12 +55,14 @@ class Learner(ABC):
     """
 
     gradient_steps: int = 0
-    """updates of the weights so far, reported beside every score"""
+    """updates of the weights so far, reported with every score"""
     cost: float = 1.0
     """cost of one update, in updates of plain SGD (one forward and one backward pass over a batch)"""
 
     needs_whole_steps: ClassVar[str] = ""
     """why it cannot learn batch by batch; "" if it can"""
+    needs_all_steps: ClassVar[str] = ""
+    """why it cannot learn step by step; "" if it can"""
     sees_all_steps: ClassVar[bool] = False
     """trains on all steps at once, before any test: an upper bound, refused where later steps are tests"""
     reads_texts: ClassVar[bool] = False
@@ -99,8 +101,8 @@ class Learner(ABC):
         """Learn a batch x (N, ...), y (N,), in stream order."""
 
     def learn_from(self, past: Past) -> None:
-        """The newest batch of a time-ordered stream has come; all of `past` may be learned from. Default: learn the
-        newest batch."""
+        """Learn after the newest batch of a time-ordered stream, from any sample of `past`; default: the newest
+        batch."""
         self.learn(*past.newest())
 
     def learn_step(self, step: Step) -> None:

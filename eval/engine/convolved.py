@@ -78,9 +78,9 @@ class _Product(torch.autograd.Function):
         patches, matrix = ctx.saved_tensors
         shape, framed, (outside, inside, high, broad), kind, stride, (left, _, above, _), (tall, wide) = ctx.about
         g = g.permute(0, 2, 3, 1).reshape(-1, outside)
-        of_weight = (g.t() @ patches).view(outside, high, broad, inside).permute(0, 3, 1, 2).to(kind)
+        weight_gradient = (g.t() @ patches).view(outside, high, broad, inside).permute(0, 3, 1, 2).to(kind)
         if not ctx.needs_input_grad[0]:
-            return None, of_weight, None, None, None
+            return None, weight_gradient, None, None, None
         each = (g @ matrix).view(shape[0], tall, wide, high, broad, inside)
         total = g.new_zeros(framed)
         for i in range(high):
@@ -90,4 +90,4 @@ class _Product(torch.autograd.Function):
                 total[:, rows, columns] += each[:, :, :, i, j]
         height, width = shape[2:]
         inner = pad(total, (0, 0, -left, width - (framed[2] - left), -above, height - (framed[1] - above)))
-        return inner.permute(0, 3, 1, 2), of_weight, None, None, None
+        return inner.permute(0, 3, 1, 2), weight_gradient, None, None, None

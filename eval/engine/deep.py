@@ -211,12 +211,14 @@ def load_weights(module: Any, path: Path) -> None:
         if type(error).__name__ != "SafetensorError":
             raise
         raise BadInput(f"{path} contains no weights ({error}).", "Expected a state dictionary.") from None
-    own = module.state_dict()
+    current = module.state_dict()
     head = {name for name, _ in list(module.named_parameters())[-2:]}
-    fitting = {name: value for name, value in state.items() if name in own and value.shape == own[name].shape}
-    if lost := sorted(set(own) - head - set(fitting)):
-        raise BadInput(f"{path} does not fit: {lost[0]} is missing or of another shape.", f"{len(lost)} of {len(own)}.")
-    module.load_state_dict(own | fitting)
+    fitting = {name: value for name, value in state.items() if name in current and value.shape == current[name].shape}
+    if lost := sorted(set(current) - head - set(fitting)):
+        raise BadInput(
+            f"{path} does not fit: {lost[0]} is missing or of another shape.", f"{len(lost)} of {len(current)}."
+        )
+    module.load_state_dict(current | fitting)
 
 
 def planes(x: Any) -> Any:

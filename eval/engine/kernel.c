@@ -1,4 +1,4 @@
-/* Softmax regression by mini-batch SGD with momentum, one batch a call: gather, forward, softmax, gradient and update
+/* Softmax regression by mini-batch SGD with momentum, one batch per call: gather, forward, softmax, gradient and update
    without a copy of the batch. 32 rows at a time stay in the second-level cache between the two products, so that X is
    read from memory once. Tiles are as large as the registers of AVX-512 allow; other machines get the same code, split
    by the compiler. */
@@ -97,7 +97,7 @@ static inline __attribute__((always_inline)) void descend(float *w, float *veloc
     }
 }
 
-/* Weight decay is for weights, not for biases. */
+/* Weight decay applies to weights, not to biases. */
 static inline __attribute__((always_inline)) void update(float *w, float *bias, float *velocity, float *bias_velocity,
                                                          const float *dw, const float *dbias, long classes, long width,
                                                          float lr, float momentum, float decay) {
@@ -110,7 +110,7 @@ void driftline_descend(float *w, float *velocity, const float *dw, long n, float
     descend(w, velocity, dw, n, lr, momentum, decay);
 }
 
-/* The same for a gradient in bfloat16, and the weights rounded to bfloat16 beside them; velocity may be missing. */
+/* The same for a gradient in bfloat16; also writes the weights rounded to bfloat16; velocity may be NULL. */
 CLONES
 void driftline_descend_rounded(float *restrict w, float *restrict velocity, const uint16_t *restrict dw,
                                uint16_t *restrict rounded, long n, float lr, float momentum, float decay) {
@@ -127,7 +127,7 @@ void driftline_descend_rounded(float *restrict w, float *restrict velocity, cons
     }
 }
 
-/* Images, turned about their middle, moved and flipped (nearest pixel, black from outside), as normalised planes.
+/* Images, rotated about their centre, shifted and flipped (nearest pixel, black outside), as normalised planes.
    x: n images of height x width x 3 bytes. draws: cosine, sine, rows down, columns right, flip of each. scale, shift: of
    the three channels, what a byte is multiplied by and what is added. out: n x 3 x height x width. room: 3 x width. */
 CLONES
@@ -206,14 +206,14 @@ void driftline_step(const float *const *x, const int64_t *y, long n, long width,
 
 int driftline_has_half(void) { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"); }
 
-/* Nearest bfloat16, ties to even; what is given is finite or the run is lost anyway. */
+/* Nearest bfloat16, ties to even; values are finite, or the run has failed anyway. */
 static inline uint32_t half_of(float value) {
     uint32_t bits;
     memcpy(&bits, &value, 4);
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
-/* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is room for padded x
+/* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is space for padded x
    width of them. The gradient pairs two rows; unpacking leaves its columns in the order 0-3 8-11 16-19 24-27 | 4-7 12-15
    20-23 28-31 of every 32, which is undone at the end. */
 HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes,

@@ -166,7 +166,7 @@ class Head:
         import torch
 
         scores = self.scores(x)
-        g = torch.softmax(scores.T, 0)  # classes first, as they lie
+        g = torch.softmax(scores.T, 0)  # classes first, as in memory
         g[y, torch.arange(len(y), device=y.device)] -= 1
         return self.pulled(x, g.div_(len(y)).add_(pull(scores).T).T)
 

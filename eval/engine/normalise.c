@@ -56,7 +56,7 @@ INLINE void moments(const void *x, long rows, long channels, double *sum, double
     }
 }
 
-/* out = a x + b, or what of it is above zero. */
+/* out = a x + b, or its positive part. */
 INLINE void scaled(const void *x, long rows, long channels, const float *a, const float *b, int relu, void *out, int half) {
     for (long r = 0; r < rows; r++)
         for (long c = 0; c < channels; c++) {
@@ -100,7 +100,7 @@ INLINE void scaled_back(const void *x, const void *g, long rows, long channels, 
         }
 }
 
-/* The highest of 3 x 3, two apart, one beyond each edge, of relu(a x + b); place: which of the nine, 9 for none. */
+/* Maximum of 3 x 3 with stride 2 and padding 1 of relu(a x + b); place: which of the nine, 9 for none. */
 INLINE void pooled(const void *x, long n, long height, long width, long channels, const float *a, const float *b, void *out,
                    uint8_t *place, int half) {
     long tall = (height - 1) / 2 + 1, wide = (width - 1) / 2 + 1;
@@ -176,7 +176,7 @@ INLINE void pooled_back(const void *x, const void *g, const uint8_t *place, long
     }
 }
 
-/* Each for both types: the compiler makes two loops of one text. */
+/* Each for both types: the compiler makes two loops of one source. */
 #define BOTH(call) if (half) { int half = 1; call; } else { int half = 0; call; }
 
 CLONES void driftline_moments(const void *x, long rows, long channels, double *sum, double *square, int half) {

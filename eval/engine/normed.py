@@ -99,14 +99,14 @@ class _Normed(torch.autograd.Function):
             slope = np.empty(height * width * channels, np.float32)
             inputs = (_at(x), _at(g), _at(place), n, height, width, channels)
             functions["pooled_sums"](*inputs, _at(sums[0]), _at(sums[1]), _at(slope), half)
-        of_gamma = (sums[1] - mean * sums[0]) * inverse
-        k = (-a * inverse * of_gamma / rows).astype(np.float32)
+        gamma_gradient = (sums[1] - mean * sums[0]) * inverse
+        k = (-a * inverse * gamma_gradient / rows).astype(np.float32)
         m = (-a * sums[0] / rows - k * mean).astype(np.float32)
         if place is None:
             functions["scaled_back"](*inputs, _at(k), _at(m), int(relu), _at(out), half)
         else:
             functions["pooled_back"](*inputs, _at(a), _at(k), _at(m), _at(slope), _at(out), half)
-        return out, torch.from_numpy(of_gamma).float(), torch.from_numpy(sums[0]).float(), None, None, None
+        return out, torch.from_numpy(gamma_gradient).float(), torch.from_numpy(sums[0]).float(), None, None, None
 
 
 def _ready(x: Any, channels: int) -> bool:

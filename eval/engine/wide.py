@@ -61,14 +61,14 @@ class Wide:
         if masked is not None:
             scores.masked_fill_(masked, -1e9)
         g = errors(scores, y).div_(len(y))
-        of_bias = g.sum(0)
-        if not bool(torch.isfinite(of_bias).all()):
+        bias_gradient = g.sum(0)
+        if not bool(torch.isfinite(bias_gradient).all()):
             raise Diverged("The head's gradient is not finite.", "", f"Lower lr (it is {lr}).")
         if self.velocity is None and self.rounded is None:
             self.weights.addmm_(g.T, x, beta=1 - lr * decay, alpha=-lr)
         else:
             self._descend(g, x, lr, momentum, decay)
-        self._move(self.bias, of_bias, 1, lr, momentum, decay)
+        self._move(self.bias, bias_gradient, 1, lr, momentum, decay)
 
     def _descend(self, g: Any, x: Any, lr: float, momentum: float, decay: float) -> None:
         import torch
@@ -76,11 +76,11 @@ class Wide:
         if self.rounded is None:
             self._move(self.weights, torch.mm(g.T, x), 0, lr, momentum, decay)
             return
-        of_weights = torch.mm(g.bfloat16().T, x.bfloat16())
+        weight_gradient = torch.mm(g.bfloat16().T, x.bfloat16())
         velocity = None if self.velocity is None else self.velocity[0]
-        if fused.descend_rounded(self.weights, velocity, of_weights, self.rounded, lr, momentum, decay):
+        if fused.descend_rounded(self.weights, velocity, weight_gradient, self.rounded, lr, momentum, decay):
             return
-        self._move(self.weights, of_weights.float(), 0, lr, momentum, decay)
+        self._move(self.weights, weight_gradient.float(), 0, lr, momentum, decay)
         self.rounded.copy_(self.weights)
 
     def _move(self, param: Any, gradient: Any, which: int, lr: float, momentum: float, decay: float) -> None:
@@ -127,14 +127,14 @@ class Cosine:
         if masked is not None:
             scores.masked_fill_(masked, -1e9)
         g = errors(scores, y).div_(len(y))
-        of_sigma = (g * cosines).sum()
-        if not bool(torch.isfinite(of_sigma)):
+        sigma_gradient = (g * cosines).sum()
+        if not bool(torch.isfinite(sigma_gradient)):
             raise Diverged("The gradient of σ is not finite.", "", f"Lower lr (it is {lr}).")
         along = self.sigma * (g.T @ x)  # gradient in the directions; below, in the weights
         lengths = self.weights.norm(dim=1, keepdim=True).clamp_(min=1e-12)
-        of_weights = (along - (along * directions).sum(1, keepdim=True) * directions) / lengths
-        self.weights.mul_(1 - lr * decay).add_(of_weights, alpha=-lr)
-        self.sigma.mul_(1 - lr * decay).add_(of_sigma, alpha=-lr)
+        weight_gradient = (along - (along * directions).sum(1, keepdim=True) * directions) / lengths
+        self.weights.mul_(1 - lr * decay).add_(weight_gradient, alpha=-lr)
+        self.sigma.mul_(1 - lr * decay).add_(sigma_gradient, alpha=-lr)
 
 
 def unit(x: Any) -> Any:

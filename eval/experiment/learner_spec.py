@@ -16,7 +16,7 @@ from eval.learners import LEARNERS
 
 @dataclass(frozen=True)
 class LearnerSpec:
-    """A learner of a run: called with settings, it makes one that has not begun."""
+    """A learner as it was named; a call with settings creates it."""
 
     name: str
     """what rows call it"""
@@ -25,7 +25,7 @@ class LearnerSpec:
     given: Mapping[str, Any] = field(default_factory=dict)
     """settings that came with the name"""
     instance: Learner | None = None
-    """the learner itself, if the user gave an instance: it is used unless other settings are asked for"""
+    """the learner itself, if the user gave an instance; it is used unless settings change it"""
 
     @property
     def settings(self) -> list[str]:

@@ -68,6 +68,6 @@ def _adapter(kind: type, key: str) -> TypeAdapter[Any]:
 
 
 def _expected(message: str) -> str:
-    """What pydantic's message says after `Input should be`, or what a validator of our own says."""
+    """The end of pydantic's `Input should be …`, or the message of a validator."""
     text = message.removeprefix("Input should be ").removeprefix("Value error, ")
     return f"a number {text}" if text.startswith(("greater", "less")) else text

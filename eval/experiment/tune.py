@@ -22,11 +22,11 @@ Grid = Mapping[str, Sequence[Any]]
 
 def candidates(spec: LearnerSpec, grid: Grid) -> dict[str, list[Any]]:
     """The part of the grid that the learner has settings for. Raises BadConfig for a value that the setting refuses."""
-    own = {key: list(values) for key, values in grid.items() if key in spec.settings}
-    for key, values in own.items():
+    grid_of = {key: list(values) for key, values in grid.items() if key in spec.settings}
+    for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
-    return own
+    return grid_of
 
 
 def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:

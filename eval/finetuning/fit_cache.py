@@ -29,14 +29,14 @@ class Store:
 
     folder: Path | None = None
     """folder; None keeps fits in memory, for this process"""
-    held: dict[str, Fitted | str] = field(default_factory=dict)
+    in_memory: dict[str, Fitted | str] = field(default_factory=dict)
     """fits in memory"""
 
     def get(self, key: str) -> Fitted | str | None:
         """A finished fit; the error of one that diverged; None if it was not done yet. Raises BadInput for a fit of
         another version."""
-        if self.folder is None or key in self.held:
-            return self.held.get(key)
+        if self.folder is None or key in self.in_memory:
+            return self.in_memory.get(key)
         place = self.place(key)
         if not (place / "fit.json").is_file():
             return None
@@ -54,7 +54,7 @@ class Store:
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
         """Store a finished fit, or the error of one that diverged."""
         if self.folder is None:
-            self.held[key] = fitted
+            self.in_memory[key] = fitted
             return
         from safetensors.torch import save
 

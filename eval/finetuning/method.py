@@ -117,7 +117,7 @@ def _pooled(method: Method, data: Data, work: Work, start: Net, steps: int, stag
     data if the last step is one of them, else on the validation data of all of them."""
     train = list(data.train[:steps])
     if method.weights == "increasing":
-        train = [one.weighted(1 / (steps - t)) for t, one in enumerate(train)]
+        train = [samples.weighted(1 / (steps - t)) for t, samples in enumerate(train)]
     domains = [pooled(train)] if method.history == "erm" else train
     whole = steps == len(data.train) and method.final == "pooled"
     val = data.val[-1] if whole else pooled(data.val[: min(steps, len(data.val) - 1)])

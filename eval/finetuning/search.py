@@ -100,7 +100,7 @@ def fitted_or_found(job: Job, store: Store, book: Book, wait: bool = True) -> Fi
         if (found := store.get(key)) is not None:  # while this process waited
             book.found += 1
             return found
-        begun = time.process_time()
+        clock = time.process_time()
         kept = store.state(key)
         result: Fitted | str
         try:
@@ -111,10 +111,10 @@ def fitted_or_found(job: Job, store: Store, book: Book, wait: bool = True) -> Fi
                 fit.run(fit.epoch + 1)
                 if kept is not None and not fit.over:
                     kept.keep(fit.keep())
-            result = replace(fit.result(), seconds=time.process_time() - begun)
+            result = replace(fit.result(), seconds=time.process_time() - clock)
         except Diverged as error:
             result = str(error)
-        store.put(key, result, dict(job.identity), time.process_time() - begun)
+        store.put(key, result, dict(job.identity), time.process_time() - clock)
         return result
 
 

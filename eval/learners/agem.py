@@ -25,12 +25,12 @@ class Project(Rule):
         self.parts = parts or (len(y),)
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
-        """The data's gradient, projected where the two disagree."""
-        each, begins = self.sample // len(self.parts), np.cumsum([0, *self.parts])
+        """The data's gradient, projected if the two disagree."""
+        each, starts = self.sample // len(self.parts), np.cumsum([0, *self.parts])
         past_x, past_y = self.x, self.y
         if each < max(self.parts):
-            groups = zip(begins, self.parts, strict=False)
-            places = [begin + self.rng.choice(n, min(each, n), replace=False) for begin, n in groups]
+            groups = zip(starts, self.parts, strict=False)
+            places = [start + self.rng.choice(n, min(each, n), replace=False) for start, n in groups]
             drawn = on(np.concatenate(places), net)
             past_x, past_y = past_x[drawn], past_y[drawn]
         past = net.data_gradient(past_x, past_y)

@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveInt
 from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.substrate import agreement, votes
-from eval.memory.knn_index import Slices, unit
+from eval.memory.knn_index import QuerySlices, unit
 
 
 @dataclass
@@ -32,7 +32,7 @@ class BoundedReservoir(Learner):
         self.x = np.zeros((self.capacity, int(np.prod(task.x_shape))), np.float32)
         self.y = np.zeros(self.capacity, np.int64)
         self.order = np.zeros(self.capacity, np.int64)  # position of each in the stream
-        self.slices: Slices | None = None
+        self.slices: QuerySlices | None = None
 
     def slot(self) -> int | None:
         """Place of the next sample; None: it is not kept."""
@@ -48,17 +48,17 @@ class BoundedReservoir(Learner):
             if place is not None:
                 self.x[place], self.y[place], self.order[place] = row, label, self.seen
                 if self.slices is not None:
-                    self.cosines[:, place] = self.asked @ row
+                    self.cosines[:, place] = self.queries @ row
             self.seen += 1
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Compute their cosines with the memory once; a sample that enters changes one column."""
         import torch
 
-        self.slices = Slices(x)
-        self.asked = self.slices.vectors()
+        self.slices = QuerySlices(x)
+        self.queries = self.slices.vectors()
         with one_thread():
-            self.cosines = (torch.from_numpy(self.asked) @ torch.from_numpy(self.x).T).numpy()
+            self.cosines = (torch.from_numpy(self.queries) @ torch.from_numpy(self.x).T).numpy()
 
     def predict(self, x: Array) -> Labels:
         """The vote; 0 before anything was learned."""
@@ -80,7 +80,7 @@ class BoundedReservoir(Learner):
 
         n = min(self.seen, self.capacity)
         with one_thread():
-            rows = None if self.slices is None else self.slices.where(x)
+            rows = None if self.slices is None else self.slices.rows_of(x)
             if rows is None:
                 cosines = torch.from_numpy(unit(x)) @ torch.from_numpy(self.x[:n]).T
             else:

@@ -40,12 +40,12 @@ class Penalty(Rule):
 
 def fisher_of_batches(net: Net, x: Any, y: Any, batch: int) -> Params:
     """Avalanche's substitute for it: mean over batches of the squared gradient of the batch's mean loss."""
-    found = zeros(net.params)
+    fisher = zeros(net.params)
     starts = range(0, len(y), batch)
     for start in starts:
         grads = net.data_gradient(x[start : start + batch], y[start : start + batch])
-        found = [f + g**2 / len(starts) for f, g in zip(found, grads, strict=True)]
-    return found
+        fisher = [f + g**2 / len(starts) for f, g in zip(fisher, grads, strict=True)]
+    return fisher
 
 
 @dataclass
@@ -82,10 +82,10 @@ class Ewc(NetLearner):
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(y, self.head)
             if self.variant == "paper":
-                found = self.head.fisher(data, labels)
+                fisher = self.head.fisher(data, labels)
             else:
-                found = fisher_of_batches(self.head, data, labels, self.batch)
+                fisher = fisher_of_batches(self.head, data, labels, self.batch)
             if self.mode == "online" and self.anchors:
-                found = [f + self.keep * old for f, old in zip(found, self.anchors[0].fisher, strict=True)]
-            anchor = Anchor([p.clone() for p in self.head.params], found)
+                fisher = [f + self.keep * old for f, old in zip(fisher, self.anchors[0].fisher, strict=True)]
+            anchor = Anchor([p.clone() for p in self.head.params], fisher)
         self.anchors = [anchor] if self.mode == "online" else [*self.anchors, anchor]

@@ -13,7 +13,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from curate.core.torch_threads import one_thread
 from eval.engine.linear import grown
 from eval.learner import Array, Labels, Task
-from eval.memory.knn_index import Memory, Watched
+from eval.memory.knn_index import Memory, TrackedQueries
 from eval.training.sgd_learner import NetLearner
 
 
@@ -68,7 +68,7 @@ class KnnLm(StaticLinear):
         super().begin(task, rng)
         self.memory = Memory(int(np.prod(task.x_shape)))
         self.labels: list[Labels] = []
-        self.watched: Watched | None = None
+        self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
         """Fit the head and store all samples."""
@@ -80,13 +80,13 @@ class KnnLm(StaticLinear):
         with one_thread():
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
-            if self.watched is not None:
-                self.watched.update(self.memory)
+            if self.tracked is not None:
+                self.tracked.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Find their nearest samples once; each new sample updates them."""
         with one_thread():
-            self.watched = Watched(self.memory, x, self.k)
+            self.tracked = TrackedQueries(self.memory, x, self.k)
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest mean probability."""
@@ -100,10 +100,10 @@ class KnnLm(StaticLinear):
         """(m, C) probabilities."""
         import torch
 
-        found = None if self.watched is None else self.watched.found(x)
+        known = None if self.tracked is None else self.tracked.nearest(x)
         self.labels = [np.concatenate(self.labels)]
         with one_thread(), torch.inference_mode():
-            cosines, positions = self.memory.search(np.asarray(x), self.k) if found is None else found
+            cosines, positions = self.memory.search(np.asarray(x), self.k) if known is None else known
             head = torch.softmax(self.head.scores(torch.from_numpy(np.array(self.inputs(x)))), 1).numpy()
         near = np.exp((cosines - cosines[:, :1]) / self.temperature)
         near /= near.sum(1, keepdims=True)

@@ -56,7 +56,7 @@ class Lora(Learner):
         for a missing model, BadConfig without peft."""
         if len(task.x_shape) not in (0, 3):
             raise IncompatibleStream(
-                f"lora reads texts or images; samples here have shape {task.x_shape}.", "See stream from-texts."
+                f"lora reads texts or images; the samples have shape {task.x_shape}.", "See stream from-texts."
             )
         if not self.model:
             raise IncompatibleStream("lora has no model.", "Expected a hub tag or a folder.", "Use lora(model=FOLDER).")

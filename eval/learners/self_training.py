@@ -49,9 +49,9 @@ class SelfTraining(NetLearner):
         train = step["train"]
         self.train(train.x, train.y)
         for turn in range(self.rounds):
-            found, labels = self._confident(counted=turn == 0)
+            confident, labels = self._confident(counted=turn == 0)
             if len(labels):
-                x = np.concatenate([np.asarray(train.x), found.astype(train.x.dtype)])
+                x = np.concatenate([np.asarray(train.x), confident.astype(train.x.dtype)])
                 self.train(x, np.concatenate([train.y, labels]))
         self.waiting.clear()
 

@@ -54,14 +54,14 @@ class ToFinal(Learner):
     device: str = "cpu"
     """cpu, cuda or auto"""
 
-    needs_whole_steps = "It learns from all steps at once, for the last one."
+    needs_whole_steps = needs_all_steps = "it learns from all steps at once, for the last one"
     uses_device = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
         if not isinstance(task.rules, Rules):
-            raise IncompatibleStream("It learns from all steps for the last one.", "", "Use --protocol seq-to-final.")
+            raise self._refusal()
         paper = task.rules.paper
         self.method = Method(
             self.history,
@@ -90,7 +90,11 @@ class ToFinal(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Raises IncompatibleStream: it takes whole sequences."""
-        raise IncompatibleStream(self.needs_whole_steps, "", "Use --protocol seq-to-final.")
+        raise self._refusal()
+
+    def _refusal(self) -> IncompatibleStream:
+        why = f"It cannot learn step by step: {self.needs_all_steps}."
+        return IncompatibleStream(why, "", "Use --protocol seq-to-final.")
 
     def predict(self, x: Array) -> Labels:
         """Class of the highest score; class 0 before anything was learned."""

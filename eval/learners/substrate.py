@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
-from eval.memory.knn_index import MEASURED, Found, Memory, Watched
+from eval.memory.knn_index import MEASURED, Memory, Neighbours, TrackedQueries
 
 Vote = Literal["band", "nearest", "sum", "count", "no-recency"]
 
@@ -32,7 +32,7 @@ class Substrate(Learner):
     """`band` is the rule above; the ablations are `nearest` (k = 1), `sum` (of the k cosines), `count` (most votes,
     then the nearest neighbour) and `no-recency` (without the last tie-break)"""
     exact_below: NonNegativeInt = 1_000_000
-    """samples up to which the search is exact; above, a faiss index is used, and its recall is reported beside every
+    """samples up to which the search is exact; above, a faiss index is used, and its recall is reported with every
     score"""
     index: Literal["hnsw", "ivf"] = "hnsw"
     """kind of the index"""
@@ -42,7 +42,7 @@ class Substrate(Learner):
         self.task, self.rng = task, rng
         self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, kind=self.index)
         self.labels = np.zeros(1024, np.int64)
-        self.watched: Watched | None = None
+        self.tracked: TrackedQueries | None = None
 
     def learn(self, x: Array, y: Labels) -> None:
         """Append."""
@@ -54,13 +54,13 @@ class Substrate(Learner):
             # Before they are added: they would find themselves.
             self.memory.measure(np.asarray(x)[:MEASURED], self.neighbours())
             self.memory.add(x)
-            if self.watched is not None:
-                self.watched.update(self.memory)
+            if self.tracked is not None:
+                self.tracked.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Find their nearest samples once; each new sample updates them."""
         with one_thread():
-            self.watched = Watched(self.memory, x, self.neighbours())
+            self.tracked = TrackedQueries(self.memory, x, self.neighbours())
 
     def neighbours(self) -> int:
         """Number of neighbours that are searched for."""
@@ -72,11 +72,11 @@ class Substrate(Learner):
             return np.zeros(len(x), np.int64)
         return self.voted(*self.nearest(x))
 
-    def nearest(self, x: Array) -> Found:
+    def nearest(self, x: Array) -> Neighbours:
         """Cosines and positions (m, k), best first: precomputed ones if `prepare` has seen x and no index is used."""
-        found = None if self.watched is None or self.memory.index is not None else self.watched.found(x)
-        if found is not None:
-            return found
+        known = None if self.tracked is None or self.memory.index is not None else self.tracked.nearest(x)
+        if known is not None:
+            return known
         with one_thread():
             return self.memory.search(np.asarray(x), self.neighbours())
 

@@ -52,18 +52,18 @@ def class_reservoirs(labels: Labels, weight: Array, limit: int) -> Array:
     return np.sort(np.concatenate(kept))
 
 
-def greedy_balanced(labels: Labels, held: Array, limit: int, rng: np.random.Generator) -> Array:
+def greedy_balanced(labels: Labels, in_buffer: Array, limit: int, rng: np.random.Generator) -> Array:
     """GDumb's greedy balancing sampler [Prabhu et al. 2020, algorithm 1].
 
-    labels: of "buffer, then new samples in order". held: positions in the buffer now. A new sample enters if its
+    labels: of "buffer, then new samples in order". in_buffer: positions in the buffer now. A new sample enters if its
     class has fewer than limit / classes seen; a full buffer drops a random sample of its largest class. Returns the
     positions in the buffer afterwards.
     """
     inside: dict[int, list[int]] = {}
-    for position in held.tolist():
+    for position in in_buffer.tolist():
         inside.setdefault(int(labels[position]), []).append(position)
-    total = len(held)
-    for position in range(len(held), len(labels)):
+    total = len(in_buffer)
+    for position in range(len(in_buffer), len(labels)):
         members = inside.setdefault(int(labels[position]), [])
         if len(members) >= limit / len(inside):
             continue

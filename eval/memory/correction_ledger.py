@@ -265,7 +265,7 @@ def merkle(digests: Sequence[bytes]) -> bytes:
 
 
 def proof(digests: Sequence[bytes], number: int) -> list[tuple[str, bytes]]:
-    """What shows, beside the root alone, that a digest is in the tree: sides and hashes from the leaf up."""
+    """Proof that a digest is in the tree, to be checked against the root only: sides and hashes from the leaf up."""
     if len(digests) < 2:
         return []
     cut = 1 << (len(digests) - 1).bit_length() - 1
@@ -274,9 +274,9 @@ def proof(digests: Sequence[bytes], number: int) -> list[tuple[str, bytes]]:
     return [*proof(digests[cut:], number - cut), ("left", merkle(digests[:cut]))]
 
 
-def included(digest: bytes, way: Sequence[tuple[str, bytes]], root: bytes) -> bool:
-    """Whether `proof`'s way leads from a digest to the root."""
-    found = sha(b"\0", digest)
-    for side, other in way:
-        found = sha(b"\1", other, found) if side == "left" else sha(b"\1", found, other)
-    return found == root
+def included(digest: bytes, path: Sequence[tuple[str, bytes]], root: bytes) -> bool:
+    """Whether the path of `proof` leads from a digest to the root."""
+    node = sha(b"\0", digest)
+    for side, other in path:
+        node = sha(b"\1", other, node) if side == "left" else sha(b"\1", node, other)
+    return node == root

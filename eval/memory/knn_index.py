@@ -29,7 +29,7 @@ ONE_BY_ONE = 256  # samples per block of `stream`
 OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5}
 SOME = 2048  # vectors of the first block that give a lower bound of the nearest cosines
 FEW = 0.02  # share of a block's cosines: if more are candidates, the product is repeated in float32
-Found = tuple[Vectors, npt.NDArray[np.int64]]
+Neighbours = tuple[Vectors, npt.NDArray[np.int64]]
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Memory:
         elif self.n > self.exact_below:
             self._build()
 
-    def search(self, q: npt.NDArray[Any], k: int) -> Found:
+    def search(self, q: npt.NDArray[Any], k: int) -> Neighbours:
         """q (m, D) → cosines (m, k) and positions (m, k) of the nearest, best first; k is limited by their number."""
         k = min(k, self.n)
         if self.index is not None:
@@ -88,7 +88,7 @@ class Memory:
             return cosines, positions
         return self.exact(unit(q), k)
 
-    def exact(self, q: Vectors, k: int) -> Found:
+    def exact(self, q: Vectors, k: int) -> Neighbours:
         """Like `search`, always exact; q of unit length."""
         if len(q) > ONE_BY_ONE:
             parts = [self.exact(q[low : low + ONE_BY_ONE], k) for low in range(0, len(q), ONE_BY_ONE)]
@@ -100,13 +100,13 @@ class Memory:
             best = nearest(q, block[:size], k, best, number * ROWS, rounded)
         return best
 
-    def stream(self, x: npt.NDArray[Any], k: int) -> Found:
+    def stream(self, x: npt.NDArray[Any], k: int) -> Neighbours:
         """Search for each row of x (n, D) among the memory and the rows before it, then append them all.
 
         Exactly equal to searching and adding one row after the other; a block of rows shares one product with the
         memory and one with itself. If there are fewer than k: cosine −inf, position −1.
         """
-        parts: list[Found] = []
+        parts: list[Neighbours] = []
         for low in range(0, len(x), ONE_BY_ONE):
             q = unit(x[low : low + ONE_BY_ONE])
             best = self.exact(q, k)
@@ -204,34 +204,34 @@ def unit(x: npt.NDArray[Any]) -> Vectors:
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
-class Slices:
+class QuerySlices:
     """Arrays of which slices are searched for again: a slice is recognised by its address in main memory, without a
     comparison."""
 
     def __init__(self, parts: Sequence[npt.NDArray[Any]]) -> None:
         self.parts = list(parts)
-        self.begins = np.cumsum([0, *(len(p) for p in parts)]).tolist()
+        self.starts = np.cumsum([0, *(len(p) for p in parts)]).tolist()
 
     def vectors(self) -> Vectors:
         """All of them (N, D), of unit length."""
         return unit(np.concatenate([np.asarray(p).reshape(len(p), -1) for p in self.parts]))
 
-    def where(self, x: npt.NDArray[Any]) -> slice | None:
+    def rows_of(self, x: npt.NDArray[Any]) -> slice | None:
         """The rows of `vectors` that x is a view of; None if it is none."""
-        for part, begin in zip(self.parts, self.begins, strict=False):
+        for part, start in zip(self.parts, self.starts, strict=False):
             if isinstance(x, np.ndarray) and isinstance(part, np.ndarray) and x.dtype == part.dtype and len(x):
                 offset = x.__array_interface__["data"][0] - part.__array_interface__["data"][0]
                 row, rest = divmod(offset, part.strides[0])
                 if not rest and 0 <= row <= len(part) - len(x) and x.strides[1:] == part.strides[1:]:
-                    return slice(begin + row, begin + row + len(x))
+                    return slice(start + row, start + row + len(x))
         return None
 
 
-class Watched:
+class TrackedQueries:
     """Queries whose nearest neighbours are kept up to date: searched once, then compared with new vectors only."""
 
     def __init__(self, memory: Memory, parts: Sequence[npt.NDArray[Any]], k: int) -> None:
-        self.k, self.slices = k, Slices(parts)
+        self.k, self.slices = k, QuerySlices(parts)
         self.q = self.slices.vectors()
         self.best = memory.exact(self.q, k)
         self.n = memory.n
@@ -255,9 +255,9 @@ class Watched:
             self.best[1][rows] = np.take_along_axis(places, order, 1)
         self.n = memory.n
 
-    def found(self, x: npt.NDArray[Any]) -> Found | None:
+    def nearest(self, x: npt.NDArray[Any]) -> Neighbours | None:
         """Cosines and positions for a slice of the queries; None for other arrays."""
-        rows, k = self.slices.where(x), min(self.k, self.n)
+        rows, k = self.slices.rows_of(x), min(self.k, self.n)
         return None if rows is None else (self.best[0][rows, :k], self.best[1][rows, :k])
 
 
@@ -276,8 +276,8 @@ def _tensor(x: Vectors) -> Any:
 
 
 def nearest(
-    q: Vectors, x: Vectors, k: int, best: Found, first: int, rounded: Any = None, earlier: bool = False
-) -> Found:
+    q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, rounded: Any = None, earlier: bool = False
+) -> Neighbours:
     """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions start at `first`.
 
     If there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find rows
@@ -302,9 +302,9 @@ def nearest(
     positions = np.concatenate([best[1].ravel(), columns + first])
     query = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
     order = np.lexsort((positions, -cosines, query))
-    begins = np.searchsorted(query[order], np.arange(len(q)))
-    taken = order[begins[:, None] + np.arange(k)]
-    return cosines[taken], positions[taken]
+    starts = np.searchsorted(query[order], np.arange(len(q)))
+    best_k = order[starts[:, None] + np.arange(k)]
+    return cosines[best_k], positions[best_k]
 
 
 def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:

@@ -30,23 +30,23 @@ class Sampler(ABC):
     """samples in memory; 0: all (unlimited storage, as in the paper)"""
     alpha: float = 1.0
     """α of the biased reservoir that keeps a limited memory; 1 keeps a uniform sample"""
-    held: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
+    positions: Positions = field(default_factory=lambda: np.zeros(0, np.int64))
     """positions in a limited memory"""
 
     def grow(self, past: Past) -> None:
         """Add the newest batch."""
         if self.memory:
             new = past.seen - past.start
-            keep = biased_reservoir(len(self.held), new, past.seen, self.memory, self.alpha, self.rng)
-            self.held = np.concatenate([self.held, np.arange(past.start, past.seen)])[keep]
+            keep = biased_reservoir(len(self.positions), new, past.seen, self.memory, self.alpha, self.rng)
+            self.positions = np.concatenate([self.positions, np.arange(past.start, past.seen)])[keep]
 
     def kept(self, past: Past) -> int:
         """Number of samples in memory."""
-        return len(self.held) if self.memory else past.seen
+        return len(self.positions) if self.memory else past.seen
 
     def uniform(self, past: Past, n: int) -> Positions:
         """n samples of the memory without repetition; all of them if it has fewer."""
-        among: int | Positions = self.held if self.memory else past.seen
+        among: int | Positions = self.positions if self.memory else past.seen
         return np.asarray(self.rng.choice(among, min(n, self.kept(past)), replace=False), np.int64)
 
     @abstractmethod

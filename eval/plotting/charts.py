@@ -74,10 +74,10 @@ def lines(
         x, _ = at(mark, 0)
         parts.append(_dashed(x, TOP, x, height - FOOT) + _text(x + 4, TOP + 10, name, "start", 11))
     names = []
-    for i, (name, (of_x, of_y)) in enumerate(series.items()):
-        path = [at(a, b) for a, b in zip(of_x, of_y, strict=True)]
+    for i, (name, (xs_of, ys_of)) in enumerate(series.items()):
+        path = [at(a, b) for a, b in zip(xs_of, ys_of, strict=True)]
         parts.append(f"<polyline points='{_points(path)}' fill='none' {_stroke(i)}/>")
-        names.append((path[-1][1] if path else 0.0, name, i, f"{100 * of_y[-1]:.1f}" if len(of_y) else ""))
+        names.append((path[-1][1] if path else 0.0, name, i, f"{100 * ys_of[-1]:.1f}" if len(ys_of) else ""))
     parts += _names(names, height)
     summary = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
     return _svg(parts, f"Accuracy in per cent over {x_name}. {summary}", height)

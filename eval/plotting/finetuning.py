@@ -25,7 +25,7 @@ LEGEND = {"fontsize": 8, "frameon": False}
 
 def draw(
     kind: str, runs: Path, stream: Stream, out: Path, learners: Sequence[str] = (), norm: str = "interpolate",
-    count: int = 1000, tell: Callable[[str], None] = lambda text: None,
+    count: int = 1000, report: Callable[[str], None] = lambda text: None,
 ) -> Path:  # fmt: skip
     """Write a PNG or SVG, by the suffix of `out`. learners: names; default: all that have networks. norm: of
     interpolation (see `analysis.path`). count: test images for accuracies and activations.
@@ -37,7 +37,7 @@ def draw(
     if kind == "adjacent":
         _adjacent(runs, out)
         return out
-    trained = networks(runs, stream, learners, tell)
+    trained = networks(runs, stream, learners, report)
     last = stream.steps[-1]["test"]
     test = samples(last.part(0, min(count, len(last))))
     {"interpolation": _interpolation, "projection": _projection, "svcca": _svcca}[kind](trained, runs, test, out, norm)
@@ -45,26 +45,26 @@ def draw(
 
 
 def networks(
-    runs: Path, stream: Stream, learners: Sequence[str], tell: Callable[[str], None] = lambda text: None
+    runs: Path, stream: Stream, learners: Sequence[str], report: Callable[[str], None] = lambda text: None
 ) -> list[Trained]:
-    """The networks of every learner's first seed. tell: gets a message for each learner that has none, unless
+    """The networks of every learner's first seed. report: gets a message for each learner that has none, unless
     `learners` names it."""
-    found: dict[str, Trained] = {}
+    by_name: dict[str, Trained] = {}
     for run in row_files.find([runs]):
         name = run.about["learner"]
-        if name in found or (learners and name not in learners):
+        if name in by_name or (learners and name not in learners):
             continue
         try:
-            found[name] = trained_networks.trained(run, runs, stream)
+            by_name[name] = trained_networks.trained(run, runs, stream)
         except DriftlineError as error:
             if learners:
                 raise
-            tell(f"{name} is left out: {error}")
-    if missing := [name for name in learners if name not in found]:
+            report(f"{name} is left out: {error}")
+    if missing := [name for name in learners if name not in by_name]:
         raise IncompatibleStream(f"There is no run of {missing[0]!r} in {runs}.", "", "Evaluate it first.")
-    if not found:
+    if not by_name:
         raise IncompatibleStream(f"No run in {runs} has networks.", "", "Evaluate with --protocol seq-to-final.")
-    return list(found.values())
+    return list(by_name.values())
 
 
 @contextmanager
@@ -86,12 +86,12 @@ def _figure(out: Path, wide: float = 6.4, high: float = 3.8) -> Iterator[Any]:
 def _interpolation(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
     with _figure(out) as figure:
         axes = figure.subplots()
-        for one in trained:
+        for method in trained:
             try:
-                shares, accuracies = analysis.path(one, test, norm=norm)
+                shares, accuracies = analysis.path(method, test, norm=norm)
             except IncompatibleStream:  # low-rank adapters have no path of weights
                 continue
-            axes.plot(shares, accuracies, label=one.learner, linewidth=1.6)
+            axes.plot(shares, accuracies, label=method.learner, linewidth=1.6)
         axes.set(xlabel="share of the way through the last step", ylabel="accuracy on the last step", ylim=(0, None))
         axes.grid(alpha=0.25)
         axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -99,16 +99,18 @@ def _interpolation(trained: Sequence[Trained], runs: Path, test: Samples, out: P
 
 def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
     oracle, limited = (analysis.of_learner(trained, name).after for name in ("oracle", "baseline"))
-    by_history = next((one.before for one in trained if one.learner in ("ft", "lp-ft") and one.before), None)
+    by_history = next(
+        (method.before for method in trained if method.learner in ("ft", "lp-ft") and method.before), None
+    )
     if by_history is None:
         raise IncompatibleStream(
             "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
         )
     with _figure(out, 6.4, 4.6) as figure:
         axes = figure.subplots()
-        for one in trained:
+        for method in trained:
             try:
-                path = [between(one, share) for share in (0.0, 0.5, 1.0)]
+                path = [between(method, share) for share in (0.0, 0.5, 1.0)]
                 if any(len(net.used[name][-1]) > 1 for net in path for name in net.names):
                     continue
                 points = np.array([analysis.projection(net, oracle, by_history, limited) for net in path])
@@ -116,7 +118,7 @@ def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path
                 continue
             (line,) = axes.plot(*points.T, linewidth=1.2, alpha=0.7)
             axes.plot(*points[0], "o", markerfacecolor="white", color=line.get_color())
-            axes.plot(*points[-1], "o", color=line.get_color(), label=one.learner)
+            axes.plot(*points[-1], "o", color=line.get_color(), label=method.learner)
         axes.axhline(0, color="#888", linewidth=0.6)
         axes.axvline(0, color="#888", linewidth=0.6)
         axes.set(
@@ -130,17 +132,17 @@ def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path
 
 def _svcca(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
     oracle = analysis.of_learner(trained, "oracle")
-    others = [one for one in trained if one.learner != "oracle"]
+    others = [method for method in trained if method.learner != "oracle"]
     reference = analysis.activations(oracle.after, test.x, oracle.rule)
     names = oracle.after.names
-    outputs = [analysis.activations(one.after, test.x, one.rule) for one in others]
+    outputs = [analysis.activations(method.after, test.x, method.rule) for method in others]
     values = [[[analysis.svcca(reference[n], output[n], s) for n in names] for output in outputs] for s in SHARES]
     with _figure(out, 2.2 + 0.8 * len(names) * len(SHARES), 1.2 + 0.28 * len(others)) as figure:
         panels = figure.subplots(1, len(SHARES), sharey=True, squeeze=False)[0]
         for panel, share, block in zip(panels, SHARES, np.array(values), strict=True):
             panel.imshow(block, vmin=0, vmax=1, cmap="YlGnBu", aspect="auto")
             panel.set_xticks(range(len(names)), names)
-            panel.set_yticks(range(len(others)), [one.learner for one in others])
+            panel.set_yticks(range(len(others)), [method.learner for method in others])
             panel.set_title(f"{share:.0%} of singular values", fontsize=9)
             for i, j in np.ndindex(*block.shape):
                 dark = "white" if block[i, j] > 0.6 else "black"

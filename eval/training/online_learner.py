@@ -51,8 +51,8 @@ class OnlineLearner(NetLearner):
             raise BadConfig(f"net is {self.net!r}.", "Expected linear: this learner scores by the angles of one layer.")
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
-        self.draws: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
-        self.own: list[tuple[Array, Labels]] = []  # batches that came without a stream
+        self.replay: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
+        self.batches: list[tuple[Array, Labels]] = []  # batches that came without a stream
         self.stored, self.sample_bytes = 0, 0
 
     def reset(self) -> None:
@@ -71,19 +71,19 @@ class OnlineLearner(NetLearner):
 
     def learn_from(self, past: Past) -> None:
         """As many updates as the budget allows, on samples that the sampler draws."""
-        self.draws.grow(past)
+        self.replay.grow(past)
         if updates := self.allowed():
             self._train(past, updates)
-        self.stored = self.draws.kept(past)
+        self.stored = self.replay.kept(past)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
-        self.own.append((np.asarray(x), np.asarray(y, np.int64)))
-        past = Past.of([Split(*pair) for pair in self.own])
+        self.batches.append((np.asarray(x), np.asarray(y, np.int64)))
+        past = Past.of([Split(*pair) for pair in self.batches])
         seen = len(past.labels) - len(y)
         for start in range(seen, len(past.labels), self.size):
             newest = past.at(start, min(start + self.size, len(past.labels)))
-            self.draws.grow(newest)
+            self.replay.grow(newest)
             self._train(newest, self.epochs)
 
     def correct(self, x: Array, y: Labels) -> None:
@@ -91,10 +91,10 @@ class OnlineLearner(NetLearner):
         self.learn(x, y)
 
     def _train(self, past: Past, updates: int) -> None:
-        positions = self.draws.draw(past, self.size * updates)
+        positions = self.replay.draw(past, self.size * updates)
         batches = np.split(positions, range(self.size, len(positions), self.size))
         if len(positions) < self.size * updates:  # fewer samples than all updates need: each draws its own
-            batches = [self.draws.draw(past, self.size) for _ in range(updates)]
+            batches = [self.replay.draw(past, self.size) for _ in range(updates)]
         new = np.unique(past.labels[past.start : past.seen])
         if not self.sample_bytes:
             x, _ = past.newest()
@@ -153,5 +153,5 @@ class OnlineLearner(NetLearner):
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
-        kept = sum(x.nbytes + y.nbytes for x, y in self.own) or self.stored * (self.sample_bytes + 8)
+        kept = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
         return kept + bytes_of(self.head if self.wide is None else self.wide)

@@ -101,10 +101,7 @@ def given(change: str) -> tuple[str, Any]:
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise BadConfig(f"--set was given {change!r}.", "Expected KEY=VALUE, as in release.per_class=50.")
-    try:
-        return key, value_of(text)
-    except (yaml.YAMLError, ValueError):
-        return key, text
+    return key, value_of(text)
 
 
 def apply(values: dict[str, Any], change: str) -> None:

@@ -13,7 +13,6 @@ from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
-from eval.learners.seq_to_final import ToFinal
 from eval.protocol import PROTOCOLS, scores_of
 from eval.rows import Row
 from eval.run import evaluate
@@ -97,7 +96,7 @@ def unfit() -> set[str]:
 
 
 def to_final() -> set[str]:
-    return every(lambda kind: issubclass(kind, ToFinal))
+    return every(lambda kind: kind.needs_all_steps)
 
 
 SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all others must run

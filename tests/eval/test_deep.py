@@ -217,7 +217,7 @@ def test_a_network_learns_and_the_seed_decides_all() -> None:
     assert runs[0]["results"][0]["scores"]["in_domain"]["mean"] > 0.9
 
 
-def test_cwr_keeps_what_lies_below_after_the_first_step() -> None:
+def test_cwr_keeps_the_layers_below_the_output_after_the_first_step() -> None:
     learner, stream = Cwr(net=TINY, epochs=1, batch=16), painted()
     learner.begin(Task(C, (SIDE, SIDE, 3)), rng_for(0))
     learner.learn_step(stream.steps[0].visible())
@@ -242,7 +242,7 @@ class TestWeights:
         assert len(other) == 2
         assert all(torch.equal(made[name], source[name]) for name in made if name not in other)
 
-    def test_what_does_not_fit_is_named(self, tmp_path: Path) -> None:
+    def test_a_checkpoint_that_does_not_fit_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="There is no file"):
             Deep.new(TINY, C, (), rng_for(0), "cpu", False, str(tmp_path / "none.pt"))
         for suffix in (".pt", ".safetensors"):
@@ -274,7 +274,7 @@ def test_a_preset_is_settings_that_learners_have(name: str) -> None:
     assert learner.net in name.replace("clear-", "")
 
 
-def test_a_rule_is_told_the_view_that_was_trained_on() -> None:
+def test_a_rule_gets_the_view_that_was_trained_on() -> None:
     seen = []
 
     class Spy(Rule):

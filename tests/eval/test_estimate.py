@@ -28,7 +28,7 @@ TRAINED = [
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_visits_are_what_the_gradient_steps_look_at(name: str) -> None:
+def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
     stream = drifting(steps=6, n=128)
     learner = LEARNERS[name](epochs=4, batch=16)
     learner.begin(Task(3, (8,), 6), rng_for(0))
@@ -69,7 +69,7 @@ def test_the_rate_of_products_is_a_rate() -> None:
     assert 1e8 < product_rate(128) < 1e13
 
 
-def test_finished_runs_are_not_to_be_done_again(tmp_path: Path) -> None:
+def test_finished_runs_are_not_planned_again(tmp_path: Path) -> None:
     stream, names = drifting(), ["finetune", "nearest-mean"]
     before = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
     assert (before.runs, before.finished) == (4, 0)

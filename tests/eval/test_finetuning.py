@@ -229,7 +229,7 @@ class TestFits:
         again.load_state_dict(fit.best)
         assert accuracy_of(again, fit.val, fit.rule) == max(fit.curve)
 
-    def test_what_was_kept_goes_on_with_the_same_bits(self) -> None:
+    def test_a_stored_fit_continues_with_identical_results(self) -> None:
         whole = self.fit().run()
         begun = self.fit().run(2)
 
@@ -289,8 +289,8 @@ class TestFits:
         assert [sorted(np.concatenate([s[d] for s in steps[:2]]).tolist()) for d in (1,)] == [[0, 1, 2, 3]]
         assert len(steps) == 4
 
-    def test_a_loss_that_is_no_number_says_so(self) -> None:
-        with pytest.raises(Diverged, match="no number after epoch 1"):
+    def test_a_loss_that_is_not_finite_is_an_error(self) -> None:
+        with pytest.raises(Diverged, match="not finite after epoch 1"):
             Fit(net_of(), [data()], data(), Hyper(lr=1e30), Rule(epochs=2, batch=10), 0).run()
 
 
@@ -311,7 +311,7 @@ class TestSearch:
 
         assert best.hyper.lr == 1e-2
         assert len(book.dropped) == 1
-        assert "here: The loss is no number" in book.dropped[0]
+        assert "here: The loss is not finite" in book.dropped[0]
         with pytest.raises(Diverged, match="All 1 points of the grid diverged in there"):
             best_of([broken], Store(), "full", book, "there")
 
@@ -344,7 +344,7 @@ class TestSearch:
 
         assert (book.tried, book.found) == (2, 1)
 
-    def test_what_another_process_is_at_is_left_to_it(self, tmp_path: Path) -> None:
+    def test_a_fit_of_another_process_is_left_to_it(self, tmp_path: Path) -> None:
         store, (job, *_) = Store(tmp_path), self.jobs()
 
         with store.claim(job.key, wait=False) as mine:
@@ -352,9 +352,7 @@ class TestSearch:
             assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is None
         assert fitted_or_found(job, Store(tmp_path), Book(), wait=False) is not None
 
-    def test_an_unfinished_fit_goes_on_where_it_was_killed(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_an_interrupted_fit_continues(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("eval.checkpoint.EVERY", 0.0)
         (job, *_), expected = self.jobs(), fitted_or_found(self.jobs()[0], Store(), Book())
         context = multiprocessing.get_context("fork")
@@ -518,7 +516,7 @@ class TestMethods:
         some = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": "1e30/0.001"})
         none = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": 1e30})
 
-        assert "no number" in some["results"][0]["learner_facts"]["dropped"][0]
+        assert "not finite" in some["results"][0]["learner_facts"]["dropped"][0]
         assert "All 1 points of the grid diverged" in none["skipped"][0]["because"]
 
 
@@ -549,7 +547,7 @@ class TestBadInput:
             {"lrs": "0"},
         ],
     )
-    def test_settings_that_are_none(self, setting: dict[str, Any]) -> None:
+    def test_invalid_settings_are_refused(self, setting: dict[str, Any]) -> None:
         with pytest.raises(DriftlineError):
             SeqToFinal(**setting).check(stream())
 

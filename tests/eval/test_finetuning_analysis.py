@@ -68,7 +68,7 @@ class TestPaths:
         assert torch.equal(end, whole)
         assert torch.allclose(first, begin, atol=1e-5)
 
-    def test_the_papers_way_keeps_normalisation_until_the_end(self, made: Any) -> None:
+    def test_the_papers_interpolation_keeps_normalisation_until_the_end(self, made: Any) -> None:
         _, stream, runs = made
         (one,) = networks(runs, stream, ["ft"])
 
@@ -162,7 +162,7 @@ class TestPictures:
         assert first == again
         assert len(first) > 2000
 
-    def test_what_a_picture_needs_is_named(self, made: Any, tmp_path: Path) -> None:
+    def test_missing_runs_of_a_figure_are_named(self, made: Any, tmp_path: Path) -> None:
         _, stream, runs = made
         other = Stream("other", stream.steps, stream.classes, sha256="other")
 
@@ -183,7 +183,7 @@ class TestPictures:
         (ft,) = networks(runs, stream, ["ft(final=lowrank-add)"])
         other = ft.stages[-1]["fit"]
         shutil.copy(runs / "fits" / other[:2] / other / "best.safetensors", place / "best.safetensors")
-        with pytest.raises(BadInput, match="does not fit this network"):
+        with pytest.raises(BadInput, match="is of another network"):
             networks(copy, stream, ["baseline"])
         shutil.rmtree(place)
         with pytest.raises(BadInput, match="has no fit"):

@@ -25,7 +25,7 @@ def brute(x: np.ndarray, q: np.ndarray, k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("rows", [7, 64, 16_384])
 @pytest.mark.parametrize("k", [1, 2, 5])
-def test_a_search_is_brute_force_whatever_the_blocks(k: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_equals_brute_force_for_any_blocks(k: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knn, "ROWS", rows)
     x, memory = vectors(300), Memory(16)
     for low in range(0, 300, 43):
@@ -86,7 +86,7 @@ def test_faiss_names_the_same_neighbours() -> None:
     assert (index.search(unit(q), 5)[1] == memory.search(q, 5)[1]).mean() > 0.999
 
 
-def test_what_main_memory_does_not_hold_lies_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_above_the_limit_of_main_memory_are_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knn, "ROWS", 4096)
     x, memory = vectors(20_000), Memory(16, limit_mb=1)
     memory.add(x)
@@ -107,7 +107,7 @@ def test_above_a_size_an_index_answers_and_its_recall_is_known() -> None:
 
 
 @pytest.mark.parametrize("exact_below", [100, 10_000])
-def test_a_state_that_was_stored_goes_on_alike(exact_below: int) -> None:
+def test_a_stored_memory_continues_alike(exact_below: int) -> None:
     x, memory = vectors(500), Memory(16, exact_below=exact_below)
     memory.add(x[:300])
     again: Memory = pickle.loads(pickle.dumps(memory))

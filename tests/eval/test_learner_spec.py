@@ -11,7 +11,9 @@ from support.helpers import drifting
 
 from curate.core.errors import BadConfig, BadPlugin, UnknownName
 from curate.core.executor import Executor
+from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import spec_of
+from eval.nets import build
 from eval.run import evaluate
 
 MODULE = '''
@@ -23,6 +25,7 @@ from pydantic import Field
 
 from eval.learner import Learner
 from eval.memory.samplers import Fifo
+from eval.nets.heads import linear
 
 
 @dataclass
@@ -57,6 +60,10 @@ class Needy(Constant):
 
 class Latest(Fifo):
     pass
+
+
+def network(name, n_classes, x_shape):
+    return linear(name, n_classes, x_shape)
 
 
 NUMBER = 3
@@ -110,6 +117,16 @@ def test_a_sampler_of_a_module_is_used() -> None:
     own, ours = evaluate(drifting(steps=2), "clear-iid", names)["results"]
     assert len(own["scores"]["in_domain"]["values"]) == len(ours["scores"]["in_domain"]["values"]) == 1
     assert own["settings"]["sampler"] == "users_learners:Latest"
+
+
+def test_a_network_of_a_module_is_trained_but_never_imported_for_a_stored_run() -> None:
+    settings = {"network": "users_learners:network", "epochs": 1, "val_share": 0.3}
+    own = evaluate(drifting(steps=2), "seq-to-final", ["erm"], settings=settings)["results"][0]
+    ours = evaluate(drifting(steps=2), "seq-to-final", ["erm"], settings=settings | {"network": "linear"})["results"][0]
+    assert own["gradient_steps"] == ours["gradient_steps"]
+    assert own["settings"]["network"] == "users_learners:network"
+    with pytest.raises(UnknownName, match="Unknown network 'broken_learners:network'"):
+        build("broken_learners:network", 3, (8,), rng_for(0), stored=True)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ class TestErasure:
         book.write_bytes(original)
 
     @pytest.mark.parametrize("number", [-1, 6, 99])
-    def test_what_is_not_there_cannot_be_erased(self, book: Path, number: int) -> None:
+    def test_a_missing_entry_cannot_be_erased(self, book: Path, number: int) -> None:
         with pytest.raises(BadInput, match=f"Entry {number}"):
             erase(book, number)
 
@@ -156,7 +156,7 @@ def test_two_writers_at_once_are_refused(book: Path) -> None:
     Ledger(book).close()
 
 
-def test_what_is_no_ledger(tmp_path: Path) -> None:
+def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingFile):
         verify(tmp_path / "none")
     (tmp_path / "text").write_text("a text that is long enough to be something")

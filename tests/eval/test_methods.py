@@ -154,7 +154,7 @@ class TestSi:
         fell = before - cross_entropy(now.params, *batch)
         assert float(sum(p.sum() for p in rule.path)) == pytest.approx(float(fell), rel=0.01)
 
-    def test_it_is_no_no_op(self) -> None:
+    def test_it_has_an_effect(self) -> None:
         """The same data, order and start: important weights move less than without it."""
         stream = drifting(steps=2, n=200, drift=1.5, noise=1.5)
         moved = []
@@ -228,7 +228,7 @@ def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
     assert learner.past.tolist() == [10, 2]
 
 
-def test_cwr_star_freezes_what_lies_below_the_output_after_the_first_step() -> None:
+def test_cwr_star_freezes_the_layers_below_the_output_after_the_first_step() -> None:
     stream = drifting(steps=3, n=60)
     learner = Cwr(epochs=3, net="mlp", hidden=6)
     learner.begin(Task(3, (8,)), rng_for(0))
@@ -250,7 +250,7 @@ def test_every_method_learns_with_two_layers(name: str) -> None:
     assert mine > majority + 0.2
 
 
-def test_a_net_that_is_not_there_is_refused() -> None:
+def test_an_unknown_net_is_refused() -> None:
     with pytest.raises(UnknownName, match="Unknown net 'cnn'.*Available: linear, mlp"):
         Finetune(net="cnn").begin(Task(2, (3,)), rng_for(0))
 

@@ -65,7 +65,7 @@ def test_a_seed_gives_the_same_weights_and_leaves_torchs_generator_alone() -> No
         ("linear", IMAGE, "takes features"),
     ],
 )
-def test_networks_that_cannot_be(name: str, shape: tuple[int, ...], told: str) -> None:
+def test_impossible_networks_are_refused(name: str, shape: tuple[int, ...], told: str) -> None:
     with pytest.raises(DriftlineError, match=told):
         net_of(name, shape)
 

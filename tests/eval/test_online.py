@@ -117,7 +117,7 @@ def test_the_gradient_of_angles_is_autograds() -> None:
     assert torch.allclose(before[1] - head.sigma, sigma.grad, atol=1e-6)
 
 
-def test_ace_hides_from_incoming_samples_what_their_batch_lacks() -> None:
+def test_ace_excludes_classes_that_the_newest_batch_lacks() -> None:
     learner = Ace()
     learner.begin(Task(5, (D,), None, 4, 1), rng_for(0))
     masked = learner.masked(np.array([True, False, True]), np.array([1, 3]))
@@ -213,7 +213,7 @@ class TestSamplers:
         assert sampler.draw(past, 64).max() < past.seen
 
     def test_a_large_alpha_keeps_the_recent_past(self) -> None:
-        means = [self.grown("uniform", 16, memory=64, alpha=alpha)[0].held.mean() for alpha in (0.5, 1.0, 8.0)]
+        means = [self.grown("uniform", 16, memory=64, alpha=alpha)[0].positions.mean() for alpha in (0.5, 1.0, 8.0)]
         assert means[0] < means[1] < means[2]
 
 

@@ -215,6 +215,7 @@ class TestGrids:
             ("er(9)", {}, r"holds '9'. Expected NAME\(setting=value"),
             ("er(memory=9", {}, r"holds 'memory=9'. Expected NAME\(setting=value"),
             ("er(memry=9)", {}, r"er: Unknown setting 'memry'. Did you mean 'memory'\? Available: augment, "),
+            ("er(memory=[)", {}, r"er: memory is '\['. Expected a valid integer."),
             ("majority(x=1)", {}, "majority: Unknown setting 'x'. Available: none."),
             ("er(memory=-5)", {}, "er: memory is -5. Expected a number greater than or equal to 0."),
             ("er", {"memory": -5}, "er: memory is -5. Expected a number greater than or equal to 0."),

@@ -9,7 +9,10 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from curate.core.errors import BadConfig
-from eval.experiment.settings import check_instance, check_settings
+from eval.experiment.presets import PRESETS
+from eval.experiment.settings import check_instance, check_settings, setting_names
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]
@@ -104,3 +107,14 @@ def test_an_instance_is_checked_but_its_defaults_are_not() -> None:
 
 def test_an_annotation_that_cannot_be_resolved_allows_every_value() -> None:
     assert check_settings(Unresolved, {"other": 3}) == {"other": 3}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_has_values_that_its_learners_and_protocols_take(name: str) -> None:
+    owners = {n: registry[n] for registry in (LEARNERS, PROTOCOLS) for n in registry}
+    for key, value in PRESETS[name].items():
+        owner, _, setting = key.rpartition(".")
+        takers = [kind for n, kind in owners.items() if owner in ("", n) and setting in setting_names(kind)]
+        assert takers, key
+        for kind in takers:
+            check_settings(kind, {setting: value})

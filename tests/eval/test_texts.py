@@ -91,7 +91,7 @@ class TestTables:
             ('"fine",', "row 1: an empty text or label"),
         ],
     )
-    def test_texts_that_nobody_should_learn_from(self, table: Path, row: str, told: str) -> None:
+    def test_invalid_texts_are_refused(self, table: Path, row: str, told: str) -> None:
         (table / "train.csv").write_text(f"text,category\n{row}\n", encoding="utf-8")
 
         with pytest.raises(BadInput, match=told):
@@ -146,7 +146,7 @@ class TestNames:
         (served / "train.csv").unlink()
         assert len(open_dataset("banking77", options).train) == 36
 
-    def test_what_is_not_there_says_where_it_is_to_be_had(self, served: Path, tmp_path: Path) -> None:
+    def test_a_missing_file_says_where_to_get_it(self, served: Path, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="or use --download"):
             open_dataset("clinc150", Options(data_dir=tmp_path))
         with pytest.raises(MissingFile, match="answered 404"):
@@ -171,7 +171,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 class TestEncoders:
-    def test_letters_find_what_is_alike(self) -> None:
+    def test_hashed_ngrams_find_similar_texts(self) -> None:
         a, b, c = Ngrams("512").texts(["my card is lost", "the card was lost", "mortgage"])
 
         assert a @ b > 0.3 > a @ c
@@ -317,7 +317,7 @@ class TestLora:
 
         assert (learner.predict(x.astype(np.uint8)) == y).mean() > 0.9
 
-    def test_what_it_cannot_do(self, tmp_path: Path) -> None:
+    def test_it_refuses_other_samples(self, tmp_path: Path) -> None:
         with pytest.raises(IncompatibleStream, match="has no model"):
             Lora().begin(Task(3, ()), rng_for(0))
         with pytest.raises(IncompatibleStream, match="reads texts or images"):

@@ -40,7 +40,7 @@ class Looks(Learner):
 
 
 @pytest.mark.parametrize("splits", ["stream", "seeded"])
-def test_the_best_candidate_is_chosen_and_told(splits: str) -> None:
+def test_the_best_candidate_is_chosen_and_recorded(splits: str) -> None:
     stream = drifting(steps=3)
     found = evaluate(stream, "clear-iid", [Looks()], [0, 1], {"splits": splits}, tune={"knob": [0, 2, 1]})["results"]
     assert [r["chosen"] for r in found] == [[{"knob": 2}, {"knob": 2}]]
@@ -84,7 +84,7 @@ class Explodes(Looks):
         super().learn(x, y)
 
 
-def test_a_candidate_that_diverges_is_passed_over() -> None:
+def test_a_candidate_that_diverges_is_skipped() -> None:
     stream = drifting(steps=2)
     found = evaluate(stream, "clear-iid", [Explodes()], tune={"knob": [1, 2]})["results"][0]
     assert found["chosen"] == [{"knob": 2}]
@@ -104,6 +104,6 @@ def test_processes_choose_what_one_would(tmp_path: Path) -> None:
     assert [r["scores"] for r in two["results"]] == [r["scores"] for r in one["results"]]
 
 
-def test_a_setting_that_nobody_has_is_refused() -> None:
+def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(BadConfig, match="--tune: Unknown setting 'knob'"):
         evaluate(drifting(steps=2), "clear-iid", ["majority"], tune={"knob": [1]})
