@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_text
-from curate.core.errors import BadConfig, DriftlineError
+from curate.core.errors import DriftlineError
 from curate.core.executor import Executor
 from curate.core.notebook import Thumbnail, table
 from curate.core.run_log import RunLog
@@ -21,7 +20,7 @@ from curate.images.shards import Reader, index_path
 from curate.release import Release
 from pipelines import runner
 from pipelines.config import presets
-from pipelines.config.loader import apply, load
+from pipelines.config.loader import load
 from pipelines.reporting.trace import trace
 from pipelines.stage import Context
 
@@ -110,13 +109,7 @@ def init_run(directory: str | Path, preset: str, force: bool = False, **sets: An
     sets: sections (`release={"per_class": 4}`) or dotted paths (`**{"release.per_class": 4}`), instead of the preset's.
     force: replace an existing file.
     """
-    path = Path(directory) / "driftline.yaml"
-    if path.exists() and not force:
-        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
-    values = presets.values(preset)
-    for change in _changes(sets):
-        apply(values, change)
-    write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
+    presets.write_run_file(Path(directory), preset, _changes(sets), force)
     return open_run(directory)
 
 

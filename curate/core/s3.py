@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from curate.core.atomic_io import read_json, sync_folder, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from curate.core.run_log import RunLog
-from curate.core.settings import Section
+from curate.core.settings import Form, Section
 
 RANGE = 64 << 20  # bytes per request
 TRIES = 8  # requests in a row that may fail without receiving a byte
@@ -31,7 +31,7 @@ class S3(Section):
     """another server that speaks S3 (null: Amazon's)"""
     region: str = "us-west-2"
     """region of the bucket"""
-    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$")] | None = None
+    md5: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{32}$"), Form("32 hexadecimal digits")] | None = None
     """MD5 of the file, checked after the download (null: the server's ETag, if it is an MD5)"""
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,48 +95,36 @@ Positive = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1, max_length=2000)]
 Template = Annotated[str, Field(pattern=r"\{\}"), Form("text with {} in it")]
 
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null", Any: "any"}
-_LIMITS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
+LIMITS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))  # attributes of marks
 
 
 def expected(annotation: Any, marks: Sequence[Any] = ()) -> str:
     """What a type accepts, in words. marks: the metadata of a field of that type.
 
-    >>> expected(Annotated[int, Field(ge=1, le=256)] | None), expected(tuple[Literal["a", "b"], ...])
-    ('a whole number from 1 to 256, or null', 'a list of (a or b)')
+    >>> expected(Annotated[int, Field(ge=1, le=256)] | None), expected(tuple[Literal["a", "b", "c"], ...])
+    ('a whole number ≥ 1 and ≤ 256, or null', 'a list: a, b or c')
     """
     if get_origin(annotation) is Annotated:
         annotation, *inner = get_args(annotation)
         marks = [*(one for mark in inner for one in (mark.metadata if isinstance(mark, FieldInfo) else [mark])), *marks]
     if forms := [mark.text for mark in marks if isinstance(mark, Form)]:
         return str(forms[-1])
-    values = get_args(annotation)
-    if get_origin(annotation) in (Union, types.UnionType):
-        some = [expected(value, marks if value is not type(None) else ()) for value in values]
-        return ", or ".join(some) if "," in some[0] else " or ".join(some)
-    if get_origin(annotation) is Literal:
-        return _either([str(value) for value in values])
-    if get_origin(annotation) is tuple:
-        inside = expected(values[0])
-        count = "" if values[-1] is ... else f"{len(values)} times "
-        return f"a list of {count}({inside})"
-    if get_origin(annotation) in (dict, Mapping):
-        return f"a mapping of ({expected(values[0])}) to ({expected(values[1])})"
+    kind, inside = get_origin(annotation), get_args(annotation)
+    if kind in (Union, types.UnionType):
+        return ", or ".join(expected(one, () if one is type(None) else marks) for one in inside)
+    if kind is Literal:
+        *most, last = map(str, inside)
+        return f"{', '.join(most)} or {last}" if most else last
+    if kind is tuple:
+        some = any(hasattr(mark, "min_length") for mark in marks)
+        return f"a list{' with at least one entry' if some else ''}: {expected(inside[0])}"
+    if kind is dict:
+        return f"a mapping: {expected(inside[0])} → {expected(inside[1])}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"the keys {', '.join(keys_of(annotation))}"
-    text = _NAMES.get(annotation, getattr(annotation, "__name__", str(annotation)))
-    for name, words in _LIMITS:
-        text += "".join(f", {words} {getattr(mark, name):,}" for mark in marks if hasattr(mark, name))
-    text += "".join(f" that matches {mark.pattern}" for mark in marks if getattr(mark, "pattern", None))
-    return text
-
-
-def _either(values: Sequence[str]) -> str:
-    """
-    >>> _either(["a"]), _either(["a", "b", "c"])
-    ('a', 'a, b or c')
-    """
-    return ", ".join(values[:-1]) + " or " + values[-1] if len(values) > 1 else values[0]
+    limits = [f"{sign} {getattr(mark, name):,}" for name, sign in LIMITS for mark in marks if hasattr(mark, name)]
+    return f"{NAMES.get(annotation, 'a value')} {' and '.join(limits)}".rstrip()
 
 
 def resolve_path(path: str, base: Path) -> Path:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.registry import Registry
@@ -64,7 +65,7 @@ def _registered(name: str) -> str:
         else:
             ENCODERS.entry(name)  # without importing it
     except DriftlineError as error:
-        raise ValueError(str(error)) from None
+        raise PydanticCustomError("unknown_name", "{error}", {"error": str(error)}) from None
     return name
 
 
@@ -92,9 +93,8 @@ class EncoderSpec(Section):
 
 @lru_cache(maxsize=1)
 def _load(spec: EncoderSpec) -> Encoder:
-    encoder: Encoder = ENCODERS.resolve(spec.encoder)(
-        spec.model, spec.weights, spec.device, spec.precision, spec.compile
-    )
+    kind = ENCODERS.resolve(spec.encoder)
+    encoder: Encoder = kind(spec.model, spec.weights, spec.device, spec.precision, spec.compile)
     return encoder
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from curate.core.settings import SPEED, Positive
+from curate.core.settings import SPEED, Form, Positive
 from curate.images.checks import ImageLimits
 
 MIRRORS = {
@@ -43,7 +43,7 @@ class FetchSettings(ImageLimits):
     mirror: str | None = None
     """where to look for an image whose address is dead: multimedia-commons (the S3 copy of YFCC100M), or a URL with
     {hash} and, if needed, {first} and {second}"""
-    placeholders: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")], ...] = ()
+    placeholders: tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), Form("64 digits 0-9, a-f")], ...] = ()
     """SHA-256 of images that stand for "no image" """
 
     @field_validator("mirror")

@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from curate.core.settings import Duration, PathText, Positive, Section, Stages, Time
+from curate.core.settings import Duration, Form, PathText, Positive, Section, Stages, Time
 
 Prefix = Annotated[str, Field(min_length=1)]
+BOX = Form("[west, south, east, north] in degrees, south < north, or null")
 
 
 class FilterSettings(Section):
@@ -24,7 +25,7 @@ class FilterSettings(Section):
     """upload times from this one on are wrong (a date, or null)"""
     licences: tuple[Prefix, ...] = ()
     """allowed licences: how their name or address begins, any case, e.g. [Attribution License] (empty: all)"""
-    box: tuple[float, float, float, float] | None = None
+    box: Annotated[tuple[float, float, float, float] | None, BOX] = None
     """only photos taken in [west, south, east, north], degrees; west > east crosses the date line (null: everywhere)"""
     cameras: tuple[Prefix, ...] = ()
     """only cameras whose name contains one of these, any case, e.g. [Canon, NIKON] (empty: all)"""
@@ -45,5 +46,5 @@ class FilterSettings(Section):
         if box is not None:
             west, south, east, north = box
             if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south < north <= 90):
-                raise ValueError("Expected [west, south, east, north] in degrees, south < north")
+                raise ValueError(f"Expected {BOX.text}")
         return box

@@ -6,16 +6,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from curate.core.settings import Day, Positive, Section
+from curate.core.settings import Day, Form, Positive, Section
 from curate.retrieval.settings import BACKGROUND
 
 Prefix = Annotated[str, Field(min_length=1)]
+NAME = Form("at most 80 letters, digits and . _ -")
 
 
 class FeatureSettings(Section):
     """Features for evaluation: vectors of the published images by a further network."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$")]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,40}$"), Form("at most 40 of a-z, 0-9, _ and -")]
     """name of the features, as in --features NAME"""
     model: str
     """timm network, e.g. resnet50"""
@@ -26,9 +27,9 @@ class FeatureSettings(Section):
 class ReleaseSettings(Section):
     """What is published."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$")] = "unnamed"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,80}$"), NAME] = "unnamed"
     """name of the data set"""
-    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")] = "1.0.0"
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$"), Form("a version such as 1.0.0")] = "1.0.0"
     """semantic version"""
     per_class: Positive = 300
     """images for each class and bucket (CLEAR: 300)"""

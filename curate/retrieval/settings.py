@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from curate.core.settings import SPEED, Positive, Section, Template, Text
+from curate.core.settings import SPEED, Form, Positive, Section, Template, Text
 
 BACKGROUND = "background"  # the class of everything else
 EVERY = "{}"  # the template that is the prompt itself
@@ -15,7 +15,7 @@ EVERY = "{}"  # the template that is the prompt itself
 class Concept(Section):
     """One concept: its prompts, the option that workers read, the source's own label."""
 
-    name: Annotated[str, Field(pattern=r"^[^|$<>\n]{1,80}$")]
+    name: Annotated[str, Field(pattern=r"^[^|$<>\n]{1,80}$"), Form("at most 80 characters, none of | $ < >")]
     """class name"""
     prompts: Annotated[tuple[Text, ...], Field(min_length=1)]
     """texts whose mean vector is the query"""

@@ -39,7 +39,7 @@ def source_of(values: Any) -> Any:
     try:
         kind = SOURCES.resolve(str(name))
     except DriftlineError as error:
-        unusable = PydanticCustomError("source", "{error}", {"error": str(error)})
+        unusable = PydanticCustomError("unknown_name", "{error}", {"error": str(error)})
         details = InitErrorDetails(type="missing" if name is None else unusable, loc=("source",), input=values)
         raise ValidationError.from_exception_data("collection", [details]) from None
     own = keys_of(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -17,25 +18,33 @@ from pipelines.config.schema import Config
 Where = Sequence[int | str]
 
 
-def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Sequence[str]) -> str:
+def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: Any, changed: Mapping[str, str]) -> str:
     """One line: where it is, what was given, what is expected.
 
-    values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: keys of `--set`.
+    values: of the run file. name: of the file, or of the preset. node: the file's YAML node. changed: key → key as
+    `--set` names it.
     """
     where, kind, value = list(problem["loc"]), problem["type"], problem["input"]
     if where[-1] == "[key]":  # a key of a mapping; the location before it is the same key as a value
         del where[-2]
+    if kind == "missing" and isinstance(where[-1], int):  # a list that is too short
+        where, kind = where[:-1], "too_short"
     key = ".".join(str(part) for part in where if part != "[key]")
     place = _place(key, where, name, node, changed, kind == "extra_forbidden")
     if kind == "extra_forbidden":
         section, *_ = _field_at(where[:-1], values)
         available = sorted(keys_of(_plain(section)))
-        source = f" of the source {values['collection']['source']}" if key.startswith("collection.") else ""
+        of_source = where[0] == "collection" and len(where) == 2
+        source = f" of the source {values['collection']['source']}" if of_source else ""
         hint = _did_you_mean(where[-1], available)
         return f"{place}: unknown key {str(where[-1])!r}{source}.{hint} Available: {', '.join(available)}."
-    shown = f"{place}:" if isinstance(value, Mapping) else f"{place} is {value!r}."
-    if kind in ("value_error", "source"):
-        return f"{shown} {str(problem['ctx']['error']).rstrip('.')}."
+    error = str(problem.get("ctx", {}).get("error", "")).rstrip(".")
+    if kind == "unknown_name":
+        return f"{place}: {error}."
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    shown = f"{place}:" if isinstance(value, Mapping) else f"{place} is {text}."
+    if kind == "value_error":
+        return f"{shown} {error}."
     annotation, marks, description = _field_at(where, values)
     wanted = f"Expected {expected(annotation, marks)}"
     if kind == "missing":
@@ -45,11 +54,11 @@ def explain(problem: ErrorDetails, values: Mapping[str, Any], name: str, node: A
     return f"{shown}{_did_you_mean(value, choices)} {wanted}."
 
 
-def _place(key: str, where: Where, name: str, node: Any, changed: Sequence[str], unknown: bool) -> str:
+def _place(key: str, where: Where, name: str, node: Any, changed: Mapping[str, str], unknown: bool) -> str:
     """`--set KEY`, or file, line and key."""
-    for change in changed:
+    for change, as_given in changed.items():
         if f"{key}.".startswith(f"{change}.") or (unknown and change.startswith(f"{key}.")):
-            return f"--set {change}"
+            return f"--set {as_given}" if unknown or key == change else f"--set {as_given}, {key}"
     line = _line(node, where)
     return f"{name}, line {line}, {key}" if line else f"{name}, {key}"
 
@@ -69,7 +78,7 @@ def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[An
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             field = keys_of(kind)[str(part)]
             kind, marks, description = field.annotation, field.metadata, field.description or ""
-            if kind is Source and values["collection"].get("source"):
+            if kind is Source and isinstance(values["collection"], Mapping) and "source" in values["collection"]:
                 kind = SOURCES[str(values["collection"]["source"])]
         elif get_origin(kind) is dict:
             kind, marks = get_args(kind)[part != "[key]"], ()

@@ -64,8 +64,12 @@ def check(
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        keys = [given(change)[0] for change in changes]
-        raise BadConfig("\n".join(explain(problem, values, name, node, keys) for problem in error.errors())) from None
+        changed = {RENAMED.get(key, key): key for key, _ in map(given, changes)}
+        problems = error.errors()
+        # an error within a list also makes the list too short: the error within says more
+        inner = [p for p in problems if not any(p["loc"] == q["loc"][: len(p["loc"])] for q in problems if q is not p)]
+        lines = (explain(problem, values, name, node, changed) for problem in inner or problems)
+        raise BadConfig("\n".join(dict.fromkeys(lines))) from None
 
 
 def _drop_other_sources(values: dict[str, Any], before: Mapping[str, Any], changed: Sequence[str]) -> None:

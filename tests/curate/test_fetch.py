@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from curate.fetch.rules import Got, yfcc_hash
 from support.faults import EXPECTED, FaultServer, bomb, picture
 
 from curate.core.errors import DriftlineError, IntegrityError
@@ -19,6 +18,8 @@ from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.fetch import FetchSettings, fetch
 from curate.fetch.img2dataset import client
+from curate.fetch.outcome import Download
+from curate.fetch.settings import yfcc_hash
 from curate.fetch.shard import COLUMNS
 from curate.images.checks import ImageLimits, check_image
 from curate.images.local_files import cell_path
@@ -279,4 +280,4 @@ def test_a_tar_with_a_path_outside_its_folder_is_refused(tmp_path: Path) -> None
     ],
 )
 def test_messages_of_img2dataset_become_reasons(message: str, fault: str) -> None:
-    assert client.miss(message) == Got(None, fault, message)
+    assert client.failure(message) == Download(None, fault, message)

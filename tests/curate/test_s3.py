@@ -11,6 +11,7 @@ from pathlib import Path
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from pydantic import ValidationError
 
 from curate.core import s3
 from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
@@ -158,8 +159,8 @@ def test_an_unreadable_address_is_named(moto: int, tmp_path: Path, uri: str, mes
 
 
 def test_requester_pays_needs_a_profile(moto: int, tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="requester_pays"):
-        fetch("s3://metadata/tools/dataset.sql", tmp_path, rules(moto, requester_pays=True), QUIET)
+    with pytest.raises(ValidationError, match="requester_pays is true without a profile"):
+        rules(moto, requester_pays=True)
     with pytest.raises(BadConfig, match="no AWS profile 'nobody'"):
         fetch("s3://metadata/tools/dataset.sql", tmp_path, rules(moto, profile="nobody"), QUIET)
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadConfig, MissingFile, UnknownName
+from curate.core.run_log import RunLog
+from curate.core.s3 import S3
+from curate.core.settings import keys_of
+from curate.fetch.settings import FetchSettings
+from curate.release.settings import FeatureSettings
+from curate.retrieval.settings import Concept
+from curate.sources import SOURCES
+from curate.sources.base import DEFAULTS_OF_0_1
+from curate.sources.delimited import Delimited
+from curate.sources.folder import Folder
+from pipelines import runner
 from pipelines.config import presets
 from pipelines.config.loader import load
+from pipelines.config.reference import reference
 from pipelines.config.schema import Config
+from pipelines.stage import Context
+
+SETTINGS_OF_0_1 = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0" / "settings"
 
 GOOD = """\
 seed: 0
@@ -44,21 +61,27 @@ def test_defaults_are_clears(tmp_path: Path) -> None:
         (
             "source: yfcc",
             "source: yfc",
-            r"line 3, collection\.source: Input should be 'yfcc', 'folder', .* or 'flickr'",
+            r"line 3, collection\.source: Unknown source 'yfc'\. Did you mean 'yfcc'\? Available: .*folder",
         ),
+        ("  source: yfcc\n", "", r"line 2, collection\.source: missing\. Expected .*driftline list sources"),
         (
             "  path: data.tsv",
             "  pth: data.tsv",
-            r"line 4, collection\.pth: unknown key\. Allowed: .*path.*Did you mean 'path'",
+            r"line 4, collection\.pth: unknown key 'pth' of the source yfcc\. Did you mean 'path'\? Available: .*side",
         ),
-        ("  path: data.tsv\n", "", r"collection\.path is missing: the source yfcc needs one"),
-        ("seed: 0", "seed: many", r"line 1, seed: .*integer.*given: 'many'"),
-        ("per_class: 10", "per_class: 0", r"line 7, retrieve\.per_class: .*greater than or equal to 1"),
-        ("prompts: [a bus]", "prompts: []", r"line 9, retrieve\.concepts\.0\.prompts: .*at least 1 item"),
-        ("name: bus", "name: a|b", r"retrieve\.concepts\.0\.name: .*pattern"),
+        ("  path: data.tsv\n", "", r"collection\.path: missing\. Expected a path"),
+        ("data.tsv", "data.tsv\n  label: parent", r"line 5, collection\.label: unknown key 'label' of the source yfcc"),
+        ("seed: 0", "seed: many", r"line 1, seed is 'many'\. Expected a whole number"),
+        ("per_class: 10", "per_class: 0", r"line 7, retrieve\.per_class is 0\. Expected a whole number ≥ 1"),
+        ("prompts: [a bus]", "prompts: []", r"line 9, retrieve\.concepts\.0\.prompts is \[\].*at least one entry"),
+        ("name: bus", "name: a|b", r"retrieve\.concepts\.0\.name is 'a\|b'\. Expected .* none of \|"),
         ("name: bus", "name: background", r"retrieve: .*no concept may be named 'background'"),
         ("per_class: 10", "per_class: 9", r"int\(9 × 0\.1\) is 0"),
-        ("seed: 0", "sed: 0", r"line 1, sed: unknown key"),
+        ("seed: 0", "sed: 0", r"line 1, sed: unknown key 'sed'\. Did you mean 'seed'\?"),
+        ("embed: {model: RN50, weights: openai}", "embed: {model: RN50, encoder: clp}", r"Did you mean 'clip'\?"),
+        ("seed: 0", "filter: {box: [1, 2]}", r"line 1, filter\.box is \[1, 2\]\. Expected \[west, south"),
+        ("seed: 0", "filter: {earliest: soon}", r"line 1, filter\.earliest is 'soon'\. Expected a date"),
+        ("seed: 0", "buckets: {kind: spans}", r"line 1, buckets: kind is 'spans' and spans is empty"),
     ],
 )
 def test_each_mistake_names_line_key_and_what_is_allowed(tmp_path: Path, old: str, new: str, message: str) -> None:
@@ -93,8 +116,10 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
 def test_set_changes_one_key_and_is_named_in_errors(tmp_path: Path) -> None:
     path = given(tmp_path, GOOD)
     assert load(path, ["release.per_class=7", "filter.date_tolerance=14h"]).filter.date_tolerance == 14 * 3600
-    with pytest.raises(BadConfig, match=r"--set release\.per_class: .*given: 'x'"):
+    with pytest.raises(BadConfig, match=r"--set release\.per_class is 'x'\. Expected a whole number ≥ 1"):
         load(path, ["release.per_class=x"])
+    with pytest.raises(BadConfig, match=r"--set relase\.per_class: unknown key 'relase'\. Did you mean 'release'\?"):
+        load(path, ["relase.per_class=7"])
     with pytest.raises(BadConfig, match="Expected KEY=VALUE"):
         load(path, ["release.per_class"])
 
@@ -115,11 +140,67 @@ def test_every_preset_becomes_a_file_with_every_setting_and_a_comment(name: str,
     assert set(yaml.safe_load(text)) == set(Config.model_fields)
 
 
+@pytest.mark.parametrize("change", ["release.per_clas=3", "fetch.threads=0", "collection.source=yfc", "retrieve=3"])
+def test_init_writes_nothing_where_a_setting_is_bad(change: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match=rf"^--set {change.split('=')[0]}"):
+        presets.write_run_file(tmp_path, "mini", [change])
+    assert not (tmp_path / "driftline.yaml").exists()
+
+
+def test_init_writes_the_keys_of_the_chosen_source_only(tmp_path: Path) -> None:
+    changes = ["collection.source=delimited", "collection.columns={path: file, uploaded: year}"]
+    written = yaml.safe_load(presets.write_run_file(tmp_path, "mini", changes).read_text())
+    assert list(written["collection"]) == [*Delimited.model_fields]
+
+
+def test_a_file_of_0_1_0_may_have_the_keys_of_all_sources_at_their_defaults(tmp_path: Path) -> None:
+    keys = "".join(f"\n  {key}: {json.dumps(value)}" for key, value in DEFAULTS_OF_0_1.items() if key != "path")
+    old = load(given(tmp_path, GOOD.replace("  path: data.tsv", "  path: data.tsv" + keys)))
+    assert old == load(given(tmp_path, GOOD))
+
+
+def test_another_source_by_set_leaves_the_keys_of_the_files_own(tmp_path: Path) -> None:
+    path = given(tmp_path, GOOD.replace("  path: data.tsv", "  path: data.tsv\n  damaged: keep"))
+    config = load(path, ["collection.source=folder", "collection.label=parent"])
+    assert config.collection == Folder(source="folder", path="data.tsv", label="parent")
+
+
+def test_the_old_name_of_the_downloader_is_accepted_and_the_last_word_counts(tmp_path: Path) -> None:
+    path = given(tmp_path, GOOD + "fetch: {way: img2dataset}\n")
+    assert load(path).fetch.downloader == "img2dataset"
+    assert load(path, ["fetch.downloader=native"]).fetch.downloader == "native"
+    assert load(path, ["fetch.way=native"]).fetch.downloader == "native"
+    with pytest.raises(BadConfig, match=r"--set fetch\.way is 'wget'\. Expected native or img2dataset"):
+        load(path, ["fetch.way=wget"])
+
+
+@pytest.mark.parametrize("path", sorted(SETTINGS_OF_0_1.glob("*.yaml")), ids=lambda path: path.stem)
+def test_fingerprints_hold_what_they_held_in_0_1_0(path: Path) -> None:
+    context = Context(path.parent, load(path), RunLog(quiet=True))
+    digests = {stage.name: fingerprint(stage.settings()) for stage in runner.make(context)}
+    assert digests == json.loads(path.with_suffix(".json").read_text())
+
+
+def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:
+    slow, fast = (FetchSettings(threads=n, timeout=n) for n in (1, 2))
+    assert slow.identity("fetch") == {**fast.identity("fetch"), "timeout": 1.0}
+
+
+def test_the_reference_has_every_key_of_every_section_and_source() -> None:
+    text = reference()
+    sections = [Concept, FeatureSettings, S3, *(SOURCES[name] for name in SOURCES)]
+    sections += [field.annotation for field in Config.model_fields.values() if field.annotation is not int]
+    for section in sections:
+        for key, field in keys_of(section).items():
+            assert key == "source" or f"| `{key}` | " in text
+            assert " ".join((field.description or key).split()).replace("|", "\\|") in text
+
+
 def test_clear10_has_the_papers_numbers() -> None:
     config = Config.model_validate(presets.values("clear10"))
     assert (config.retrieve.per_class, config.retrieve.depth, config.release.per_class) == (600, 16_000, 300)
     assert len(config.retrieve.concepts) == 10
-    assert {c.name: c.prompts for c in config.retrieve.concepts}["pullover"] == ["sweater"]
+    assert {c.name: c.prompts for c in config.retrieve.concepts}["pullover"] == ("sweater",)
     assert len(Config.model_validate(presets.values("clear100")).retrieve.concepts) == 100
 
 

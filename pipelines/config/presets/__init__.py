@@ -5,13 +5,17 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from curate.core.errors import UnknownName
+from curate.core.atomic_io import write_text
+from curate.core.errors import BadConfig, UnknownName
 from curate.core.settings import Section, key_of
+from pipelines.config.loader import check
 from pipelines.config.schema import Config
 
 
@@ -42,6 +46,21 @@ def _text(name: str) -> str:
             f"Available: {', '.join(names())}.",
         )
     return files("pipelines.config.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def write_run_file(folder: Path, preset: str, changes: Sequence[str] = (), force: bool = False) -> Path:
+    """Write `folder`/driftline.yaml, every setting with a comment; returns its path.
+
+    changes: `KEY=VALUE` of `--set`. force: replace an existing file. Raises UnknownName for a preset, BadConfig for a
+    bad key or value and for an existing file; then nothing is written.
+    """
+    path = folder / "driftline.yaml"
+    if path.exists() and not force:
+        raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
+    given = values(preset)
+    check(given, f"preset {preset}", changes, folder=folder)
+    write_text(path, full_text(given, f"preset {preset}: {summary(preset)}"))
+    return path
 
 
 def full_text(given: dict[str, Any], head: str) -> str:
