@@ -187,15 +187,16 @@ def _device(name: Device) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
+    """A table of learners and scores, and why learners were skipped."""
     from eval.protocol import scores_of
 
     lines, scores = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document)
     if document["results"]:
-        wide = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
-        lines.append(f"  {'learner':<{wide}}" + "".join(f"{score.name:>18}" for score in scores))
-    lines += [
-        f"  {r['learner']:<{wide}}" + "".join(f"{_cell(score, r):>18}" for score in scores) for r in document["results"]
-    ]
+        width = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
+    for result in document["results"]:
+        cells = "".join(f"{_cell(score, result):>18}" for score in scores)
+        lines.append(f"  {result['learner']:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])
@@ -221,11 +222,14 @@ def report(
     ] = None,
     plugins: Annotated[
         list[str] | None,
-        typer.Option("--plugin", metavar="MODULE:NAME", help="A protocol of your own that rows name; may be repeated."),
+        typer.Option("--plugin", metavar="MODULE:NAME", help="Your own protocol of these rows; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Turn rows into a site: an overview, a page for each protocol, learner and stream; CSV, LaTeX and JSON beside."""
+    """Write a site with tables and figures from rows.
+
+    An overview, a page for each protocol, learner and stream, and the scores as CSV, LaTeX and JSON.
+    """
     from eval.protocol import protocol_named
     from eval.reporting.report import results_of, write
     from stream_builder.stream import Stream
