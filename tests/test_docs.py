@@ -202,7 +202,7 @@ def wrong_settings(text: str) -> list[str]:
         fields = [keys_of(kind)[key] for kind in kinds if key in keys_of(kind)]
         try:
             for field in fields if value else ():
-                TypeAdapter(Annotated[field.annotation, *field.metadata]).validate_python(yaml.safe_load(value))
+                TypeAdapter(Annotated[field.annotation, field]).validate_python(yaml.safe_load(value))
         except ValidationError as error:
             wrong.append(f"{section}.{key}: {error.errors()[0]['msg']}")
         wrong += [] if fields else [f"{section}.{key} does not exist"]
