@@ -39,9 +39,11 @@ def setup(app: Any) -> None:
 
 def write_reference(out: Path) -> None:
     """Write the pages that come from the code."""
+    from pipelines.config.reference import reference
+
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    for name, text in (("commands", commands()), ("configuration", configuration()), ("python", python())):
+    for name, text in (("commands", commands()), ("configuration", reference()), ("python", python())):
         (out / f"{name}.md").write_text(text, encoding="utf-8")
 
 
@@ -63,30 +65,10 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def configuration() -> str:
-    """Every setting of a run file: type, default, meaning."""
-    from pipelines.config.schema import Config
-
-    parts = ["# Configuration\n"]
-    for section, about in Config.model_fields.items():
-        for kind in (about.annotation, *getattr(about.annotation, "__args__", ())):
-            fields = getattr(kind, "model_fields", {})
-            rows = [
-                f"| `{f.alias or name}` | `{'required' if f.is_required() else f.get_default(call_default_factory=True)}` | {f.description} |"
-                for name, f in fields.items()
-            ]
-            parts += (
-                [f"## {section}\n\n{kind.__doc__}\n", "| setting | default | meaning |", "|---|---|---|", *rows, ""]
-                if rows
-                else []
-            )
-    return "\n".join(parts)
-
-
 def python() -> str:
     """The public names of every package, by their docstrings, and what the parts of other people derive from."""
     faces = [
-        (face.__name__, face.__doc__, [getattr(face, name) for name in getattr(face, "__all__", ())])
+        (face.__name__, face.__doc__, [getattr(face, name) for name in face.__all__])
         for face in map(import_module, FACES)
     ]
     sections = [*faces, ("Your own parts", "See the guide Extend.", [resolve_name(name) for name in PARTS])]

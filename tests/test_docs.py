@@ -8,23 +8,30 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+import yaml
+from pydantic import TypeAdapter, ValidationError
 from support.console import driftline
 from support.helpers import album, write_base
 from typer.main import get_command
 
+from curate.core.registry import Registry
 from curate.core.seeding import rng_for
+from curate.core.settings import keys_of
 from curate.export import EXPORTS
 from curate.sources import SOURCES
 from curate.validation.platforms import PLATFORMS
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from pipelines.cli.app import app
+from pipelines.cli.listing import REGISTRIES
 from pipelines.config import presets
+from pipelines.config.schema import Config
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
 from stream_builder.export import EXPORTS as STREAM_EXPORTS
@@ -36,6 +43,7 @@ WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "reference" not i
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
 LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
+JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
 OTHER_OPTIONS = {"--nproc-per-node"}  # torchrun's
 
 
@@ -120,7 +128,7 @@ def test_every_command_runs(page: Path, place: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_python_example_runs(page: Path, place: Path) -> None:
-    code = "\n".join(blocks(page, "python"))
+    code = "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8"))
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
@@ -183,6 +191,49 @@ def test_every_option_and_command_in_the_text_exists(page: Path) -> None:
 )
 def test_an_option_or_command_that_does_not_exist_is_seen(text: str) -> None:
     assert wrong_calls(ROOT / "README.md", text)
+
+
+def wrong_settings(text: str) -> list[str]:
+    """Code spans such as `fetch.way: native` whose setting does not exist, or does not accept the value."""
+    wrong = []
+    for section, key, value in SETTING.findall(text):
+        kind = Config.model_fields[section].annotation
+        kinds = [SOURCES[name] for name in SOURCES] if section == "collection" else [kind]
+        fields = [keys_of(kind)[key] for kind in kinds if key in keys_of(kind)]
+        try:
+            for field in fields if value else ():
+                TypeAdapter(Annotated[field.annotation, field]).validate_python(yaml.safe_load(value))
+        except ValidationError as error:
+            wrong.append(f"{section}.{key}: {error.errors()[0]['msg']}")
+        wrong += [] if fields else [f"{section}.{key} does not exist"]
+    return wrong
+
+
+SECTIONS = "collection|filter|fetch|buckets|embed|retrieve|validation|release"
+SETTING = re.compile(rf"`({SECTIONS})\.(?!json)(\w+)(?:: ([^`…]+))?`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_every_setting_in_the_text_exists(page: Path) -> None:
+    assert not wrong_settings(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("text", ["`validation.method: local`", "`fetch.route`", "`embed.batch: many`"])
+def test_a_setting_that_does_not_exist_is_seen(text: str) -> None:
+    assert wrong_settings(text)
+
+
+def test_the_entry_points_of_the_recipes_name_every_group_and_resolve(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "guides" / "extend.md"
+    save_modules(page, tmp_path)
+    (project,) = [tomllib.loads(block) for block in blocks(page, "toml")]
+    groups = project["project"]["entry-points"]
+    registries = [REGISTRIES[kind] for kind in REGISTRIES]
+    assert set(groups) == {f"driftline.{r.group}" for r in registries if isinstance(r, Registry) and r.group}
+    for target in [target for group in groups.values() for target in group.values()]:
+        module, _, name = target.partition(":")
+        text = (tmp_path / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+        assert re.search(rf"^(class|def) {name}\b", text, re.M), target
 
 
 def test_every_name_of_a_catalogue_is_documented() -> None:
