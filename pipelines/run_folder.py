@@ -21,7 +21,7 @@ from curate.images.shards import Reader, index_path
 from curate.release import Release
 from pipelines import runner
 from pipelines.config import presets
-from pipelines.config.loader import apply, load
+from pipelines.config.loader import check, load
 from pipelines.reporting.trace import trace
 from pipelines.stage import Context
 
@@ -114,8 +114,7 @@ def init_run(directory: str | Path, preset: str, force: bool = False, **sets: An
     if path.exists() and not force:
         raise BadConfig(f"{path} already exists.", "", "Edit it, or replace it with --force (force=True).")
     values = presets.values(preset)
-    for change in _changes(sets):
-        apply(values, change)
+    check(values, f"preset {preset}", _changes(sets), folder=path.parent)
     write_text(path, presets.full_text(values, f"preset {preset}: {presets.summary(preset)}"))
     return open_run(directory)
 
