@@ -8,10 +8,12 @@ import tarfile
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from PIL import Image
+from support.console import driftline
 from support.helpers import album
 
 import driftline as dl
@@ -91,7 +93,7 @@ class TestRun:
         assert (states["tally"], states["publish"]) == ("done", "stale")
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(MissingFile, match="no configuration"):
+        with pytest.raises(MissingFile, match="driftline init"):
             dl.open_run(tmp_path)
 
     def test_an_existing_file_is_replaced_only_if_asked(self, tmp_path: Path) -> None:
@@ -99,6 +101,18 @@ class TestRun:
         with pytest.raises(BadConfig, match="already exists"):
             dl.init_run(tmp_path, "folder")
         assert dl.init_run(tmp_path, "mini", force=True).path == tmp_path
+
+    @pytest.mark.parametrize("sets", [{"release": {"per_clas": 4}}, {"release.per_clas": 4}])
+    def test_a_bad_setting_is_named_and_nothing_is_written(self, tmp_path: Path, sets: dict[str, Any]) -> None:
+        with pytest.raises(BadConfig, match="Did you mean 'per_class'"):
+            dl.init_run(tmp_path / "run", "folder", **sets)
+        assert not (tmp_path / "run").exists()
+
+    def test_the_command_names_it_too(self, tmp_path: Path) -> None:
+        done = driftline("init", str(tmp_path / "run"), "--preset", "folder", "--set", "release.per_class=many")
+        assert done.returncode == 2
+        assert "release.per_class" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 class TestNotebook:
