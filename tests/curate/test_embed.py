@@ -28,7 +28,7 @@ from curate.retrieval.candidates import query_vectors
 from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from pipelines.demo.draw import jpeg, photo
-from stream_builder.builders.encoded import encoded
+from stream_builder.builders.encoded import encode
 from stream_builder.stream import Split, Step, Stream
 
 MODEL = str(files("pipelines") / "demo" / "model")
@@ -245,7 +245,7 @@ class TestEncoderOfAnotherPackage:
         red[..., 0] = 200
         for x, vector in ((red, [1, 0, 0]), (np.array(["a"] * 5), [0.5**0.5, 0.5**0.5, 0])):
             split = Split(x, np.zeros(5, np.int64), np.array(list("abcde")), np.arange(5))
-            stream = encoded(
+            stream = encode(
                 Stream("red", [Step(0, "0", {"train": split})], ["c"], sha256="red"), encoder, "mean-colour:a"
             )
             assert np.allclose(stream.steps[0]["train"].x, vector, atol=1e-3)
