@@ -11,14 +11,13 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import IO, TYPE_CHECKING, Any
 
 from curate.core.errors import BadInput, MissingFile
+
+if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
+    import numpy.typing as npt
+    import pyarrow as pa
 
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 
@@ -98,6 +97,8 @@ def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = 
     repeated: columns with few distinct values, stored with a dictionary (default: a dictionary is tried for every
     column, which costs time and memory).
     """
+    import pyarrow.parquet as pq
+
     with writing(path) as file:
         columns: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
         pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=columns)
@@ -105,6 +106,8 @@ def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:
     """Write a `.npy` file (no pickle), completely or not at all."""
+    import numpy as np
+
     with writing(path) as file:
         np.save(file, np.ascontiguousarray(array), allow_pickle=False)
 
