@@ -131,7 +131,7 @@ def test_what_needs_no_library_loads_none(words: list[str]) -> None:
     assert loaded([words], HEAVY) == "[]"
 
 
-@pytest.mark.parametrize("name", ["learners", "shifts", "exports", "stream-exports", "sources", "platforms", "stages"])
+@pytest.mark.parametrize("name", ["learners", "shifts", "exports", "stream-exports", "measures", "platforms", "stages"])
 def test_names_are_completed_without_a_heavy_library(name: str) -> None:
     code = f"import sys; from pipelines.cli.listing import completion; assert completion({name!r})('')\n"
     code += f"print([name for name in {HEAVY} if name in sys.modules])"

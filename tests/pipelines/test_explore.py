@@ -145,7 +145,7 @@ class TestSaving:
         changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
         assert len(changed) == 1
         bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
-        assert (bus.prompts, bus.negatives) == (["a big bus", 'a "bus": {x}'], ["a car"])
+        assert (bus.prompts, bus.negatives) == (("a big bus", 'a "bus": {x}'), ("a car",))
         assert bus.option == "bus"
 
     def test_a_new_name_is_appended(self, explorer: Explorer, folder: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
@@ -55,6 +54,8 @@ class Side:
             with writing(form) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
                 for table in self._tables():
                     writer.write_table(table)
+        import pyarrow.dataset as ds  # imports pandas
+
         found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
         # the first line of an id counts, as the first row of a photo does
         pairs = list(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
