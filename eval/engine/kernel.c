@@ -129,7 +129,7 @@ void driftline_descend_rounded(float *restrict w, float *restrict velocity, cons
 
 /* Images, rotated about their centre, shifted and flipped (nearest pixel, black outside), as normalised planes.
    x: n images of height x width x 3 bytes. draws: cosine, sine, rows down, columns right, flip of each. scale, shift: of
-   the three channels, what a byte is multiplied by and what is added. out: n x 3 x height x width. room: 3 x width. */
+   the three channels, factor of a byte and summand. out: n x 3 x height x width. room: 3 x width. */
 CLONES
 void driftline_show(const uint8_t *x, const float *draws, long n, long height, long width, const float *scale,
                     const float *shift, float *out, int32_t *room) {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -91,15 +91,32 @@ class Net(Protocol):
 
 
 @dataclass
-class Head:
-    """A linear layer of float32 torch tensors."""
+class Layers:
+    """Layers on features, with float32 torch tensors."""
 
     params: Params
-    """weights (C, D), bias (C,)"""
+    """weights and bias of each layer, the output layer's last"""
     velocity: Params
     """their momentum"""
     half: bool = False
-    """training multiplies in bfloat16 and adds in float32; predictions are in float32"""
+    """training multiplies in bfloat16 and adds in float32"""
+
+    def copy(self) -> Self:
+        """A copy that further training does not touch."""
+        return type(self)([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes kept between training runs: weights and biases, without momentum."""
+        return sum(int(p.nbytes) for p in self.params)
+
+    def view(self, x: Any) -> Any:
+        """Features are used unchanged."""
+        return x
+
+
+class Head(Layers):
+    """One linear layer: weights (C, D), bias (C,). Predictions are in float32."""
 
     @classmethod
     def new(cls, n_classes: int, width: int, rng: np.random.Generator, device: str = "cpu", half: bool = False) -> Head:
@@ -116,19 +133,6 @@ class Head:
     def bias(self) -> Any:
         """(C,)."""
         return self.params[1]
-
-    def copy(self) -> Head:
-        """A copy that further training does not touch."""
-        return Head([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes kept between training runs: weights and bias, without momentum."""
-        return sum(int(p.nbytes) for p in self.params)
-
-    def view(self, x: Any) -> Any:
-        """Features are used unchanged."""
-        return x
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""

@@ -6,24 +6,15 @@ with sums in float32, weights kept in float32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from eval.engine.linear import Params, Pull, errors, layer, zeros
+from eval.engine.linear import Layers, Params, Pull, errors, layer, zeros
 
 
-@dataclass
-class Mlp:
-    """Two layers of float32 torch tensors."""
-
-    params: Params
-    """weights (H, D) and bias (H,) of the hidden layer, weights (C, H) and bias (C,) of the output layer"""
-    velocity: Params
-    """their momentum"""
-    half: bool = False
-    """training multiplies in bfloat16"""
+class Mlp(Layers):
+    """Two layers: weights (H, D), bias (H,) of the hidden layer, then weights (C, H), bias (C,) of the output layer."""
 
     @classmethod
     def new(
@@ -32,19 +23,6 @@ class Mlp:
         """torch.nn.Linear's initialisation for both layers."""
         params = layer(hidden, width, rng, device) + layer(n_classes, hidden, rng, device)
         return cls(params, zeros(params), half)
-
-    def copy(self) -> Mlp:
-        """A copy that further training does not touch."""
-        return Mlp([p.clone() for p in self.params], [v.clone() for v in self.velocity], self.half)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes kept between training runs: weights and biases, without momentum."""
-        return sum(int(p.nbytes) for p in self.params)
-
-    def view(self, x: Any) -> Any:
-        """Features are used unchanged."""
-        return x
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""

@@ -1,5 +1,5 @@
 /* Batch normalisation of images whose channels lie together (rows x channels), with the ReLU and the 3 x 3 pooling that
-   follow it, forwards and backwards, in float32 or bfloat16: each tensor is read once a pass, and what lies between is
+   follow it, forwards and backwards, in float32 or bfloat16: each tensor is read once per pass, and intermediate results are
    never written. Sums run in float32 over 64 rows and in float64 over those. */
 
 #include <math.h>
