@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from curate.core.errors import BadConfig
-from pipelines.cli.common import Json, command
+from pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
+from pipelines.cli.listing import completion
 from pipelines.cli.stream_from import (
     Base,
     DataDir,
-    Device,
     Download,
+    EncoderDevice,
     Fidelity,
     Labels,
     Out,
@@ -25,7 +25,7 @@ from pipelines.cli.stream_from import (
     save,
 )
 
-stream_app = typer.Typer(no_args_is_help=True, help="Create, show, measure and export streams.", rich_markup_mode=None)
+stream_app = typer.Typer(no_args_is_help=True, help="Create, show, measure and export streams.")
 stream_app.add_typer(from_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")]
@@ -42,10 +42,12 @@ def stream_features(
         typer.Option("--features", metavar="NAME=KIND:MODEL:WEIGHTS", help="An encoder; may be repeated."),
     ] = None,
     zoo: Annotated[Path | None, typer.Option("--zoo", help="YAML file with lines NAME: KIND:MODEL:WEIGHTS.")] = None,
-    device: Device = "auto",
+    device: EncoderDevice = "auto",
 ) -> None:
-    """Encode the samples of a stream with other encoders: one stream per encoder."""
-    from curate.core.run_log import RunLog
+    """Encode a stream's samples with other encoders.
+
+    Writes one stream per encoder. What is already encoded is not encoded again.
+    """
     from pipelines.feature_zoo import encoded_at, opened, zoo_of
 
     encoders = zoo_of(zoo) if zoo is not None else {}
@@ -58,7 +60,7 @@ def stream_features(
         raise BadConfig("There is no encoder.", "Expected --features or --zoo.")
     stream, source = opened(path)
     for name, encoder in encoders.items():
-        print_size(encoded_at(stream, source, name, encoder, out / name, device, RunLog(None)), out / name)
+        print_size(encoded_at(stream, source, name, encoder, out / name, device, log_of(None)), out / name)
 
 
 @command(
@@ -72,6 +74,7 @@ def stream_compose(
             "--sequence",
             help="Shifts of the steps after the source: C:L:R (driftline list shifts); several at one step: C,T; "
             "settings: R(45); ~R grows over its step; your own: {package.module:Name}.",
+            autocompletion=completion("shifts"),
         ),
     ],
     out: Out,
@@ -84,10 +87,14 @@ def stream_compose(
     fidelity: Annotated[Fidelity, typer.Option("--fidelity", help="paper-code: as the reference did.")] = "clean",
     overlap: Annotated[
         Literal["auto", "independent", "validation", "disjoint"],
-        typer.Option("--overlap", help="Which images steps may share."),
+        typer.Option(
+            "--overlap",
+            help="Images that steps share: disjoint, none; validation, only training images; independent, any.",
+        ),
     ] = "auto",
     draws: Annotated[
-        Literal["auto", "published", "own"], typer.Option("--draws", help="Use the published draws of the dataset.")
+        Literal["auto", "published", "own"],
+        typer.Option("--draws", help="Draws published with the dataset, or own ones."),
     ] = "auto",
     balanced: Annotated[
         Literal["balanced", "natural"],
@@ -111,7 +118,10 @@ def stream_compose(
         typer.Option("--oracle/--no-oracle", help="Also draw data for the oracle, if the dataset is large enough."),
     ] = True,
 ) -> None:
-    """Compose a synthetic stream: a dataset with a sequence of shifts, which accumulate."""
+    """Compose a synthetic stream: a dataset and a shift sequence.
+
+    Shifts accumulate from step to step.
+    """
     from stream_builder.builders.sampling import Composition
     from stream_builder.builders.shift_sequence import compose
     from stream_builder.datasets import Options, open_dataset
@@ -149,6 +159,7 @@ def stream_measure(
             "--distance",
             help="Separated by commas: paper (W2, divided as in its table 5), names (driftline list measures), "
             "package.module:Name.",
+            autocompletion=completion("measures"),
         ),
     ] = "paper",
     labels: Annotated[
@@ -160,26 +171,28 @@ def stream_measure(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Measure how much shift: distances from each step's training data to the last step's test data."""
+    """Measure how far each step is from the last step.
+
+    Distances are from each step's training data to the last step's test data.
+    """
     from stream_builder.measures.shift_distance import distances, label_statistics, measure
     from stream_builder.stream import Stream
 
     stream = Stream.load(path)
-    names = [n.strip() for n in distance.split(",") if n.strip()]
+    names = comma_separated(distance)
     measured: dict[str, Any] = measure(stream, fidelity=fidelity) if "paper" in names else {}
     measured |= distances(stream, [n for n in names if n != "paper"], seed=seed) if names != ["paper"] else {}
     statistics = label_statistics(stream) if labels else None
-    if as_json:
-        print(json.dumps(measured | ({} if statistics is None else {"labels": statistics})))
-        return
-    for name, values in measured.items():
-        print(f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values))
+    rows = measured | ({} if statistics is None else {"priors": statistics["priors"]})
+    lines = [f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values) for name, values in rows.items()]
     if statistics is not None:
-        print(f"{'priors':<12}" + "  ".join(f"{v:.3f}" for v in statistics["priors"]))
         blind, shift = statistics["blind"], statistics["suggested_shift"]
         best = zip(blind["shifts"], blind["best"], strict=True)
-        print(f"{'blind':<12}" + "  ".join(f"{s}: {b:.3f}" for s, b in best))
-        print(f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})")
+        lines.append(f"{'blind':<12}" + "  ".join(f"{s}: {b:.3f}" for s, b in best))
+        lines.append(
+            f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})"
+        )
+    show(as_json, measured | ({} if statistics is None else {"labels": statistics}), "\n".join(lines))
 
 
 @command(stream_app, "show", "driftline stream show stream --out sheets")
@@ -189,7 +202,10 @@ def stream_show(
     verify: Annotated[bool, typer.Option("--verify", help="Hash every array again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a stream's steps, splits and sizes. With --out, draw contact sheets with a row per step."""
+    """Show a stream's steps, splits and sizes.
+
+    With --out, also draw contact sheets with a row per step.
+    """
     from stream_builder.stream import Stream
 
     stream = Stream.load(path)
@@ -212,14 +228,10 @@ def stream_show(
         "facts": dict(stream.facts),
         "sheets": sheets,
     }
-    if as_json:
-        print(json.dumps(document))
-        return
-    print(f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes")
-    for s in stream.steps:
-        print(f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()))
-    for name in sheets:
-        print(f"  contact sheet: {name}")
+    lines = [f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes"]
+    lines += [f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()) for s in stream.steps]
+    lines += [f"  contact sheet: {name}" for name in sheets]
+    show(as_json, document, "\n".join(lines))
 
 
 @command(stream_app, "export", "driftline stream export S --format imagefolder --out exports")
@@ -228,7 +240,9 @@ def stream_export(
     formats: Annotated[
         str,
         typer.Option(
-            "--format", help="Separated by commas: names (driftline list stream-exports), package.module:Name."
+            "--format",
+            help="Separated by commas: names (driftline list stream-exports), package.module:Name.",
+            autocompletion=completion("stream-exports"),
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder; each format gets a folder in it.")],
@@ -238,11 +252,7 @@ def stream_export(
     from stream_builder.export import EXPORTS
     from stream_builder.stream import Stream
 
-    exporters = {name: EXPORTS.resolve(name) for name in (n.strip() for n in formats.split(",")) if name}
+    exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
     stream = Stream.load(path)
     counts = {name: export(stream, out / name) for name, export in exporters.items()}
-    if as_json:
-        print(json.dumps({"stream": stream.name, "exports": counts}))
-        return
-    for name, count in counts.items():
-        print(f"{name}: {', '.join(f'{v:,} {k}' for k, v in count.items())} in {out / name}")
+    show(as_json, {"stream": stream.name, "exports": counts}, counts_text(counts, out))

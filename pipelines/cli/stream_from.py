@@ -8,16 +8,21 @@ from typing import Annotated, Any, Literal
 import typer
 
 from curate.core.errors import BadConfig
-from pipelines.cli.common import command
+from pipelines.cli.common import Device, command, log_of
+from pipelines.cli.listing import completion
 
-from_app = typer.Typer(rich_markup_mode=None)
+from_app = typer.Typer()
 
 Fidelity = Literal["clean", "paper-code"]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the stream.")]
 Seed = Annotated[int, typer.Option("--seed", help="Random seed.")]
 Base = Annotated[
     str,
-    typer.Option("--base", help="Dataset: a name (driftline list datasets), a path, or package.module:Name."),
+    typer.Option(
+        "--base",
+        help="Dataset: a name (driftline list datasets), a path, or package.module:Name.",
+        autocompletion=completion("datasets"),
+    ),
 ]
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder with the files of a named dataset.")]
 Labels = Annotated[
@@ -32,7 +37,7 @@ Published = Annotated[
         help="Name of the data and features, as in clear10/moco-yfcc-b0: reports print the paper's values.",
     ),
 ]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="For the encoder.")]
+EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder.")]
 
 
 def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> None:
@@ -116,7 +121,10 @@ def stream_from_order(
     size: Size = 64,
     seed: Seed = 0,
 ) -> None:
-    """Put samples in time order: a stream for online evaluation, with test samples in every period."""
+    """Put samples in time order, for online evaluation.
+
+    A step is a period with equally many samples; some of them are its test samples.
+    """
     from stream_builder.builders.time_order import in_time_order, open_timed
 
     save(in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed), out)
@@ -132,12 +140,14 @@ def stream_from_texts(
     data_dir: DataDir = None,
     download: Download = False,
     encoder: Annotated[
-        str, typer.Option("--encoder", help="sentence:MODEL, clip:MODEL:WEIGHTS, table:FOLDER, ngrams:WIDTH, or none.")
+        str, typer.Option("--encoder", help="As in ngrams:2048 or sentence:MODEL (driftline list encoders), or none.")
     ] = "none",
-    device: Device = "auto",
+    device: EncoderDevice = "auto",
 ) -> None:
-    """Turn labelled texts into a stream: as texts, for learners that read, or as vectors of an encoder."""
-    from curate.core.run_log import RunLog
+    """Turn labelled texts into a stream.
+
+    Samples are texts, for learners that read, or vectors of an encoder.
+    """
     from curate.encoders import spec_of
     from stream_builder.builders.encoded import count_samples, encode
     from stream_builder.builders.texts import from_texts
@@ -146,7 +156,7 @@ def stream_from_texts(
     spec = None if encoder == "none" else spec_of(encoder, device)
     stream = from_texts(open_dataset(texts, Options(data_dir=data_dir, download=download)))
     if spec is not None:
-        with RunLog(None).progress("encode", count_samples(stream), "texts") as tick:
+        with log_of(None).progress("encode", count_samples(stream), "texts") as tick:
             stream = encode(stream, spec.load(), encoder, tick)
     save(stream, out)
 
@@ -166,7 +176,10 @@ def stream_from_held_out(
     download: Download = False,
     seed: Seed = 0,
 ) -> None:
-    """Hold classes out of the first step and let them come afterwards: a stream for corrections (OCRR)."""
+    """Hold classes out of the first step; they come afterwards.
+
+    A stream for corrections (OCRR).
+    """
     from stream_builder.builders.held_out_classes import hold_out_classes
     from stream_builder.datasets import Options, open_dataset
 

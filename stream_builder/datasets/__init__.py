@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile
+from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName
 from curate.core.registry import Registry
 from stream_builder.shifts.base import Labels
 from stream_builder.stream import Array
@@ -132,7 +132,12 @@ def open_dataset(given: str | Path, options: Options | None = None) -> Dataset:
     elif "/" in name or name.endswith(".npz"):
         raise MissingFile(f"{path} does not exist.", "Expected a dataset: a folder, a file or a name.")
     else:
-        dataset = DATASETS.resolve(name)(options.data_dir or Path("data"), options)
+        try:
+            opener = DATASETS.resolve(name)
+        except UnknownName as error:
+            way_out = f"{error.way_out.removesuffix('.')}, a path, or package.module:Name."
+            raise UnknownName(error.given, error.expected, way_out) from None
+        dataset = opener(options.data_dir or Path("data"), options)
     if not isinstance(dataset, Dataset):
         raise BadPlugin(f"The dataset {name!r} returned {type(dataset).__name__}.", "Expected a Dataset.")
     for samples, what in ((dataset.train, "train"), (dataset.test, "test")):

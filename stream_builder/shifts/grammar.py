@@ -86,8 +86,8 @@ def shift_of(name: str, settings: str | None = None) -> Shift:
     try:
         kind = SHIFTS.resolve(name)
     except UnknownName as error:
-        way_out = "Write a class of your own in braces: {package.module:Name}." if "." in name else ""
-        raise UnknownName(error.given, error.expected, f"{error.way_out} {way_out}".strip()) from None
+        way_out = f"{error.way_out.removesuffix('.')}, or {{package.module:Name}}, in braces."
+        raise UnknownName(error.given, error.expected, way_out) from None
     written = name if settings is None else f"{name}({settings})"
     try:
         shift = kind(**_checked(kind, written, settings))

@@ -109,7 +109,7 @@ def test_settings_are_given_in_order_or_by_name() -> None:
         ("R(angle=3)", "R(angle=3): Unknown setting 'angle'. Available: degrees."),
         ("R(degree=3)", "Did you mean 'degrees'?"),
         ("s(3)", "Unknown setting '3'. Available: none."),
-        ("mypkg.mine:Fade", "in braces: {package.module:Name}"),
+        ("mypkg.mine:Fade", "or {package.module:Name}, in braces."),
     ],
 )
 def test_a_wrong_sequence_is_one_sentence(sequence: str, message: str) -> None:
