@@ -1,15 +1,19 @@
-"""What every source is: a section of the run file that yields records of the column contract."""
+"""The base class of sources: a section of the run file that yields records of the column contract."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+from curate.core.errors import DriftlineError
 from curate.core.s3 import S3
-from curate.core.settings import PLACE, SPEED, PathText, Section, resolve_path
+from curate.core.settings import PLACE, SPEED, PathText, Section, keys_of, resolve_path
+from curate.sources import SOURCES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,3 +95,18 @@ class FileSource(Source):
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path if "://" in self.path else None} if stage == "ingest" else {}
         return super().identity(stage) | address
+
+
+def source_of(values: Any) -> Any:
+    """The section `collection` as its source reads it. Raises ValidationError, naming the key."""
+    if not isinstance(values, Mapping):
+        return values
+    name = values.get("source")
+    try:
+        kind = SOURCES.resolve(str(name))
+    except DriftlineError as error:
+        unusable = PydanticCustomError("unknown_name", "{error}", {"error": str(error)})
+        details = InitErrorDetails(type="missing" if name is None else unusable, loc=("source",), input=values)
+        raise ValidationError.from_exception_data("collection", [details]) from None
+    own = keys_of(kind)
+    return kind.model_validate({k: v for k, v in values.items() if k in own or v != DEFAULTS_OF_0_1.get(k, ...)})

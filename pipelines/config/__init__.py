@@ -1,1 +1,1 @@
-"""The configuration of a run: schema, loader, presets."""
+"""The run file: schema, loader, error messages, presets, reference."""

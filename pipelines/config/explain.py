@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from curate.core.settings import expected, keys_of
-from curate.sources import SOURCES, Source
+from curate.sources import SOURCES
+from curate.sources.base import Source
 from pipelines.config.schema import Config
 
 Where = Sequence[int | str]

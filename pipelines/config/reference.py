@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from curate.core.settings import Section, expected, keys_of
-from curate.sources import SOURCES, Source
+from curate.sources import SOURCES
+from curate.sources.base import Source
 from pipelines.config.schema import Config
 
 HEAD = """# The run file

@@ -13,7 +13,7 @@ from curate.fetch.settings import FetchSettings
 from curate.metadata.settings import FilterSettings
 from curate.release.settings import ReleaseSettings
 from curate.retrieval.settings import RetrieveSettings
-from curate.sources import Source, source_of
+from curate.sources.base import Source, source_of
 from curate.validation.settings import ValidationSettings
 
 

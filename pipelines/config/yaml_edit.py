@@ -16,8 +16,8 @@ Path_ = Sequence[str | int]
 def set_value(text: str, where: Path_, value: Any) -> str:
     """`text` with `value` at `where` (keys and positions), written as JSON, which is YAML.
 
-    The last key may be new in its mapping, and the last position one past the end of its list. Raises BadConfig when
-    what is before it does not exist.
+    The last key may be new in its mapping, and the last position one past the end of its list. Raises BadConfig if the
+    keys before it do not exist.
 
     >>> set_value("a: {b: 1}  # kept\\n", ["a", "b"], [2, 3])
     'a: {b: [2, 3]}  # kept\\n'
@@ -34,7 +34,7 @@ def set_value(text: str, where: Path_, value: Any) -> str:
     if old is not None:
         start = old.start_mark.index
         if isinstance(node, yaml.MappingNode) and not isinstance(old, yaml.ScalarNode) and not old.flow_style:
-            key = next(k for k, v in node.value if v is old)  # a block stands below its key: the value goes beside it
+            key = next(k for k, v in node.value if v is old)  # a block is below its key, the new value beside it
             start = text.index(":", key.end_mark.index) + 1
             plain = " " + plain
         return text[:start] + plain + text[_end(old) :]
@@ -55,7 +55,7 @@ def _child(node: Any, part: str | int) -> Any:
 
 
 def _end(node: Any) -> int:
-    """Where the node's own text ends: a block ends with its last leaf, not where the next key begins."""
+    """End of the node's own text: a block ends with its last leaf, not at the next key."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
         return int(node.end_mark.index)
     last = node.value[-1]

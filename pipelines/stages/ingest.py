@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import write_parquet
 from curate.core.s3 import fetch
 from curate.metadata.schema import REJECTS, REPEATED, TABLE
-from curate.sources import FileSource, Workplace
+from curate.sources.base import FileSource, Workplace
 from pipelines.stage import Counts, Records, Stage
 
 ROWS = 65_536  # records a part

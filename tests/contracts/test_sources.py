@@ -18,7 +18,8 @@ from support.helpers import yfcc_line
 
 from curate.core.errors import BadInput, MissingFile
 from curate.metadata.schema import ID, SOURCE
-from curate.sources import SOURCES, FileSource, Source, Workplace
+from curate.sources import SOURCES
+from curate.sources.base import FileSource, Source, Workplace
 
 
 def photo_bytes(date: str | None = "2012:05:01 10:00:00") -> bytes:

@@ -69,5 +69,5 @@ def test_a_block_that_is_missing_is_found_by_the_checksum_of_the_stream(tmp_path
 def test_another_kind_of_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.bz2"
     path.write_bytes(b"<html>sign in first</html>")
-    with pytest.raises(Damaged, match="does not begin as bzip2 files do"):
+    with pytest.raises(Damaged, match="does not start like a bzip2 file"):
         list(decompress(path))

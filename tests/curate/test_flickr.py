@@ -12,7 +12,8 @@ import pytest
 from support.flickr_server import FlickrServer, photo
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
-from curate.sources import Workplace, flickr
+from curate.sources import flickr
+from curate.sources.base import Workplace
 from curate.sources.flickr import Flickr
 
 START = 1_300_000_000

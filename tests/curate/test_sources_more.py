@@ -23,7 +23,7 @@ from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
 from curate.fetch import FetchSettings, fetch
 from curate.metadata.column_mapping import seconds_of
-from curate.sources import Workplace
+from curate.sources.base import Workplace
 from curate.sources.folder import Folder
 from curate.sources.huggingface import HuggingFace
 from curate.sources.parquet import Parquet

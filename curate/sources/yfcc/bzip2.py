@@ -1,10 +1,10 @@
-"""Reading .bz2 on all cores, with the C library's own speed.
+"""Parallel reading of .bz2, at the speed of the C library.
 
-A bzip2 file is a chain of blocks of up to 900 kB that share nothing. Each begins at any *bit* with a 48-bit mark; so
-the marks are searched, every block is shifted to a byte border and given to libbz2 as a stream of one block, and
-threads decode (libbz2 runs without the interpreter's lock). The checksum of each block is verified by libbz2, the
-checksum of each stream here. Where the program lbzip2 is installed, which decodes faster still, it is used; what it
-cannot read is left to the decoder here, so that a damaged file gives the same bytes with and without it.
+A bzip2 file is a sequence of independent blocks of up to 900 kB. Each starts with a 48-bit mark, at any *bit*. This
+module searches the marks, shifts every block to a byte border and gives it to libbz2 as a stream of one block; threads
+decode (libbz2 releases the interpreter's lock). libbz2 verifies the checksum of each block, this module that of each
+stream. If the faster program lbzip2 is installed, it is used first; what it cannot read is decoded by this module, so
+that a damaged file gives the same bytes with and without it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from typing import IO
 
 import numpy as np
 
-BLOCK, END = 0x314159265359, 0x177245385090  # 48-bit marks: a block begins; a stream ends
+BLOCK, END = 0x314159265359, 0x177245385090  # 48-bit marks: start of a block, end of a stream
 SEGMENT = 4 << 20  # bytes of the file that are searched at a time
 
 
 class Damaged(Exception):
-    """The file is cut off or a checksum does not match; all that came before is sound."""
+    """The file is cut off or a checksum does not match; everything before is intact."""
 
 
 def decompress(path: Path, threads: int = 1) -> Iterator[bytes]:
-    """Yield the plain bytes of `path` in order, about a megabyte at a time. Raises Damaged after the last sound one."""
+    """Yield the plain bytes of `path` in order, about a megabyte at a time; then raise Damaged if the rest is."""
     program = shutil.which("lbzip2")
     done = 0
     if program:
@@ -55,14 +55,14 @@ def decompress(path: Path, threads: int = 1) -> Iterator[bytes]:
 def blocks(path: Path, threads: int = 1) -> Iterator[bytes]:
     """Yield the plain bytes of `path`, one bzip2 block (up to 900 kB) at a time, in order.
 
-    At most 2 × `threads` + 1 blocks are held. Raises Damaged after the last sound block.
+    At most 2 × `threads` + 1 blocks are in memory. Raises Damaged after the last intact block.
     """
     with path.open("rb") as file, ThreadPoolExecutor(threads) as pool:
         head = file.read(4)
         if head[:3] != b"BZh" or not b"1" <= head[3:] <= b"9":
-            raise Damaged("it does not begin as bzip2 files do")
+            raise Damaged("it does not start like a bzip2 file")
         waiting: deque[tuple[int, int, Future[bytes]] | int] = deque()
-        started: int | None = None  # bit at which the block in hand begins
+        started: int | None = None  # first bit of the current block
         combined = 0
         ended = False
         for bit, kind in _marks(path):
@@ -83,7 +83,7 @@ def blocks(path: Path, threads: int = 1) -> Iterator[bytes]:
 def _next(
     waiting: deque[tuple[int, int, Future[bytes]] | int], file: IO[bytes], combined: int
 ) -> Generator[bytes, None, int]:
-    """Yield the next block; the value returned is the checksum of the stream so far."""
+    """Yield the next block; returns the checksum of the stream so far."""
     item = waiting.popleft()
     if isinstance(item, int):
         if item != combined:
@@ -93,7 +93,7 @@ def _next(
     try:
         plain = future.result()
     except (OSError, EOFError, ValueError) as error:
-        # Once in a few hundred terabytes a mark stands in the data by chance: then the block goes on behind it.
+        # Once in a few hundred terabytes the data contain a mark by chance: then the block continues after it.
         after = waiting[0] if waiting else None
         if not isinstance(after, tuple):
             raise Damaged(f"a block does not match its checksum ({error})") from None
@@ -109,25 +109,25 @@ def _next(
 
 def _marks(path: Path) -> Iterator[tuple[int, int]]:
     """(bit offset, mark) of every mark in the file, in order."""
-    # A mark that begins at bit `shift` of a byte covers the next five bytes wholly: those are searched for.
+    # A mark that starts at bit `shift` of a byte covers the next five bytes completely: these are searched.
     wanted = [(mark, s, (mark >> s & 0xFFFFFFFFFF).to_bytes(5, "big")) for mark in (BLOCK, END) for s in range(8)]
     with path.open("rb") as file:
-        base, held = 0, b""
+        base, buffer = 0, b""
         while True:
             fresh = file.read(SEGMENT)
-            held += fresh or bytes(7)  # zeros at the end, so that the last mark too has seven bytes
-            found = []
+            buffer += fresh or bytes(7)  # zeros at the end, so that the last mark has seven bytes, too
+            marks = []
             for mark, shift, middle in wanted:
-                at = held.find(middle, 1, len(held) - 1)
+                at = buffer.find(middle, 1, len(buffer) - 1)
                 while at >= 0:
-                    window = int.from_bytes(held[at - 1 : at + 6], "big")
+                    window = int.from_bytes(buffer[at - 1 : at + 6], "big")
                     if window >> (8 - shift) & 0xFFFFFFFFFFFF == mark:
-                        found.append((8 * (base + at - 1) + shift, mark))
-                    at = held.find(middle, at + 1, len(held) - 1)
-            yield from sorted(found)
+                        marks.append((8 * (base + at - 1) + shift, mark))
+                    at = buffer.find(middle, at + 1, len(buffer) - 1)
+            yield from sorted(marks)
             if not fresh:
                 return
-            base, held = base + len(held) - 6, held[-6:]
+            base, buffer = base + len(buffer) - 6, buffer[-6:]
 
 
 def _bits(file: IO[bytes], start: int, stop: int) -> tuple[bytes, int]:

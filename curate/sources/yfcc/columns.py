@@ -1,4 +1,4 @@
-"""The 23 columns of a YFCC100M record, as text → the table's columns, judged and decoded, whole columns at a time."""
+"""The 23 text columns of YFCC100M records → the table's columns, checked and decoded, whole columns at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from curate.core.parsing import degrees, integers, local_seconds, plus_decode
 from curate.metadata.schema import SOURCE
 
-# Names as the SQLite form gives them; the order is that of the 2014 parts.
+# Names as in the SQLite form, in the order of the parts of 2014.
 NAMES = (
     "photoid", "uid", "unickname", "datetaken", "dateuploaded", "capturedevice", "title", "description", "usertags",
     "machinetags", "longitude", "latitude", "accuracy", "pageurl", "downloadurl", "licensename", "licenseurl",
@@ -20,16 +20,16 @@ NAMES = (
 USED = tuple(name for name in NAMES if name not in (
     "machinetags", "accuracy", "serverid", "farmid", "secret", "secretoriginal", "ext",
 ))  # fmt: skip
-LONGEST_RAW = 2000  # characters of a faulty record that are kept for the person who looks at it
+LONGEST_RAW = 2000  # characters of a faulty record that are kept
 
 
 def records(
     columns: dict[str, pa.Array], rows: np.ndarray, raw: Callable[[int], str], earlier: Sequence[dict[str, object]] = ()
 ) -> pa.RecordBatch:
-    """columns: USED names → (N,) strings, "" = absent. rows: (N,) row numbers. raw(i): record i as it was.
+    """columns: USED names → (N,) strings, "" = missing. rows: (N,) row numbers. raw(i): text of record i.
 
-    earlier: records that were no 23 columns (row, fault, raw); they are put in their places. Free text is decoded,
-    tags are not: they are split at commas first. A record is charged with its first fault.
+    earlier: records without 23 columns (row, fault, raw), which are put in their places. Free text is decoded; tags are
+    not, because they must be split at commas first. A record has the first fault that applies.
     """
     n = len(rows)
     id_, uploaded, marker = columns["photoid"], columns["dateuploaded"], columns["marker"]
@@ -47,33 +47,33 @@ def records(
     for i in np.flatnonzero(bad):
         texts[i] = raw(int(i))[:LONGEST_RAW]  # type: ignore[call-overload]
 
-    def absent(values: pa.Array) -> pa.Array:
+    def missing(values: pa.Array) -> pa.Array:
         return pc.if_else(pc.equal(values, ""), None, values)
 
-    made: dict[str, pa.Array] = {
+    known: dict[str, pa.Array] = {
         "id": id_,
         "row": pa.array(rows, pa.int64()),
-        "url": absent(columns["downloadurl"]),
+        "url": missing(columns["downloadurl"]),
         "uploaded": seconds,
         "taken": local_seconds(columns["datetaken"]),
-        "user": absent(columns["uid"]),
-        "nickname": absent(plus_decode(columns["unickname"])),
-        "title": absent(plus_decode(columns["title"])),
-        "description": absent(plus_decode(columns["description"])),
-        "tags": absent(columns["usertags"]),
-        "camera": absent(plus_decode(columns["capturedevice"])),
-        "licence": absent(columns["licensename"]),
-        "licence_url": absent(columns["licenseurl"]),
-        "page_url": absent(columns["pageurl"]),
+        "user": missing(columns["uid"]),
+        "nickname": missing(plus_decode(columns["unickname"])),
+        "title": missing(plus_decode(columns["title"])),
+        "description": missing(plus_decode(columns["description"])),
+        "tags": missing(columns["usertags"]),
+        "camera": missing(plus_decode(columns["capturedevice"])),
+        "licence": missing(columns["licensename"]),
+        "licence_url": missing(columns["licenseurl"]),
+        "page_url": missing(columns["pageurl"]),
         "media": pc.if_else(pc.equal(marker, "0"), "photo", "video"),
         "longitude": degrees(columns["longitude"]),
         "latitude": degrees(columns["latitude"]),
     }
     batch = pa.RecordBatch.from_arrays(
-        [made.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
+        [known.get(f.name, pa.nulls(n, f.type)).cast(f.type) for f in SOURCE], schema=SOURCE
     )
-    if bad.any():  # a record with a fault keeps its row, fault and raw text, nothing else
-        keep = {"row": made["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
+    if bad.any():  # a faulty record keeps only its row, fault and raw text
+        keep = {"row": known["row"], "fault": pa.array(fault, pa.string()), "raw": pa.array(texts, pa.string())}
         mask = pa.array(~bad)
         batch = pa.RecordBatch.from_arrays(
             [keep.get(f.name, pc.if_else(mask, batch[f.name], pa.scalar(None, f.type))) for f in SOURCE], schema=SOURCE

@@ -1,8 +1,8 @@
 """YFCC100M lines (23 or 25 tab-separated columns) → records.
 
-Most lines of most files are sound, so a block of lines is first read as columns by Arrow; only a block in which that
-cannot be exact (NUL, bad UTF-8, a stray carriage return, an endless line) is halved until the lines that spoil it are
-alone, and those are read one by one. What comes out does not depend on where blocks begin.
+Most lines are valid, so Arrow reads a block of lines as columns. Only a block in which this would not be exact (NUL,
+bad UTF-8, a single carriage return, an endless line) is halved until its bad lines are alone, and those are read one by
+one. The records do not depend on the cuts between blocks.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from curate.core.errors import BadInput
 from curate.sources.yfcc import bzip2
 from curate.sources.yfcc.columns import LONGEST_RAW, NAMES, USED, records
 
-LONGEST_LINE = 1 << 20  # bytes; the longest of 1,000 real lines has 16 kB, all above is damage
+LONGEST_LINE = 1 << 20  # bytes; the longest of 1,000 real lines has 16 kB, longer ones are damaged
 BLOCK = 4 << 20  # bytes of lines that are read at a time
-FEW = 64  # lines: below this, halving costs more than reading them one by one
+FEW = 64  # lines; halving fewer costs more than reading them one by one
 
 
 def blocks(path: Path, threads: int) -> Iterator[bytes]:
-    """Whole lines, about BLOCK bytes at a time, each ending in a newline.
+    """Yield whole lines, about BLOCK bytes at a time, each ending in a newline.
 
-    An endless line is cut behind LONGEST_LINE + 1 bytes, so that memory stays bounded. Raises BadInput where the file
-    is damaged, after all that is sound.
+    An endless line is cut after LONGEST_LINE + 1 bytes, so that memory is limited. Raises BadInput for a damaged file,
+    after all its intact lines.
     """
-    held: list[bytes] = []
+    pieces: list[bytes] = []
     size, lines, dropping = 0, 0, False
     damage = ""
     try:
@@ -40,22 +40,22 @@ def blocks(path: Path, threads: int) -> Iterator[bytes]:
                 if cut < 0:
                     continue
                 piece, dropping = piece[cut:], False
-            held.append(piece)
+            pieces.append(piece)
             size += len(piece)
             if size < BLOCK:
                 continue
-            whole = b"".join(held)
+            whole = b"".join(pieces)
             end = whole.rfind(b"\n") + 1
             rest = whole[end:]
             if len(rest) > LONGEST_LINE:
                 rest, dropping = rest[: LONGEST_LINE + 1], True
             if end:
-                yield (sound := whole[:end])
-                lines += count(sound)
-            held, size = [rest], len(rest)
+                yield (intact := whole[:end])
+                lines += count(intact)
+            pieces, size = [rest], len(rest)
     except (EOFError, OSError, bzip2.Damaged) as error:
         damage = str(error)
-    last = b"".join(held)
+    last = b"".join(pieces)
     if damage:
         last = last[: last.rfind(b"\n") + 1]
     if last:
@@ -66,8 +66,8 @@ def blocks(path: Path, threads: int) -> Iterator[bytes]:
         raise BadInput(
             f"{path} is damaged or cut off after line {lines:,} ({damage}).",
             "Expected a whole file.",
-            f"Its first {lines:,} lines can be read; download the file again to have the rest, or set "
-            "collection.damaged: keep to go on with what there is.",
+            f"Its first {lines:,} lines can be read; download the file again to get the rest, or set "
+            "collection.damaged: keep to continue with these lines.",
         )
 
 
@@ -86,7 +86,7 @@ def count(block: bytes) -> int:
 
 
 def width_of(block: bytes) -> int:
-    """23 or 25: the width of the first line that has either; 0 where none has."""
+    """23 or 25: the width of the first line that has either; 0 if none has."""
     for line in block.split(b"\n"):
         columns = line.count(b"\t") + 1
         if columns in (23, 25):
@@ -95,7 +95,7 @@ def width_of(block: bytes) -> int:
 
 
 def read(block: bytes, row: int, width: int) -> list[pa.RecordBatch]:
-    """Lines of a file `width` columns wide, the first being row `row` → records, in order."""
+    """Lines of a file with `width` columns → records, in order. row: number of the first line."""
     if b"\r" in block and block.count(b"\r\n") == block.count(b"\r") == block.count(b"\n"):
         block = block.replace(b"\r\n", b"\n")
     breaks = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
@@ -104,7 +104,7 @@ def read(block: bytes, row: int, width: int) -> list[pa.RecordBatch]:
 
 def _read(block: bytes, breaks: np.ndarray, row: int, width: int) -> list[pa.RecordBatch]:
     """breaks: (N,) positions of the newlines of `block`."""
-    if _sound(block, breaks) and (batch := _columnar(block, breaks, row, width)) is not None:
+    if _is_plain(block, breaks) and (batch := _columnar(block, breaks, row, width)) is not None:
         return [batch]
     if len(breaks) <= FEW:
         return [_one_by_one(block, row, width)]
@@ -114,7 +114,7 @@ def _read(block: bytes, breaks: np.ndarray, row: int, width: int) -> list[pa.Rec
     return first + _read(block[cut:], breaks[middle:] - cut, row + middle, width)
 
 
-def _sound(block: bytes, breaks: np.ndarray) -> bool:
+def _is_plain(block: bytes, breaks: np.ndarray) -> bool:
     lengths = np.diff(breaks, prepend=-1)  # with their newline; Arrow reads an empty line as a record of nulls
     if b"\0" in block or b"\r" in block or lengths.max() > LONGEST_LINE or lengths.min() == 1:
         return False
@@ -125,11 +125,11 @@ def _sound(block: bytes, breaks: np.ndarray) -> bool:
 
 
 def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.RecordBatch | None:
-    """Arrow's reader; None where it reads other lines than there are."""
+    """Arrow's reader; None if it does not read exactly the lines of the block."""
     names = list(NAMES) if width == 23 else ["line", NAMES[0], "hash", *NAMES[1:]]
     ragged: list[int] = []
 
-    def remember(bad: pa.csv.InvalidRow) -> str:
+    def skip(bad: pa.csv.InvalidRow) -> str:
         ragged.append(bad.number)
         return "skip"
 
@@ -141,7 +141,7 @@ def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.Reco
             quote_char=False,
             double_quote=False,
             ignore_empty_lines=False,
-            invalid_row_handler=remember,
+            invalid_row_handler=skip,
         ),
         pa.csv.ConvertOptions(
             check_utf8=False, column_types={name: pa.string() for name in USED}, include_columns=list(USED)
@@ -167,7 +167,7 @@ def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.Reco
 
 
 def _one_by_one(block: bytes, row: int, width: int) -> pa.RecordBatch:
-    sound: list[str] = []
+    texts: list[str] = []
     good: list[int] = []
     earlier: list[dict[str, object]] = []
     for number, line in enumerate(block[:-1].split(b"\n"), row):
@@ -176,12 +176,12 @@ def _one_by_one(block: bytes, row: int, width: int) -> pa.RecordBatch:
             raw = line[: 4 * LONGEST_RAW].decode("utf-8", "backslashreplace")[:LONGEST_RAW]
             earlier.append({"row": number, "fault": fault, "raw": raw})
         else:
-            sound.append(line.decode())
+            texts.append(line.decode())
             good.append(number)
-    fields = [line.split("\t") for line in sound]
+    fields = [line.split("\t") for line in texts]
     fields = fields if width == 23 else [[f[1], *f[3:]] for f in fields]
     columns = {name: pa.array([f[i] for f in fields], pa.string()) for i, name in enumerate(NAMES) if name in USED}
-    return records(columns, np.array(good, np.int64), lambda i: sound[i], earlier)
+    return records(columns, np.array(good, np.int64), lambda i: texts[i], earlier)
 
 
 def _fault(line: bytes, width: int) -> str | None:

@@ -1,7 +1,7 @@
 """YFCC100M's side files: one value a photo (`id<TAB>value`), line i for line i of the whole data set.
 
-As long as the ids agree line by line they are read in step. Where they do not (a subset of the data set), the side
-file is turned into Parquet once, and every batch takes its own ids from it.
+If the ids agree line by line, the files are read in step. If not (a subset of the data set), the side file is converted
+to Parquet once, and every batch reads its own ids.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ SCHEMA = pa.schema([("id", pa.string()), ("value", pa.string())])
 
 
 class Side:
-    """name: autotags, exif, hash, lines or places. work: folder for the Parquet form."""
+    """One side file. name: autotags, exif, hash, lines or places. work: folder for the Parquet form."""
 
     def __init__(self, name: str, path: Path, work: Path, threads: int) -> None:
         if not path.is_file():
             raise MissingFile(f"There is no file {path}.", f"Expected the side file {name}.", "Check collection.side.")
         self.name, self.path, self.work, self.threads = name, path, work, threads
         self._step: Iterator[pa.Table] | None = self._tables()
-        self._held = SCHEMA.empty_table()
+        self._ahead = SCHEMA.empty_table()
 
     def values(self, ids: pa.Array, skipped: int = 0) -> pa.Array:
         """ids (N,) string of the next records (null where a record has none) → values (N,) string, null = none.
 
-        skipped: records that were passed over since the last call.
+        skipped: number of records that were skipped since the last call.
         """
         if self._step is not None:
             n = skipped + len(ids)
-            while len(self._held) < n and (table := next(self._step, None)) is not None:
-                self._held = pa.concat_tables([self._held, table])
-            here = self._held.slice(skipped, len(ids))
-            if len(here) == len(ids) and _agree(ids, whole(here["id"])):
-                self._held = self._held.slice(n)
-                return whole(here["value"])
-            self._step, self._held = None, SCHEMA.empty_table()
+            while len(self._ahead) < n and (table := next(self._step, None)) is not None:
+                self._ahead = pa.concat_tables([self._ahead, table])
+            part = self._ahead.slice(skipped, len(ids))
+            if len(part) == len(ids) and _agree(ids, whole(part["id"])):
+                self._ahead = self._ahead.slice(n)
+                return whole(part["value"])
+            self._step, self._ahead = None, SCHEMA.empty_table()
         return self._by_id(ids)
 
     def _by_id(self, ids: pa.Array) -> pa.Array:
+        import pyarrow.dataset as ds  # imports pandas
+
         form = self.work / "side" / f"{self.name}.parquet"
         if not form.is_file():
             with writing(form) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
@@ -57,7 +59,7 @@ class Side:
         import pyarrow.dataset as ds  # imports pandas
 
         found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
-        # the first line of an id counts, as the first row of a photo does
+        # of several lines of an id the first counts, as for rows of a photo
         pairs = list(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
         first = dict(reversed(pairs))
         return pa.array([first.get(key) for key in ids.to_pylist()], pa.string())
@@ -69,9 +71,9 @@ class Side:
             values: list[str | None] = []
             for line in block[:-1].decode("utf-8", "replace").split("\n"):
                 parts = line.rstrip("\r").split("\t")
-                if self.name == "lines":  # this one has the id behind
+                if self.name == "lines":  # this file has the id in the second column
                     parts.reverse()
-                # a line that is no pair keeps its place, so that the lines behind it still agree
+                # a line that is not a pair keeps its place, so that the following lines still agree
                 keys.append(parts[0] if len(parts) == 2 else None)
                 values.append((parts[1].replace("\x00", "\ufffd") or None) if len(parts) == 2 else None)
             count += len(keys)
@@ -81,19 +83,19 @@ class Side:
 
 
 def _agree(ids: pa.Array, others: pa.Array) -> bool:
-    """Every id that is known on both sides is the same, and some are."""
+    """Whether all ids that are known on both sides are equal, and at least one is."""
     same = pc.equal(ids, others)
     return bool(pc.all(same, skip_nulls=True, min_count=1).as_py())
 
 
 def extra(ids: pa.Array, sides: Sequence[Side], skipped: int) -> pa.Array:
-    """One JSON object a record with the values that the side files have; null where none has one."""
+    """One JSON object a record with the values of the side files; null for a record without any."""
     import json
 
     columns = {side.name: side.values(ids, skipped).to_pylist() for side in sides}
-    made = np.full(len(ids), None, object)
+    objects = np.full(len(ids), None, object)
     for i in range(len(ids)):
         known = {name: values[i] for name, values in columns.items() if values[i] is not None}
         if known:
-            made[i] = json.dumps(known, ensure_ascii=False, sort_keys=True)
-    return pa.array(made, pa.string())
+            objects[i] = json.dumps(known, ensure_ascii=False, sort_keys=True)
+    return pa.array(objects, pa.string())
