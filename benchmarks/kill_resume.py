@@ -58,7 +58,8 @@ def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]
     command = [sys.executable, "-m", "pipelines.cli", "run"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with serve(world):
-        subprocess.run([*command, folder / "whole"], check=True, **quiet)
+        waiting = subprocess.run([*command, folder / "whole"], **quiet)
+        assert waiting.returncode == 3, "the run waits for answers"
         simulate_answers(folder / "whole", world)
         clock = time.monotonic()
         shutil.copytree(folder / "whole" / "answers", folder / "killed" / "answers")

@@ -21,7 +21,7 @@ from pipelines.cli.common import (
     say_address,
     show,
 )
-from pipelines.cli.listing import completion
+from pipelines.cli.listing import named
 
 curation_app = typer.Typer()
 
@@ -100,14 +100,7 @@ def annotate(
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")
 def batch(
     directory: RunFolder,
-    formats: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Platforms, separated by commas (driftline list platforms).",
-            autocompletion=completion("platforms"),
-        ),
-    ],
+    formats: Annotated[str, named("--format", "platforms", "Platforms, separated by commas")],
     out: Out,
     images: Annotated[
         str | None,
@@ -164,14 +157,7 @@ def mturk(
 @command(curation_app, "release", "driftline release photos2024 --format webdataset,clear --out exports", panel="Build")
 def release(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run folder or a release folder.")],
-    formats: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="Formats, separated by commas (driftline list exports).",
-            autocompletion=completion("exports"),
-        ),
-    ],
+    formats: Annotated[str, named("--format", "exports", "Formats, separated by commas")],
     out: Out,
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if the data card lacks a section that people must write.")

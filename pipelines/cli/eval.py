@@ -12,7 +12,7 @@ import typer
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from curate.core.executor import Executor, visible_gpus
 from pipelines.cli.common import Device, Engine, Json, Sets, comma_separated, command, context_of, log_of, show
-from pipelines.cli.listing import completion
+from pipelines.cli.listing import named
 
 if TYPE_CHECKING:
     from eval.protocol import Score
@@ -31,32 +31,20 @@ FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to sta
 )
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="S…", help="Stream folders.")],
-    protocol: Annotated[
-        str,
-        typer.Option(
-            "--protocol",
-            help="Names, separated by commas (driftline list protocols), or all.",
-            autocompletion=completion("protocols"),
-        ),
-    ],
+    protocol: Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")],
     learners: Annotated[
         str,
-        typer.Option(
+        named(
             "--learners",
-            help="Names, separated by commas (driftline list learners), also as er(memory=500); package.module:Name; "
-            "all; or a set: clear-table-1, clear-table-4, near-future-samplers.",
-            autocompletion=completion("learners"),
+            "learners",
+            "Separated by commas: names, also as er(memory=500); package.module:Name; all; or the sets clear-table-1, "
+            "clear-table-4, near-future-samplers",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")],
     seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
     preset: Annotated[
-        str | None,
-        typer.Option(
-            "--preset",
-            help="Hyper-parameters of a paper (driftline list presets). --set overrides the preset.",
-            autocompletion=completion("presets"),
-        ),
+        str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")
     ] = None,
     sets: Sets = None,
     sort: Annotated[bool, typer.Option("--sort", help="near-future: order the samples by time first.")] = False,

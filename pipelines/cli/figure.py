@@ -8,20 +8,13 @@ from typing import Annotated, Literal
 import typer
 
 from pipelines.cli.common import Json, command, log_of, show
-from pipelines.cli.listing import completion
+from pipelines.cli.listing import named
 
 figure_app = typer.Typer(no_args_is_help=True, help="Plot what networks learned (Seq-to-Final).", rich_markup_mode=None)
 Stream = Annotated[Path, typer.Argument(metavar="S", help="The stream of the evaluation.")]
 Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="The --out folder of driftline eval.")]
 Out = Annotated[Path, typer.Option("--out", help="A .png or .svg file.")]
-Learners = Annotated[
-    str,
-    typer.Option(
-        "--learners",
-        help="Names, separated by commas (default: all with stored networks).",
-        autocompletion=completion("learners"),
-    ),
-]
+Learners = Annotated[str, named("--learners", "learners", "Separated by commas; default: all with stored networks")]
 Count = Annotated[int, typer.Option("--count", min=2, help="Maximum number of test images.")]
 
 

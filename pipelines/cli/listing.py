@@ -47,11 +47,16 @@ def completion(kind: str) -> Callable[[str], list[str]]:
     return names
 
 
+def named(flag: str, kind: str, what: str, **more: Any) -> Any:
+    """An option for registered names of one kind: its help says where they are listed, the shell completes them."""
+    return typer.Option(flag, help=f"{what} (driftline list {kind}).", autocompletion=completion(kind), **more)
+
+
 @command(list_app, "list", "driftline list learners", panel="Tools")
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="[KIND]", help="Without it: the kinds.", autocompletion=lambda: list(KINDS)),
+        typer.Argument(metavar="[KIND]", help="Default: the kinds.", autocompletion=lambda: list(KINDS)),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from curate.core.errors import BadConfig
 from curate.core.run_log import RunLog
 from pipelines.cli.common import Device, Json, Sets, command, log_of, show
-from pipelines.cli.listing import completion
+from pipelines.cli.listing import named
 
 if TYPE_CHECKING:
     from curate.pretrain import Recipe
@@ -29,12 +29,7 @@ def pretrain(
     bucket: Annotated[
         int, typer.Option("--bucket", min=0, help="Number of the bucket; of a stream, of the step (0: its past).")
     ] = 0,
-    recipe: Annotated[
-        str,
-        typer.Option(
-            "--recipe", help="Hyper-parameters (driftline list recipes).", autocompletion=completion("recipes")
-        ),
-    ] = "moco-v2",
+    recipe: Annotated[str, named("--recipe", "recipes", "Hyper-parameters")] = "moco-v2",
     sets: Sets = None,
     probe: Annotated[
         Path | None,

@@ -11,7 +11,7 @@ import typer
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
 from pipelines.cli.common import Engine, Json, RunFolder, Sets, command, context_of, log_of, show
-from pipelines.cli.listing import completion
+from pipelines.cli.listing import named
 
 runs_app = typer.Typer()
 
@@ -33,52 +33,34 @@ def demo(
     show(as_json, result, f"report: {result['report']}")
 
 
-@command(runs_app, "init", "driftline init photos2024 --preset folder", panel="Build")
-def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
-    preset: Annotated[
-        str,
-        typer.Option(
-            "--preset", help="Settings to start from (driftline list presets).", autocompletion=lambda: _presets()
-        ),
-    ],
-    sets: Sets = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
-) -> None:
-    """Write DIR/driftline.yaml: every setting, with a comment."""
-    from pipelines.config.loader import given
-    from pipelines.run_folder import init_run
-
-    init_run(directory, preset, force, **dict(given(change) for change in sets or ()))
-    print(f"wrote {directory / 'driftline.yaml'}. Set collection.path, then: driftline run {directory}")
-
-
 def _presets() -> list[str]:
     from pipelines.config import presets
 
     return presets.names()
 
 
+@command(runs_app, "init", "driftline init photos2024 --preset folder", panel="Build")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
+    preset: Annotated[
+        str, typer.Option("--preset", help="First values (driftline list presets).", autocompletion=_presets)
+    ],
+    sets: Sets = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
+) -> None:
+    """Write DIR/driftline.yaml: every setting, with a comment."""
+    from pipelines.config.presets import write_run_file
+
+    path = write_run_file(directory, preset, sets or (), force)
+    print(f"wrote {path}. Set collection.path, then: driftline run {directory}")
+
+
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
 def run(
     directory: RunFolder,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="STAGE",
-            help="Stop after this stage (driftline list stages).",
-            autocompletion=completion("stages"),
-        ),
-    ] = None,
+    until: Annotated[str | None, named("--until", "stages", "Stop after this stage", metavar="STAGE")] = None,
     start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STAGE",
-            help="Repeat this stage and all later ones.",
-            autocompletion=completion("stages"),
-        ),
+        str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")
     ] = None,
     sets: Sets = None,
     workers: Annotated[
