@@ -14,15 +14,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import contracts.test_learners as learner_contract
+import contracts.test_protocols as protocol_contract
+import contracts.test_shifts as shift_contract
+import contracts.test_sources as source_contract
 import pytest
 from support.console import answer, driftline
 from support.plugins import ACME, importable, install, install_acme
 
 import driftline as dl
 from curate.core.errors import BadPlugin, UnknownName
+from curate.core.seeding import rng_for
 from curate.export import EXPORTS
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
+from pipelines.demo.draw import photo
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = ROOT / "tests" / "fixtures" / "v0.1.0"
@@ -117,6 +123,66 @@ class TestCommandLine:
         more = ["--set", "epochs=2", "--set", "budget=small", "--out", str(tmp_path / "runs"), "--json"]
         document = answer("eval", str(tmp_path / "S"), *words, *more)
         assert [result["learner"] for result in document["results"]] == ["erm"], document["skipped"]
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_a_source_and_an_encoder_make_a_release(how: str, tmp_path: Path) -> None:
+    write_album(tmp_path, 24)
+    collection, run = called("sources", how), str(tmp_path / "run")
+    succeeded("init", run, "--preset", "folder", "--set", f"collection.source={collection}", *album_settings(how))
+    text = (tmp_path / "run" / "driftline.yaml").read_text(encoding="utf-8")
+    assert '  separator: ";"  # between the three' in text, "the source brings its own keys"
+    assert "sidecar" not in text, "and no others"
+    succeeded("run", run, "--workers", "1")
+    release = dl.Release.open(run)
+    assert len(release.table) == 12
+    assert release.facts["provenance"]["source"] == collection
+    assert release.features("clip").shape == (12, 12)
+    assert answer("trace", run, "photo-0", "--json")["events"][0]["stage"] == "ingest"
+
+
+def album_settings(how: str) -> list[str]:
+    settings = {
+        "collection.path": "album.txt", "collection.separator": "';'", "filter.upload_after_capture": False,
+        "buckets": "{kind: calendar, unlabelled: []}", "embed.encoder": called("encoders", how), "embed.model": "x",
+        "retrieve": "{per_class: 8, depth: 8, background: false, short: fewer, overlap: allow, concepts: "
+        "[{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]}",
+        "validation": "{method: catalogue}", "release": "{per_class: 2, splits: 1, short: fewer}",
+    }  # fmt: skip
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def write_album(folder: Path, n: int) -> dict[str, Any]:
+    """n photos of two classes and three years, and the list of them; the settings of its source."""
+    lines = []
+    for i in range(n):
+        label, year = ("car", "bus")[i % 2], 2010 + i // 2 % 3
+        photo([label], 0.2, rng_for(i, "album")).save(folder / f"{i}.jpg")
+        lines.append(f"../{i}.jpg;{label};{year}\n")
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run" / "album.txt").write_text("".join(lines), encoding="utf-8")
+    return {"path": folder / "run" / "album.txt", "separator": ";"}
+
+
+class TestContracts:
+    """The checks that driftline's own entries pass, called with those of the package."""
+
+    @pytest.mark.parametrize("check", [name for name in dir(learner_contract.TestLearner) if name.startswith("test_")])
+    def test_learner(self, check: str) -> None:
+        getattr(learner_contract.TestLearner(), check)("acme-prototype")
+
+    @pytest.mark.parametrize("check", [name for name in dir(shift_contract.TestShift) if name.startswith("test_")])
+    def test_shift(self, check: str) -> None:
+        getattr(shift_contract.TestShift(), check)("acme-invert")
+
+    @pytest.mark.parametrize("check", ["columns_order_and_ids", "restart_in_the_middle_gives_the_same_rest",
+                                       "missing_input_is_an_error_that_names_the_path"])  # fmt: skip
+    def test_source(self, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(vars(source_contract), "acme-album", write_album)
+        getattr(source_contract, f"test_{check}")("acme-album", tmp_path)
+
+    def test_protocol(self, stream: dl.Stream) -> None:
+        protocol_contract.test_the_learner_never_holds_a_test_split("acme-last-step", stream)
 
 
 def test_python_takes_names_classes_and_instances(fixtures: Path) -> None:
