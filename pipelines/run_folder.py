@@ -76,7 +76,7 @@ class Run:
             dropped = ", ".join(f"{reason} {n:,}" for reason, n in counts["dropped"].items())
             rows.append([entry["stage"], entry["state"], counts["read"], counts["kept"], dropped])
         stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
-        if rows[-1][1] == "done":
+        if ["publish", "done"] in [row[:2] for row in rows]:
             return stages + self.release()._repr_html_()
         folder = runner.folder_of(self.path, "fetch")
         return stages + (_images(folder) if index_path(folder, 0).is_file() else "")

@@ -6,14 +6,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
+from curate.core.errors import BadInput, MissingFile
 from curate.encoders import Encoder
+from curate.metadata.schema import batch_of
 from curate.release import Release
+from curate.sources import FileSource, Workplace
 from eval.learner import Array, Labels, Learner, Task
 from eval.nets.chain import HEAD, Blocks
 from eval.protocol import Protocol, Result, Score, evaluate_split
@@ -23,6 +28,37 @@ from stream_builder.shifts.base import Images, Shift, check_images
 from stream_builder.stream import Stream
 
 WIDTH = 12
+PLACE = Workplace()
+
+
+class Album(FileSource):
+    """Source: a text file with one photo a line: path, class, year."""
+
+    separator: str = ","
+    """between the three"""
+
+    def inputs(self, at: Workplace) -> list[Path]:
+        """The file."""
+        path = at.path(self.path)
+        if not path.is_file():
+            raise MissingFile(f"There is no file {path}.")
+        return [path]
+
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = PLACE) -> Iterator[pa.RecordBatch]:
+        """Records in the order of the lines."""
+        (path,) = self.inputs(at)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if not lines:
+            raise BadInput(f"The file {path} is empty.")
+        records = [self._record(line, row, path.parent) for row, line in enumerate(lines)][skip:]
+        for low in range(0, len(records), rows):
+            yield batch_of(records[low : low + rows])
+
+    def _record(self, line: str, row: int, root: Path) -> dict[str, Any]:
+        name, label, year = line.split(self.separator)
+        uploaded = int(datetime(int(year), 6, 1, tzinfo=UTC).timestamp())
+        known = {"id": f"photo-{row}", "row": row, "path": str((root / name).resolve()), "media": "photo"}
+        return known | {"label": label, "uploaded": uploaded}
 
 
 class Colours(Encoder):
@@ -35,7 +71,9 @@ class Colours(Encoder):
 
     def prepare(self, image: Any) -> Any:
         """A PIL image → uint8 (3, 2, 2)."""
-        return np.asarray(image.convert("RGB").resize((2, 2))).transpose(2, 0, 1).copy()
+        import torch
+
+        return torch.from_numpy(np.asarray(image.convert("RGB").resize((2, 2))).transpose(2, 0, 1).copy())
 
     def images(self, batch: Any) -> Any:
         """Prepared inputs → (N, 12) float32, unit length."""

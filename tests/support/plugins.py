@@ -12,6 +12,7 @@ from pathlib import Path
 from curate.core.registry import Registry
 
 ACME = {  # entry-point group → name → object
+    "sources": {"acme-album": "acme_drift:Album"},
     "encoders": {"acme-colours": "acme_drift:Colours"},
     "exports": {"acme-listing": "acme_drift:listing"},
     "datasets": {"acme-squares": "acme_drift:squares"},
