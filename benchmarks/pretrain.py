@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from curate.pretrain import RECIPES
-from curate.pretrain.moco import Moco, contrast
-from curate.pretrain.train import Team, _Work
-from curate.pretrain.views import draw, view
+from curate.pretrain.moco import Moco, info_nce
+from curate.pretrain.train import ProcessGroup, Training
+from curate.pretrain.views import draw_views, render_views
 
 
 def main() -> None:
@@ -37,11 +37,11 @@ def main() -> None:
     torch.set_num_threads(1)
     recipe = replace(RECIPES["small"], precision=options.precision, network=options.network)
     x = np.random.default_rng(0).integers(0, 256, (recipe.batch * 4, recipe.room, recipe.room, 3), np.uint8)
-    ours = _Work(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", Team(), 0)
-    bare = _Work(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", Team(), 0)
+    ours = Training(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", ProcessGroup(), 0)
+    bare = Training(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", ProcessGroup(), 0)
     pixels = ours.images(np.arange(recipe.batch))
     ready = [
-        view(pixels, draw(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
+        render_views(pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
         for i in (0, 1)
     ]
 
@@ -55,7 +55,7 @@ def main() -> None:
             q = embedded(bare.moco.query, ready[0])
             with torch.no_grad():
                 k = embedded(bare.moco.key, ready[1])
-            loss = contrast(q, k, bare.moco.queue, recipe.temperature)
+            loss = info_nce(q, k, bare.moco.queue, recipe.temperature)
         loss.backward()
         bare.rule.step()
         bare.moco.follow()
@@ -77,7 +77,9 @@ def main() -> None:
         "driftline": lambda i: ours.update(order[: recipe.batch], 0, i),
         "bare": lambda i: barest(),
         "views, driftline": lambda i: [
-            view(pixels, draw(recipe.batch, recipe.size, recipe.room, np.random.default_rng(k)), recipe.size)
+            render_views(
+                pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(k)), recipe.size
+            )
             for k in (0, 1)
         ],
         "views, torchvision": lambda i: [theirs(image) for image in images for _ in range(2)],

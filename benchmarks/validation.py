@@ -29,10 +29,10 @@ from curate.core.atomic_io import sha256_bytes, write_parquet
 from curate.core.executor import Executor
 from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
 from curate.images.shards import write_tar
-from curate.release.packing import Fetched, pack
-from curate.release.selection import select, splits_of
+from curate.release.packing import FetchedImages, pack
+from curate.release.selection import all_splits, select
 from curate.release.settings import ReleaseSettings
-from curate.release.writer import publish
+from curate.release.writer import write_release
 from curate.validation.answers import read_answers, read_lines
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import agreement, tally
@@ -152,10 +152,10 @@ def release(folder: Path, accepted: list[dict[str, Any]], images: int, turn: int
     rules = ReleaseSettings(per_class=images, short="fewer")
     out = folder / f"release{turn}"
     rows = [dict(r) for r in select(accepted, range(10), CLASSES, rules, 0)]
-    splits = splits_of(rows, None, rules, 0)
+    splits = all_splits(rows, None, rules, 0)
     for i, row in enumerate(rows):
         row |= {"class": row["concept"], "label": CLASSES.index(row["concept"]), "split": splits["split_0"][i]}
-    fetched = Fetched.open(folder / "fetch", folder / "members.parquet", {row["id"] for row in rows})
+    fetched = FetchedImages.open(folder / "fetch", folder / "members.parquet", {row["id"] for row in rows})
     packed = pack(rows, fetched, out / "shards", folder / f"records{turn}", 5000, True, Executor(workers=CORES))
     buckets = [{"index": b, "name": str(b), "start": None, "end": None} for b in range(10)]
     provenance = {
@@ -163,7 +163,7 @@ def release(folder: Path, accepted: list[dict[str, Any]], images: int, turn: int
         "prompts": {c: [c] for c in CLASSES}, "counts": {}, "judgement": None,
         "validation": {"method": "crowd", "workers": 3, "agree": 2, "rule": "exact"},
     }  # fmt: skip
-    publish(packed, {}, buckets, CLASSES, splits, provenance, out, rules)
+    write_release(packed, {}, buckets, CLASSES, splits, provenance, out, rules)
 
 
 def copies(most: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The cards in `data_cards/` are what the code writes, and none has a part left open."""
+"""The cards in `data_cards/` equal the output of the code and have no missing sections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.release.card_sections import unwritten
+from curate.release.card_sections import missing_sections
 from curate.release.data_card import UNWRITTEN
 from pipelines.reporting.recipe_card import recipe_card
 
@@ -16,15 +16,15 @@ CARDS = Path(__file__).resolve().parents[1] / "data_cards"
 @pytest.mark.parametrize("preset", ["clear10", "clear100"])
 def test_a_recipes_card_follows_its_preset(preset: str) -> None:
     judgement = (CARDS / f"{preset}.judgement.md").read_text()
-    assert not unwritten(judgement)
+    assert not missing_sections(judgement)
     assert (CARDS / f"{preset}.md").read_text() == recipe_card(preset, judgement)
 
 
 @pytest.mark.parametrize("card", sorted(CARDS.glob("*.md")), ids=lambda p: p.stem)
-def test_no_card_waits_to_be_written(card: Path) -> None:
+def test_no_card_has_a_missing_section(card: Path) -> None:
     assert UNWRITTEN not in card.read_text()
 
 
-def test_the_template_is_the_one_that_is_used() -> None:
+def test_the_template_is_that_of_the_code() -> None:
     template = CARDS.parent / "curate" / "release" / "templates" / "card.md.j2"
     assert (CARDS / "template.md.j2").resolve() == template.resolve()

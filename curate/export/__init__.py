@@ -1,6 +1,7 @@
-"""Exports: one release → the layouts that the ecosystem loads. All hold the same ids, labels and bytes.
+"""Exports: a release → formats of other libraries, with the same ids, labels and bytes.
 
-A new format is one file here and one line in `EXPORTS`.
+A new format is one function in one file here and one line in `EXPORTS`, or an entry point of another package in the
+group `driftline.exports`, or any importable function named as `package.module:name`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
 
 
 class Exporter(Protocol):
-    """A function release, folder → counts."""
+    """A function that writes a release in one format; the first line of its docstring describes the format."""
 
     def __call__(self, release: Release, out: Path) -> dict[str, int]:
-        """Write the release's images and labels into `out` (new or empty); returns counts."""
+        """Write all images and labels into the folder `out` (new or empty).
+
+        Returns counts for the user, among them "images": the number of images.
+        """
         ...
 
 

@@ -1,10 +1,10 @@
-"""CLEAR's old folder layout, with feature tensors: loads in Avalanche's own `CLEAR` loader.
+"""CLEAR's old folder layout with feature tensors, for Avalanche's `CLEAR` loader.
 
-Load with `CLEAR(data_name="clear10_neurips2021", dataset_root=OUT, …)` whatever the data set's name: classes and
-buckets are read from the files. The newer layout is not written, because Avalanche 0.6.0 reads it into
-experiences that each hold all buckets. Its loader accepts four feature names only, so the release's first
-features are written under `moco_b0` too, whatever they are. For the iid protocol on features, Avalanche 0.6.0 needs
-`docs/papers/avalanche.md`'s four lines (its loader passes lists of tensors where tensors are asked).
+Load any release with `CLEAR(data_name="clear10_neurips2021", dataset_root=OUT, …)`: classes and buckets are read from
+the files. The newer layout is not written, because Avalanche 0.6.0 reads all its buckets into each experience. The
+loader accepts only four names of features, so the release's first features are also written as `moco_b0`. For the iid
+protocol on features, Avalanche 0.6.0 needs the four lines in `docs/papers/avalanche.md`, because its loader returns
+lists of tensors instead of tensors.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from curate.core.atomic_io import write_bytes, write_json, write_text
 from curate.release.format import Release
 
-LOADABLE = "moco_b0"  # the one feature name that both of Avalanche's old data names accept
+LOADABLE = "moco_b0"  # the only name of features that both old data names of Avalanche accept
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """CLEAR's folders, file lists, five splits and feature tensors for Avalanche's loader."""
+    """CLEAR's folders, file lists, splits and feature tensors, for Avalanche's loader."""
     import torch
 
     training = out / "training_folder"
@@ -30,7 +30,9 @@ def export(release: Release, out: Path) -> dict[str, int]:
     paths = {id_: f"labeled_images/{b}/{label:03d}/{member}" for id_, b, _, label, member in rows}
     for id_, data in release.images():
         write_bytes(out / paths[id_], data)
-    write_text(out / "class_names.txt", "\n".join(release.classes))  # a final newline would be a class
+    write_text(
+        out / "class_names.txt", "\n".join(release.classes)
+    )  # the loader would read a final newline as another class
     write_json(training / "bucket_indices.json", [str(b["index"]) for b in release.buckets])
     for bucket in release.buckets:
         name = str(bucket["index"])

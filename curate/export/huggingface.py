@@ -1,4 +1,4 @@
-"""Hugging Face: Parquet with Image and ClassLabel in its footer, one split a bucket, card, Croissant, checksums."""
+"""Hugging Face: Parquet with Image and ClassLabel columns, one split per bucket, card, Croissant, checksums."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from curate.release.data_card import card
 from curate.release.format import Release
 from curate.release.writer import seal
 
-IMAGES = 2000  # images a file
-GROUP = 100  # images a row group: what streaming readers fetch at a time
+IMAGES = 2000  # images per file
+GROUP = 100  # images per row group, which streaming readers fetch at once
 LEFT_OUT = ("shard", "member", "votes")
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """Parquet files that `datasets.load_dataset` opens without settings; card and Croissant beside them."""
+    """Parquet files that `datasets.load_dataset` opens without arguments, with card and Croissant."""
     features = features_of(release)
     schema = pa.schema(
         [
@@ -42,9 +42,9 @@ def export(release: Release, out: Path) -> dict[str, int]:
         for part in range(parts):
             path = out / "data" / f"{split}-{part:05d}-of-{parts:05d}.parquet"
             with writing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-                mine = rows[part * IMAGES : (part + 1) * IMAGES]
-                for low in range(0, len(mine), GROUP):
-                    writer.write_table(_group(mine[low : low + GROUP], images, schema))
+                in_file = rows[part * IMAGES : (part + 1) * IMAGES]
+                for low in range(0, len(in_file), GROUP):
+                    writer.write_table(_group(in_file[low : low + GROUP], images, schema))
             files.append((f"data/{path.name}", sha256_file(path), path.stat().st_size))
             written += path.stat().st_size
         sizes[split] = (len(rows), written)
@@ -58,20 +58,20 @@ def export(release: Release, out: Path) -> dict[str, int]:
 
 
 def features_of(release: Release) -> dict[str, dict[str, Any]]:
-    """Column → feature, in the words of `datasets`."""
-    found: dict[str, dict[str, Any]] = {
+    """Column → feature, in the format of `datasets`."""
+    features: dict[str, dict[str, Any]] = {
         "image": {"_type": "Image"},
         "label": {"names": release.classes, "_type": "ClassLabel"},
     }
-    words = {"string": "string", "int32": "int32", "int64": "int64", "float": "float32"}
+    dtypes = {"string": "string", "int32": "int32", "int64": "int64", "float": "float32"}
     for field in release.table.schema:
         if field.name not in (*LEFT_OUT, "label"):
-            found[field.name] = {"dtype": words[str(field.type)], "_type": "Value"}
-    return found
+            features[field.name] = {"dtype": dtypes[str(field.type)], "_type": "Value"}
+    return features
 
 
 def _group(rows: list[dict[str, Any]], images: Iterator[tuple[str, bytes]], schema: pa.Schema) -> pa.Table:
-    """Rows with their bytes; `images` is in the order of the rows."""
+    """A row group with image bytes; `images` is in the order of the rows."""
     for row in rows:
         id_, data = next(images)
         assert id_ == row["id"]  # Release.images yields in the order of its table

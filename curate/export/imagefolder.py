@@ -1,4 +1,4 @@
-"""ImageFolder: bucket_BB/CLASS/ID.EXT, as torchvision reads it."""
+"""Image folders: bucket_BB/CLASS/ID.EXT, for torchvision's `ImageFolder`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """One folder a bucket, one folder a class: torchvision `ImageFolder`."""
-    where = {
+    """One folder per bucket and in it one per class, for torchvision's `ImageFolder`."""
+    paths = {
         id_: out / f"bucket_{bucket:02d}" / _folder(name) / member
         for id_, bucket, name, member in zip(
             *(release.table[c].to_pylist() for c in ("id", "bucket", "class", "member")), strict=True
         )
     }
     for id_, data in release.images():
-        write_bytes(where[id_], data)
-    return {"images": len(where)}
+        write_bytes(paths[id_], data)
+    return {"images": len(paths)}
 
 
 def _folder(name: str) -> str:
-    """A class name as a folder name: separators, a leading dot and what looks like an escape are percent-encoded, so
-    that no two classes share a folder and `urllib.parse.unquote` gives the name back.
+    """A class name as a folder name; `urllib.parse.unquote` gives the class name back, so no two classes share a
+    folder.
+
+    Separators, a leading dot and the percent sign of an apparent escape are percent-encoded.
 
     >>> _folder("tea & cake"), _folder("a/b"), _folder(".."), _folder("100%25")
     ('tea & cake', 'a%2Fb', '%2E.', '100%2525')

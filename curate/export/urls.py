@@ -1,4 +1,4 @@
-"""URLs only: no image bytes, for collections that may not be passed on."""
+"""URLs without image bytes, for collections whose images must not be redistributed."""
 
 from __future__ import annotations
 

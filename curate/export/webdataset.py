@@ -1,4 +1,4 @@
-"""WebDataset tars with the data card: loads in `webdataset` and in Hugging Face `datasets`."""
+"""WebDataset tars with the data card, for `webdataset` and Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curate.release.writer import seal
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """WebDataset tars, one or more a bucket, with card, metadata and checksums."""
+    """WebDataset tars, one or more per bucket, with card, metadata and checksums."""
     release.verify()
     names = [line.partition("  ")[2] for line in (release.path / "SHA256SUMS").read_text(encoding="utf-8").splitlines()]
     for name in names:

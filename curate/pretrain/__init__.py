@@ -1,12 +1,12 @@
-"""Pre-training on photos of the past, without labels: MoCo v2 [Chen et al. 2020, arXiv:2003.04297].
+"""Pre-training on unlabelled photos of the past: MoCo v2 [Chen et al. 2020, arXiv:2003.04297].
 
-CLEAR's strongest finding is that features learned from its unlabelled bucket 0 lift every method [CLEAR, sec. 5].
+CLEAR's strongest result: features learned from its unlabelled bucket 0 improve every method [CLEAR, sec. 5].
 
 gather.py   a bucket's images → one array        views.py   two views of each image, in batches, on the device
-moco.py     two encoders, a queue, the loss      train.py   the loop: resume, mixed precision, several processes
-probe.py    k-NN accuracy while it trains
+moco.py     two encoders, a queue, the loss      train.py   training: resume, mixed precision, several processes
+probe.py    k-NN accuracy during training
 
-A recipe is plain data: a new one is one object and one line in `RECIPES`.
+A new recipe is one `Recipe` object and one line in `RECIPES`.
 """
 
 from __future__ import annotations
@@ -19,41 +19,51 @@ from curate.core.registry import Registry
 
 @dataclass(frozen=True)
 class Recipe:
-    """network: of timm. size: edge of a view in pixels. room: edge at which images are kept, before they are cropped.
-    epochs, batch, lr, momentum, weight_decay: SGD with a cosine decay of lr to 0. queue: negatives. key_momentum: of
-    the key encoder. temperature: of the loss. width: of the projection, behind a hidden layer. groups: parts of a
-    batch that are normalised apart, so that a key cannot be told by its batch's statistics (MoCo's shuffled batch
-    normalisation, on one device). precision: "bfloat16", "float32", or "auto": the former on CUDA."""
+    """Hyper-parameters of MoCo v2."""
 
     network: str = "resnet50"
+    """name in timm"""
     size: int = 224
+    """edge of a view in pixels"""
     room: int = 256
+    """edge of the stored images in pixels, from which views are cropped"""
     epochs: int = 200
     batch: int = 256
+    """images per batch"""
     lr: float = 0.03
+    """learning rate of SGD, with cosine decay to 0"""
     momentum: float = 0.9
     weight_decay: float = 1e-4
     queue: int = 65_536
+    """number of negative keys"""
     key_momentum: float = 0.999
+    """of the moving average in the key encoder"""
     temperature: float = 0.2
+    """of the loss"""
     width: int = 128
+    """dimensions of the projection, which has one hidden layer"""
     groups: int = 8
+    """parts of a batch that are normalised separately, so that batch statistics do not identify the positive key (as
+    MoCo's shuffled batch normalisation, but on one device)"""
     precision: str = "auto"
+    """bfloat16, float32, or auto: bfloat16 on CUDA, float32 on CPU"""
 
     def __post_init__(self) -> None:
-        """Raises BadConfig for numbers that cannot be."""
+        """Raises BadConfig for impossible values."""
         positive = ("size", "room", "epochs", "batch", "lr", "queue", "temperature", "width", "groups")
         if bad := [name for name in positive if not getattr(self, name) > 0]:
             raise BadConfig(f"{bad[0]} is {getattr(self, bad[0])}.", "Expected a positive number.")
         if not 0 <= self.key_momentum < 1 or not 0 <= self.momentum < 1 or self.weight_decay < 0:
             raise BadConfig(
                 f"key_momentum is {self.key_momentum}, momentum {self.momentum}, weight_decay {self.weight_decay}.",
-                "Expected momenta from 0 to below 1 and no negative decay.",
+                "Expected 0 ≤ momentum < 1 and weight_decay ≥ 0.",
             )
         if self.room < self.size or self.size < 16:
             raise BadConfig(f"size is {self.size}, room {self.room}.", "Expected 16 ≤ size ≤ room.")
         if self.batch < 2 * self.groups or self.batch % self.groups:
-            raise BadConfig(f"batch is {self.batch}, groups {self.groups}.", "Expected parts of equal size, 2 or more.")
+            raise BadConfig(
+                f"batch is {self.batch}, groups {self.groups}.", "Expected equal groups of at least 2 images."
+            )
         if self.precision not in ("auto", "float32", "bfloat16"):
             raise BadConfig(f"precision is {self.precision!r}.", "Expected auto, float32 or bfloat16.")
 

@@ -1,4 +1,4 @@
-"""A bucket's images, labelled or not, as one array: from a run, a release or a folder."""
+"""The images of a bucket, labelled or not, as one array: from a run, a release or a folder."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from curate.core.errors import BadConfig, IntegrityError, MissingFile
 from curate.images.checks import ImageLimits, check_image
 from curate.images.shards import read_images, read_tar
 
-RULES = ImageLimits()
+LIMITS = ImageLimits()
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """x: (N, room, room, 3) uint8, memory-mapped. dropped: reason → how many images were left out. sha256: of x."""
+class ImageArray:
+    """Images of equal size."""
 
     x: npt.NDArray[np.uint8]
+    """(N, room, room, 3), memory-mapped"""
     dropped: Mapping[str, int]
+    """reason → number of dropped images"""
     sha256: str
+    """of x"""
 
 
-def gather(source: Path, bucket: int, room: int, out: Path, tick: Callable[[int], None] = lambda n: None) -> Pictures:
-    """Images of `bucket`, shorter edge to `room` pixels, the centre cut out, kept in `out`: images.u8, images.json.
-    What is there already is not decoded again. Copies of an image are taken once.
+def gather(source: Path, bucket: int, room: int, out: Path, tick: Callable[[int], None] = lambda n: None) -> ImageArray:
+    """The images of `bucket`, resized and centre-cropped to `room` pixels, stored in `out`: images.u8, images.json.
 
-    source: a run folder whose bucket stage is done, a release, or any other folder: all its pictures then, whatever
-    `bucket` says. Raises MissingFile, BadConfig for a bucket that is not there.
+    source: a run folder whose bucket stage is done, a release, or any other folder, of which all images are used.
+    Exact copies of an image are dropped. Images of an earlier call are not decoded again. Raises MissingFile, BadConfig
+    for a bucket that does not exist.
     """
-    about = {"source": str(source.resolve()), "bucket": bucket, "room": room}
-    kept = out / "images.json"
-    if not kept.is_file() or {k: read_json(kept).get(k) for k in about} != about:
-        kept.unlink(missing_ok=True)
-        told = _decode(_encoded(source, bucket), room, out / "images.u8", tick)
-        write_json(kept, about | told)
-    told = read_json(kept)
+    request = {"source": str(source.resolve()), "bucket": bucket, "room": room}
+    path = out / "images.json"
+    if not path.is_file() or {k: read_json(path).get(k) for k in request} != request:
+        path.unlink(missing_ok=True)
+        write_json(path, request | _decode(_encoded(source, bucket), room, out / "images.u8", tick))
+    stored = read_json(path)
     x: Any = np.zeros((0, room, room, 3), np.uint8)
-    if told["n"]:
-        x = np.memmap(out / "images.u8", np.uint8, "r", shape=(told["n"], room, room, 3))
-    return Pictures(x, told["dropped"], told["sha256"])
+    if stored["n"]:
+        x = np.memmap(out / "images.u8", np.uint8, "r", shape=(stored["n"], room, room, 3))
+    return ImageArray(x, stored["dropped"], stored["sha256"])
 
 
 def _decode(images: Iterable[bytes], room: int, path: Path, tick: Callable[[int], None]) -> dict[str, Any]:
@@ -58,20 +60,20 @@ def _decode(images: Iterable[bytes], room: int, path: Path, tick: Callable[[int]
     with writing(path) as file:
         for data in images:
             tick(1)
-            mark = hashlib.sha256(data).digest()
-            fault = "copy" if mark in seen else check_image(data, RULES).reason
-            if fault is not None:
-                dropped[fault] += 1
+            checksum = hashlib.sha256(data).digest()
+            reason = "copy" if checksum in seen else check_image(data, LIMITS).reason
+            if reason is not None:
+                dropped[reason] += 1
                 continue
-            seen.add(mark)
-            pixels = fitted(data, room).tobytes()
+            seen.add(checksum)
+            pixels = fit_image(data, room).tobytes()
             digest.update(pixels)
             file.write(pixels)
     return {"n": len(seen), "dropped": dict(sorted(dropped.items())), "sha256": digest.hexdigest()}
 
 
-def fitted(data: bytes, room: int) -> npt.NDArray[np.uint8]:
-    """(room, room, 3)."""
+def fit_image(data: bytes, room: int) -> npt.NDArray[np.uint8]:
+    """Decode an image, resize its shorter edge and crop the centre: (room, room, 3)."""
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(data)) as image:
@@ -94,28 +96,28 @@ def _encoded(source: Path, bucket: int) -> Iterable[bytes]:
 
 
 def _of_run(source: Path, members: Path, bucket: int) -> Iterator[bytes]:
-    """All that was fetched and fell into the bucket."""
+    """All fetched images of the bucket."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     table = pq.read_table(members)
-    mine = table.filter(pc.equal(table["bucket"], bucket))
-    _known(bucket, set(pc.unique(table["bucket"]).to_pylist()), len(mine))
+    members_of = table.filter(pc.equal(table["bucket"], bucket))
+    _check_bucket(bucket, set(pc.unique(table["bucket"]).to_pylist()), len(members_of))
     folder: Any = next(iter(sorted(source.glob("stages/*_fetch"))), None)
     if folder is None:
         raise MissingFile(f"{source} has no fetch stage.", "", "Run driftline run again.")
-    for shard in sorted(set(mine["shard"].to_pylist())):
-        rows = mine.filter(pc.equal(mine["shard"], shard))
+    for shard in sorted(set(members_of["shard"].to_pylist())):
+        rows = members_of.filter(pc.equal(members_of["shard"], shard))
         yield from (data for _, data in read_images(folder, rows, shard))
 
 
 def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
-    """Unlabelled images of the bucket, and labelled ones outside the first split's test; labels are not looked at."""
+    """The unlabelled images of the bucket, and the labelled ones that are not test images of the first split."""
     from curate.release.format import Release
 
     release = Release.open(source)
     tars = sorted((release.path / "unlabelled").glob(f"bucket_{bucket:02d}-*.tar"))
-    _known(bucket, set(release.table["bucket"].to_pylist()), len(tars))
+    _check_bucket(bucket, set(release.table["bucket"].to_pylist()), len(tars))
     lines = [line.partition("  ") for line in (release.path / "SHA256SUMS").read_text().splitlines()]
     sums = {name: digest for digest, _, name in lines}
     for tar in tars:
@@ -129,6 +131,6 @@ def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
     yield from (data for id_, data in release.images(bucket) if id_ not in tested)
 
 
-def _known(bucket: int, known: set[int], found: int) -> None:
-    if not found and bucket not in known:
-        raise BadConfig(f"There is no image of bucket {bucket}.", f"Buckets: {sorted(known)}.", "Set --bucket.")
+def _check_bucket(bucket: int, known: set[int], images: int) -> None:
+    if not images and bucket not in known:
+        raise BadConfig(f"There is no image of bucket {bucket}.", f"Available: {sorted(known)}.", "Set --bucket.")

@@ -1,4 +1,4 @@
-"""MoCo v2: a query encoder, a key encoder that follows it, a queue of keys [He et al. 2020; Chen et al. 2020]."""
+"""MoCo v2: a query encoder, a key encoder (its moving average), a queue of keys [He et al. 2020; Chen et al. 2020]."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from curate.pretrain import Recipe
 
 @dataclass
 class Moco:
-    """query, key: networks of timm with a projection of two layers as their head. queue: (K, width), unit rows.
-    at: where the next keys go."""
+    """The networks and the queue."""
 
     recipe: Recipe
     query: Any
+    """module with `backbone` (timm) and `head`, a projection of two layers"""
     key: Any
+    """the same"""
     queue: Any
+    """(K, width), unit rows"""
     at: int = 0
+    """row of the queue for the next keys"""
 
     @classmethod
     def new(cls, recipe: Recipe, queue: int, seed: int, device: str) -> Moco:
-        """Random weights, a queue of random directions."""
+        """Random weights, and a queue of random unit vectors."""
         import timm
         import torch
         from torch import nn
@@ -33,44 +36,44 @@ class Moco:
             width: Any = query.num_features
             head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, recipe.width))
             rows = torch.nn.functional.normalize(torch.randn(queue, recipe.width), dim=1)
-        whole = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
-        key = copy.deepcopy(whole).requires_grad_(False)
-        return cls(recipe, whole, key, rows.to(device))
+        encoder = nn.ModuleDict({"backbone": query, "head": head}).to(device).to(memory_format=torch.channels_last)
+        return cls(recipe, encoder, copy.deepcopy(encoder).requires_grad_(False), rows.to(device))
 
-    def loss(self, first: Any, second: Any, mixed: Any) -> tuple[Any, Any]:
-        """InfoNCE of query and key views (N, 3, S, S), and the keys. The keys go through in another order, `mixed`
-        (N,), so that the parts that are normalised together are not those of the queries."""
+    def loss(self, first: Any, second: Any, order: Any) -> tuple[Any, Any]:
+        """(InfoNCE of query and key views (N, 3, S, S), keys (N, width)).
+
+        The keys are computed in another order (N,), so that their groups for normalisation differ from the queries'.
+        """
         import torch
 
         q = self._groups(self.query, first)
         with torch.no_grad():
-            back = torch.argsort(mixed)
-            k = self._groups(self.key, second[mixed])[back]
-        return contrast(q, k, self.queue, self.recipe.temperature), k
+            k = self._groups(self.key, second[order])[torch.argsort(order)]
+        return info_nce(q, k, self.queue, self.recipe.temperature), k
 
     def keys(self, x: Any) -> Any:
-        """Embeddings by the key encoder."""
+        """Embeddings (N, width) by the key encoder."""
         return self._groups(self.key, x)
 
     def _groups(self, network: Any, x: Any) -> Any:
-        """Embeddings (N, width) of unit length; each of the batch's groups is normalised by itself."""
+        """Embeddings (N, width), unit length; each group of the batch is normalised separately."""
         import torch
 
         parts = x.chunk(self.recipe.groups)
         out = torch.cat([network["head"](network["backbone"](part)) for part in parts])
         return torch.nn.functional.normalize(out.float(), dim=1)
 
-    def follow(self) -> None:
-        """The key encoder moves a little towards the query encoder."""
+    def update_key_encoder(self) -> None:
+        """Update the moving average of the weights of the query encoder."""
         import torch
 
         with torch.no_grad():
             weights = [p.data for p in self.key.parameters()]
-            towards = [p.data for p in self.query.parameters()]
-            torch._foreach_lerp_(weights, towards, 1 - self.recipe.key_momentum)
+            targets = [p.data for p in self.query.parameters()]
+            torch._foreach_lerp_(weights, targets, 1 - self.recipe.key_momentum)
 
     def enqueue(self, keys: Any) -> None:
-        """The oldest keys make room for the newest."""
+        """Replace the oldest keys of the queue."""
         n = min(len(keys), len(self.queue))
         first = min(n, len(self.queue) - self.at)
         self.queue[self.at : self.at + first] = keys[:first]
@@ -78,7 +81,7 @@ class Moco:
         self.at = (self.at + n) % len(self.queue)
 
 
-def contrast(q: Any, k: Any, queue: Any, temperature: float) -> Any:
+def info_nce(q: Any, k: Any, queue: Any, temperature: float) -> Any:
     """Mean of −log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σ exp(q·k₋/τ)) [He et al. 2020, eq. 1]."""
     import torch
 

@@ -1,7 +1,6 @@
-"""Train a small CLIP on captions, on a CPU, in minutes: for collections that no public model knows.
+"""Train a small CLIP on captions, on a CPU, in minutes: for collections unlike the data of public models.
 
-The result is a folder that open_clip opens by itself (`open_clip_config.json` and float16 weights), so that
-`embed.model: FOLDER` is all a configuration needs.
+The result is a folder for open_clip (`open_clip_config.json` and float16 weights): set `embed.model` to it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Images = npt.NDArray[np.uint8]
 
 
 def model_config(image_size: int = 64, width: int = 16, embed_dim: int = 64) -> dict[str, Any]:
-    """A ResNet image tower and a two-layer text tower in open_clip's terms; about 3 million parameters."""
+    """open_clip configuration of a ResNet image tower and a two-layer text tower; about 3 million parameters."""
     return {
         "embed_dim": embed_dim,
         "vision_cfg": {"image_size": image_size, "layers": [1, 1, 1, 1], "width": width, "patch_size": None},
@@ -42,10 +41,11 @@ def train(
     lr: float = 1e-3,
     width: int = 16,
 ) -> list[float]:
-    """images: uint8 (N, S, S, 3). captions: index and generator → one of the image's captions. keys: what an image
-    shows; pairs with equal keys are no negatives of each other (soft targets, as in UniCL).
+    """Train and write the model folder `out`; returns the mean loss of every epoch.
 
-    Writes the model folder; returns the mean loss of every epoch. AdamW, cosine schedule, flips and crops.
+    images: uint8 (N, S, S, 3). captions: index and generator → one of the image's captions. keys: content of each
+    image; pairs with equal keys are not negatives of each other (soft targets, as in UniCL). AdamW, one-cycle
+    schedule, flips and shifts.
     """
     import open_clip
     import torch
@@ -72,12 +72,12 @@ def train(
             order = rng.permutation(n)
             total = 0.0
             for start in range(0, per_epoch * batch, batch):
-                here = order[start : start + batch]
-                x = torch.from_numpy(_augment(images[here], rng)).permute(0, 3, 1, 2).float().div_(255)
-                tokens = tokenizer([captions(int(i), rng) for i in here])
+                chosen = order[start : start + batch]
+                x = torch.from_numpy(_augment(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
+                tokens = tokenizer([captions(int(i), rng) for i in chosen])
                 seen_tokens[tokens.unique()] = True
                 image, text, scale = model((x - mean) / std, tokens)[:3]
-                same = (labels[here][:, None] == labels[here][None]).float()
+                same = (labels[chosen][:, None] == labels[chosen][None]).float()
                 target = same / same.sum(1, keepdim=True)
                 logits = scale * image @ text.T
                 loss = (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
@@ -91,14 +91,14 @@ def train(
                 tick(1)
             losses.append(total / per_epoch)
             run_log.say(f"epoch {len(losses)}: loss {losses[-1]:.3f}")
-    with torch.no_grad():  # a word that was never seen carries no signal, rather than noise
+    with torch.no_grad():  # zero the random embeddings of tokens that did not occur
         model.token_embedding.weight[~seen_tokens] = 0
     save(model, config, out)
     return losses
 
 
 def _augment(images: Images, rng: np.random.Generator) -> Images:
-    """Random horizontal flips and shifts by up to a twelfth."""
+    """Random horizontal flips and shifts by up to a twelfth of the size."""
     flipped = np.where((rng.random(len(images)) < 0.5)[:, None, None, None], images[:, :, ::-1], images)
     reach = images.shape[1] // 12
     padded = np.pad(flipped, ((0, 0), (reach, reach), (reach, reach), (0, 0)), mode="edge")
@@ -110,13 +110,13 @@ def _augment(images: Images, rng: np.random.Generator) -> Images:
 
 
 def save(model: Any, config: dict[str, Any], out: Path) -> None:
-    """`open_clip_config.json` and `open_clip_model.safetensors` (float16)."""
+    """Write `open_clip_config.json` and `open_clip_model.safetensors` (float16)."""
     import open_clip
     import torch
     from safetensors.torch import save as to_bytes
 
     state = {k: (v.half() if v.dtype == torch.float32 else v).contiguous() for k, v in model.state_dict().items()}
-    head = {
+    document = {
         "model_cfg": config,
         "preprocess_cfg": {
             "mean": list(open_clip.OPENAI_DATASET_MEAN),
@@ -126,4 +126,4 @@ def save(model: Any, config: dict[str, Any], out: Path) -> None:
         },
     }
     write_bytes(out / "open_clip_model.safetensors", to_bytes(state))
-    write_json(out / "open_clip_config.json", json.loads(json.dumps(head)))
+    write_json(out / "open_clip_config.json", json.loads(json.dumps(document)))

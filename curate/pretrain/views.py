@@ -1,9 +1,9 @@
-"""Two views of each image as MoCo v2 draws them, in batches, on the device that trains.
+"""Random views of images as in MoCo v2, in batches, on the training device.
 
-Crop, resize, flip and blur act on rows and on columns alone, so that a view is A·X·Bᵀ for each channel; changes of
-colour are one affine map of the channels. Two matrix products and one of 3 × 3 take the place of six passes of PIL
-over each image. Where this differs from torchvision: values are clamped at the end, not after each part, and the parts
-of the colour change come in one order (hue, saturation, brightness, contrast).
+Crop, resize, flip and blur are separable, so a view is A·X·Bᵀ for each channel; colour changes are one affine map of
+the channels. Two matrix products and one of 3 × 3 replace six passes of PIL over each image. Differences to
+torchvision: values are clamped once at the end, and the order of the colour changes is fixed (hue, saturation,
+brightness, contrast).
 """
 
 from __future__ import annotations
@@ -18,77 +18,85 @@ from curate.encoders.network import MEAN, STD
 
 Numbers = npt.NDArray[np.float64]
 JITTER, JITTERED, HUE = 0.4, 0.8, 0.1
-GREY, BLURRED, SIGMA = 0.2, 0.5, (0.1, 2.0)  # sigma in pixels of a view of 224
+GREY, BLURRED, SIGMA = 0.2, 0.5, (0.1, 2.0)  # sigma in pixels of a view with edge 224
 AREA, RATIO = (0.2, 1.0), (3 / 4, 4 / 3)
 LUMA = np.array([0.299, 0.587, 0.114])
 TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What was drawn for N views. left, top, width, height: of the crop, in pixels. flip: 0 or 1. sigma: of the blur,
-    in pixels of the view. colours: (N, 3, 3). contrast: 1 leaves it. The others are (N,)."""
+class ViewParameters:
+    """The random parameters of N views; (N,) each unless stated otherwise."""
 
     left: Numbers
+    """of the crop, in pixels"""
     top: Numbers
+    """of the crop, in pixels"""
     width: Numbers
+    """of the crop, in pixels"""
     height: Numbers
+    """of the crop, in pixels"""
     flip: Numbers
+    """1: mirrored; 0: not"""
     sigma: Numbers
+    """of the blur, in pixels of the view; 0: no blur"""
     colours: Numbers
+    """(N, 3, 3) matrix of the channels"""
     contrast: Numbers
+    """factor; 1: unchanged"""
 
-    def part(self, start: int, stop: int) -> Drawn:
+    def part(self, start: int, stop: int) -> ViewParameters:
         """Views [start, stop)."""
-        return Drawn(*(getattr(self, f.name)[start:stop] for f in fields(self)))
+        return ViewParameters(*(getattr(self, f.name)[start:stop] for f in fields(self)))
 
 
-def draw(n: int, size: int, room: int, rng: np.random.Generator) -> Drawn:
-    """One view of each of n images."""
-    left, top, width, height = boxes(n, room, rng)
+def draw_views(n: int, size: int, room: int, rng: np.random.Generator) -> ViewParameters:
+    """Random parameters of one view of each of n images."""
+    left, top, width, height = random_crops(n, room, rng)
     flip = (rng.random(n) < 0.5).astype(np.float64)
     sigma = np.where(rng.random(n) < BLURRED, rng.uniform(*SIGMA, n), 0.0) * size / 224
     jittered = rng.random(n) < JITTERED
     bright, contrast, full = (np.where(jittered, rng.uniform(1 - JITTER, 1 + JITTER, n), 1.0) for _ in range(3))
     turn = np.where(jittered, rng.uniform(-HUE, HUE, n), 0.0) * 2 * np.pi
     grey = rng.random(n) < GREY
-    colours = bright[:, None, None] * saturated(np.where(grey, 0.0, full)) @ turned(np.where(grey, 0.0, turn))
-    return Drawn(left, top, width, height, flip, sigma, colours, contrast)
+    hues = hue_rotations(np.where(grey, 0.0, turn))
+    colours = bright[:, None, None] * saturation_matrices(np.where(grey, 0.0, full)) @ hues
+    return ViewParameters(left, top, width, height, flip, sigma, colours, contrast)
 
 
-def plain(n: int, room: int) -> Drawn:
-    """The whole image, unchanged: what features are taken of."""
+def full_views(n: int, room: int) -> ViewParameters:
+    """Parameters of unchanged, complete images, for computing features."""
     zero, one = np.zeros(n), np.ones(n)
-    return Drawn(zero, zero, one * room, one * room, zero, zero, np.broadcast_to(np.eye(3), (n, 3, 3)), one)
+    return ViewParameters(zero, zero, one * room, one * room, zero, zero, np.broadcast_to(np.eye(3), (n, 3, 3)), one)
 
 
-def boxes(n: int, room: int, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """left, top, width, height of random crops: area and ratio uniform (ratio in logarithms), ten tries, then the whole
-    image, as torchvision's RandomResizedCrop."""
+def random_crops(n: int, room: int, rng: np.random.Generator) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """left, top, width, height of random crops, as torchvision's RandomResizedCrop: area uniform, ratio log-uniform;
+    the complete image after ten failures."""
     area = rng.uniform(*AREA, (n, 10)) * room * room
     ratio = np.exp(rng.uniform(np.log(RATIO[0]), np.log(RATIO[1]), (n, 10)))
     widths, heights = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
     fits = (widths <= room) & (heights <= room)
-    some, at = fits.any(1), (np.arange(n), fits.argmax(1))
-    width, height = np.where(some, widths[at], room), np.where(some, heights[at], room)
+    any_fits, first = fits.any(1), (np.arange(n), fits.argmax(1))
+    width, height = np.where(any_fits, widths[first], room), np.where(any_fits, heights[first], room)
     return np.floor(rng.random(n) * (room - width + 1)), np.floor(rng.random(n) * (room - height + 1)), width, height
 
 
-def saturated(by: Numbers) -> Numbers:
-    """(N, 3, 3): a blend of each image with its grey."""
-    return by[:, None, None] * np.eye(3) + (1 - by)[:, None, None] * LUMA[None, None, :]
+def saturation_matrices(factors: Numbers) -> Numbers:
+    """(N, 3, 3): a blend of each image with its grey values."""
+    return factors[:, None, None] * np.eye(3) + (1 - factors)[:, None, None] * LUMA[None, None, :]
 
 
-def turned(angles: Numbers) -> Numbers:
-    """(N, 3, 3): a rotation of hues, in YIQ."""
+def hue_rotations(angles: Numbers) -> Numbers:
+    """(N, 3, 3): rotations of the hue in YIQ, by angles in radians."""
     cos, sin, zero, one = np.cos(angles), np.sin(angles), np.zeros_like(angles), np.ones_like(angles)
     turn = np.stack([one, zero, zero, zero, cos, -sin, zero, sin, cos], 1).reshape(-1, 3, 3)
     return np.asarray(np.linalg.inv(TO_YIQ) @ turn @ TO_YIQ)
 
 
-def resampling(starts: Any, lengths: Any, size: int, room: int) -> Any:
-    """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with PIL's
-    antialiasing (a triangle as wide as the scale). Rows sum to 1."""
+def resampling_matrices(starts: Any, lengths: Any, size: int, room: int) -> Any:
+    """(N, size, room): bilinear resampling of [start, start + length) of `room` pixels to `size`, with the
+    antialiasing of PIL (a triangle filter as wide as the scale). Rows sum to 1."""
     import torch
 
     scale = (lengths / size).clamp(min=1.0)[:, None, None]
@@ -100,34 +108,35 @@ def resampling(starts: Any, lengths: Any, size: int, room: int) -> Any:
     return weights / weights.sum(2, keepdim=True)
 
 
-def blurring(sigmas: Any, size: int) -> Any:
-    """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0 changes nothing."""
+def blur_matrices(sigmas: Any, size: int) -> Any:
+    """(N, size, size): Gaussian blur along an axis, renormalised at the edges; sigma 0: unchanged."""
     import torch
 
     pixels = torch.arange(size, device=sigmas.device, dtype=sigmas.dtype)
-    away = (pixels[:, None] - pixels[None, :]) ** 2
-    weights = torch.exp(-0.5 * away / sigmas.clamp(min=1e-3)[:, None, None] ** 2)
+    squares = (pixels[:, None] - pixels[None, :]) ** 2
+    weights = torch.exp(-0.5 * squares / sigmas.clamp(min=1e-3)[:, None, None] ** 2)
     return weights / weights.sum(2, keepdim=True)
 
 
-def view(x: Any, drawn: Drawn, size: int) -> Any:
-    """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on its device."""
+def render_views(x: Any, parameters: ViewParameters, size: int) -> Any:
+    """x: (N, 3, room, room) float tensor, 0 … 255 → (N, 3, size, size), normalised, on the same device."""
     import torch
 
     left, top, width, height, flip, sigma, colours, contrast = (
-        torch.from_numpy(np.ascontiguousarray(getattr(drawn, f.name), np.float32)).to(x.device) for f in fields(drawn)
+        torch.from_numpy(np.ascontiguousarray(getattr(parameters, f.name), np.float32)).to(x.device)
+        for f in fields(parameters)
     )
     n, room = len(x), x.shape[-1]
-    rows, columns = resampling(top, height, size, room), resampling(left, width, size, room)
+    rows, columns = resampling_matrices(top, height, size, room), resampling_matrices(left, width, size, room)
     columns = torch.where(flip[:, None, None] > 0, columns.flip(1), columns)
     if bool((sigma > 0).any()):
-        blur = blurring(sigma, size)
+        blur = blur_matrices(sigma, size)
         rows, columns = blur @ rows, blur @ columns
-    tall = torch.bmm(rows / 255, x.permute(0, 2, 1, 3).reshape(n, room, 3 * room))  # all channels side by side
-    y = torch.bmm(tall.view(n, size * 3, room), columns.transpose(1, 2)).view(n, size, 3, size)
+    resized = torch.bmm(rows / 255, x.permute(0, 2, 1, 3).reshape(n, room, 3 * room))  # all channels in one product
+    y = torch.bmm(resized.view(n, size * 3, room), columns.transpose(1, 2)).view(n, size, 3, size)
     y = y.permute(0, 2, 1, 3).reshape(n, 3, size * size)
     luma = torch.tensor(LUMA, dtype=y.dtype, device=y.device)
-    grey = torch.einsum("c,ncd,nd->n", luma, colours, y.mean(2))  # the mean luma, once colours have changed
+    grey = torch.einsum("c,ncd,nd->n", luma, colours, y.mean(2))  # mean luma after the change of colours
     shift = ((1 - contrast) * grey)[:, None, None].expand(n, 3, 1)
     y = torch.baddbmm(shift, contrast[:, None, None] * colours, y).clamp_(0, 1).view(n, 3, size, size)
     means, stds = (torch.tensor(v, dtype=y.dtype, device=y.device).view(1, 3, 1, 1) for v in (MEAN, STD))

@@ -1,4 +1,4 @@
-"""What a data card cannot take from the data: parts that a person writes, each a paragraph with a bold name first."""
+"""The sections of a data card that a person writes: paragraphs that begin with a bold title."""
 
 from __future__ import annotations
 
@@ -7,48 +7,51 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Part:
-    """title: as in the judgement file and the card. asks: what to write. rai: the Croissant property it fills."""
+class CardSection:
+    """One section."""
 
     title: str
+    """in the judgement file and in the card"""
     asks: str
+    """what to write"""
     rai: str | None = None
+    """property of Croissant's responsible-AI vocabulary"""
 
 
-PARTS = (
-    Part("Motivation", "what the data set is for, who made it, who paid"),
-    Part("Intended uses", "what it was made to measure", "rai:dataUseCases"),
-    Part("Uses to avoid", "what it cannot show", "rai:dataLimitations"),
-    Part("Known biases", "who and what is over- and under-represented", "rai:dataBiases"),
-    Part("People", "who can be recognised, and what was done about it", "rai:personalSensitiveInformation"),
-    Part("Social impact", "who may be harmed or helped by models trained on it", "rai:dataSocialImpact"),
-    Part(
+CARD_SECTIONS = (
+    CardSection("Motivation", "what the data set is for, who made it, who paid for it"),
+    CardSection("Intended uses", "what it was made to measure", "rai:dataUseCases"),
+    CardSection("Uses to avoid", "what it cannot show", "rai:dataLimitations"),
+    CardSection("Known biases", "who and what is over- and under-represented", "rai:dataBiases"),
+    CardSection("People", "who can be recognised, and how they are protected", "rai:personalSensitiveInformation"),
+    CardSection("Social impact", "who may be harmed or helped by models trained on it", "rai:dataSocialImpact"),
+    CardSection(
         "Maintenance",
-        "who answers, how errors and wishes to be taken out are handled",
+        "who is responsible, how errors and removal requests are handled",
         "rai:dataReleaseMaintenancePlan",
     ),
 )
 
 
-def parse(text: str | None) -> dict[str, str]:
-    """Title → what is written, for the PARTS that a judgement file has; "" → its other paragraphs, as they are.
+def parse_judgement(text: str | None) -> dict[str, str]:
+    """Title → text of the sections in a judgement file; "" → its other paragraphs, unchanged.
 
-    >>> parse("**People.** None are shown.\\n\\nSee also the paper.")
+    >>> parse_judgement("**People.** None are shown.\\n\\nSee also the paper.")
     {'People': 'None are shown.', '': 'See also the paper.'}
     """
-    titles = {part.title.lower(): part.title for part in PARTS}
-    found: dict[str, str] = {}
+    titles = {section.title.lower(): section.title for section in CARD_SECTIONS}
+    sections: dict[str, str] = {}
     others = []
     for paragraph in re.split(r"\n\s*\n", (text or "").strip()):
-        begins = re.match(r"\*\*([^*\n]+?)\.?\*\*\s*", paragraph)
-        title = titles.get(begins.group(1).strip().lower()) if begins else None
-        if begins and title and paragraph[begins.end() :].strip():
-            found[title] = " ".join(paragraph[begins.end() :].split())
+        bold = re.match(r"\*\*([^*\n]+?)\.?\*\*\s*", paragraph)
+        title = titles.get(bold.group(1).strip().lower()) if bold else None
+        if bold and title and paragraph[bold.end() :].strip():
+            sections[title] = " ".join(paragraph[bold.end() :].split())
         elif paragraph.strip() and not title:
             others.append(paragraph.strip())
-    return found | ({"": "\n\n".join(others)} if others else {})
+    return sections | ({"": "\n\n".join(others)} if others else {})
 
 
-def unwritten(text: str | None) -> list[str]:
-    """Titles of the parts that nobody has written."""
-    return [part.title for part in PARTS if part.title not in parse(text)]
+def missing_sections(text: str | None) -> list[str]:
+    """Titles of the sections that are not written."""
+    return [section.title for section in CARD_SECTIONS if section.title not in parse_judgement(text)]

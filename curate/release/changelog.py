@@ -1,4 +1,4 @@
-"""Releases that follow each other: what changed, which version that asks for, and what was taken back."""
+"""Successive releases: what changed, which version number this requires, and which images were withdrawn."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from curate.core.errors import BadConfig
 from curate.release.format import Release
 
 LEVELS = ("major", "minor", "patch")
-EXAMPLES = 20
+EXAMPLES = 20  # ids in a list
 
 
-def compare(
+def changes_since(
     before: Release, rows: Sequence[Mapping[str, Any]], classes: Sequence[str], splits: Mapping[str, Sequence[str]],
     withdrawn: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """What `rows` (dicts with id, bucket, class, sha256) and their splits change against the release `before`.
+    """The differences between the release `before` and the new `rows` (dicts with id, bucket, class, sha256) and
+    `splits`.
 
-    Counts and the first ids of: added, removed, withdrawn (removed because their owners took them back), other class,
-    other bucket, other bytes, other side of a split; and the level of the change. A number measured on one release is
-    comparable with one of another as long as only the last part of the version differs.
+    Counts and first ids of images that were added, removed, withdrawn (removed on request of their owners), or that
+    have another class, bucket, content or side of a split; and the level of the change. Scores on two releases are
+    comparable only if just the last number of their versions differs.
     """
     columns = ("id", "bucket", "class", "sha256")
     old = {r[0]: r[1:] for r in zip(*(before.table[c].to_pylist() for c in columns), strict=True)}
     new = {row["id"]: tuple(row[c] for c in columns[1:]) for row in rows}
     both = sorted(set(old) & set(new))
-    gone, taken_back = set(old) - set(new), set(withdrawn)
+    gone, requested = set(old) - set(new), set(withdrawn)
     lists: dict[str, list[str]] = {
         "added": sorted(set(new) - set(old)),
-        "removed": sorted(gone - taken_back),
-        "withdrawn": sorted(gone & taken_back),
+        "removed": sorted(gone - requested),
+        "withdrawn": sorted(gone & requested),
         "other_bucket": [i for i in both if old[i][0] != new[i][0]],
         "other_class": [i for i in both if old[i][1] != new[i][1]],
         "other_bytes": [i for i in both if old[i][2] != new[i][2]],
         "other_side": _moved(before, [row["id"] for row in rows], splits),
     }
-    named = {name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()}
     same_classes = list(classes) == before.classes
     counts = {name: len(ids) for name, ids in lists.items()}
     level = "patch"
@@ -53,11 +53,12 @@ def compare(
             "added": sorted(set(classes) - set(before.classes)),
             "removed": sorted(set(before.classes) - set(classes)),
         },
-        **named,
+        **{name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()},
     }
 
 
 def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> list[str]:
+    """Ids of images that are on another side of some split than in `before`."""
     moved: set[str] = set()
     for name in set(splits) & set(before.facts["splits"]):
         old = dict(zip(before.table["id"].to_pylist(), before.table[name].to_pylist(), strict=True))
@@ -66,7 +67,7 @@ def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[st
 
 
 def check_version(version: str, changes: Mapping[str, Any]) -> None:
-    """Raise BadConfig unless `version` follows that of the previous release by at least the changes' level.
+    """Raise BadConfig unless `version` is at least one step of the changes' level above the previous version.
 
     >>> check_version("1.1.0", {"against": {"version": "1.0.3"}, "level": "minor"})
     """
@@ -76,46 +77,49 @@ def check_version(version: str, changes: Mapping[str, Any]) -> None:
     least = (*old[:place], old[place] + 1, *(0,) * (2 - place))
     if new < least:
         raise BadConfig(
-            f"release.version is {version}; the release before is {before}, and the change is {changes['level']}.",
+            f"release.version is {version}; the previous release is {before}, and the change is {changes['level']}.",
             f"Expected at least {'.'.join(map(str, least))}.",
-            "major: classes, labels, buckets or splits differ; minor: images came or went; patch: some were withdrawn.",
+            "major: other classes, labels, buckets or splits; minor: images added or removed; patch: images withdrawn.",
         )
 
 
-def change_list(changes: Mapping[str, Any], version: str) -> str:
-    """CHANGES.md."""
-    words = {
+def changes_markdown(changes: Mapping[str, Any], version: str) -> str:
+    """The text of CHANGES.md."""
+    phrases = {
         "added": "images added", "removed": "images removed", "withdrawn": "images withdrawn by their owners",
         "other_bucket": "images in another bucket", "other_class": "images with another class",
-        "other_bytes": "images with other bytes", "other_side": "images on another side of a split",
+        "other_bytes": "images with other content", "other_side": "images on another side of a split",
     }  # fmt: skip
     lines = [f"# {version}, after {changes['against']['name']} {changes['against']['version']}", ""]
     for side, names in changes["classes"].items():
         if names:
             lines.append(f"- classes {side}: {', '.join(names)}")
-    for name, told in words.items():
+    for name, phrase in phrases.items():
         if n := changes[name]["images"]:
             ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")
-            lines.append(f"- {n} {told}: {ids}")
-    return "\n".join([*lines, *(["- nothing but the card"] if len(lines) == 2 else [])]) + "\n"
+            lines.append(f"- {n} {phrase}: {ids}")
+    return "\n".join([*lines, *(["- only the card changed"] if len(lines) == 2 else [])]) + "\n"
 
 
-def tombstones(before: Release | None, withdrawn: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, str]]:
-    """(id, since version) of everything withdrawn: what earlier releases named, and what of `withdrawn` (id → version)
-    they or this run's accepted images (`known`) held. Who has a copy deletes these."""
-    found: dict[str, str] = {}
+def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, str]]:
+    """(id, since version) of all withdrawn images, which owners of a copy must delete.
+
+    These are the ones that earlier releases list, and those of `withdrawn` (id → version) that are in the release
+    `before` or in `known`, the accepted images of this run.
+    """
+    since: dict[str, str] = {}
     if before is not None:
         path = before.path / "WITHDRAWN.csv"
         if path.is_file():
             with path.open(newline="", encoding="utf-8") as file:
-                found |= {row["id"]: row["since"] for row in csv.DictReader(file)}
-    held = set(known) | (set(before.table["id"].to_pylist()) if before is not None else set())
+                since |= {row["id"]: row["since"] for row in csv.DictReader(file)}
+    contained = set(known) | (set(before.table["id"].to_pylist()) if before is not None else set())
     for id_, version in withdrawn.items():
-        if id_ in held:
-            found.setdefault(id_, version)
-    return sorted(found.items())
+        if id_ in contained:
+            since.setdefault(id_, version)
+    return sorted(since.items())
 
 
-def tombstone_file(rows: Sequence[tuple[str, str]]) -> str:
-    """WITHDRAWN.csv."""
+def withdrawn_csv(rows: Sequence[tuple[str, str]]) -> str:
+    """The text of WITHDRAWN.csv from (id, since version)."""
     return csv_text(("id", "since"), rows)

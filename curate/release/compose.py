@@ -1,4 +1,4 @@
-"""Verdicts and images of a run → a release: what may be published, the choice, the tars, the features, the card."""
+"""Verdicts and images of a run → a release: permitted images, selection, splits, tars, features, card."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from curate.embedding.features import features
 from curate.encoders import EncoderSpec
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from curate.images.strip_exif import strip_metadata
-from curate.release.card_sections import unwritten
-from curate.release.changelog import check_version, compare, tombstones
+from curate.release.card_sections import missing_sections
+from curate.release.changelog import all_withdrawn, changes_since, check_version
 from curate.release.drift import drift
 from curate.release.format import Release
-from curate.release.packing import SHARD_IMAGES, Fetched, Packed, pack, pictures
-from curate.release.selection import select, splits_of
+from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
+from curate.release.selection import all_splits, select
 from curate.release.settings import ReleaseSettings
-from curate.release.unlabelled import rows_of, write_remainder
-from curate.release.writer import publish
+from curate.release.unlabelled import read_unlabelled, write_unlabelled
+from curate.release.writer import write_release
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
@@ -40,10 +40,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Collection:
-    """What earlier stages made, and what the settings name."""
+    """The outputs of earlier stages, and the files that the settings name."""
 
     table: Sequence[Path]
-    """Parquet parts with one row a photo"""
+    """Parquet parts with one row per photo"""
     fetched: Path
     """folder of the shards"""
     members: Path
@@ -51,17 +51,17 @@ class Collection:
     embedded: Path
     """folder of the vectors"""
     verdicts: pa.Table
-    """one row a verdict"""
+    """table of VERDICTS"""
     asked: Path
-    """Parquet table with the score of everything that was asked"""
+    """Parquet table with the scores of all images that were asked"""
     buckets: Sequence[Mapping[str, Any]]
-    """those that get labels, as in buckets.json"""
+    """the labelled buckets, as in buckets.json"""
     classes: Sequence[str]
     """names in the order of their labels"""
     withdrawn: Sequence[str] = ()
     """ids that their owners withdrew"""
     previous: Release | None = None
-    """the release before this one"""
+    """the previous release"""
     judgement: str | None = None
     """text of the card's judgement file"""
     card: str | None = None
@@ -69,7 +69,7 @@ class Collection:
     backbones: Mapping[str, EncoderSpec] = field(default_factory=dict)
     """name → encoder of further features"""
     batch: int = 64
-    """images a batch for these"""
+    """images per batch for these"""
 
 
 def compose(
@@ -81,13 +81,15 @@ def compose(
     run_log: RunLog,
     executor: Executor,
 ) -> tuple[int, int, Counter[str]]:
-    """Write the release into `out`/release; returns the numbers of accepted and published images, and of dropped images
-    by reason. Finished tars are not written again."""
-    if settings.strict and (lacking := unwritten(collection.judgement)):
+    """Write the release into `out`/release; finished tars are not written again.
+
+    Returns the numbers of accepted and published images, and of dropped images by reason.
+    """
+    if settings.strict and (missing := missing_sections(collection.judgement)):
         raise BadConfig(
-            f"The card lacks the parts {', '.join(lacking)}.",
-            "Expected each as a paragraph that begins with its name in bold.",
-            "Write them into the file that release.judgement names, or set release.strict: false.",
+            f"The card lacks the sections {', '.join(missing)}.",
+            "Expected each as a paragraph that begins with its title in bold.",
+            "Write them into the file release.judgement, or set release.strict: false.",
         )
     release, records = out / "release", out / "records"
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
@@ -96,27 +98,29 @@ def compose(
     numbers = [bucket["index"] for bucket in collection.buckets]
     chosen = _with_metadata(select(left, numbers, collection.classes, settings, seed), collection)
     dropped["surplus"] = len(left) - len(chosen)
-    splits = splits_of(chosen, _numbers(chosen, group), settings, seed)
+    splits = all_splits(chosen, _numbers(chosen, group), settings, seed)
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(collection.embedded, chosen, settings))
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": collection.classes.index(row["concept"])}
         row["split"] = splits["split_0"][i]
     published = {row["id"] for row in chosen}
-    images = Fetched.open(collection.fetched, collection.members, published)
+    images = FetchedImages.open(collection.fetched, collection.members, published)
     packed = pack(chosen, images, release / "shards", records, SHARD_IMAGES, settings.strip, executor, run_log)
     withdrawn = dict.fromkeys(collection.withdrawn, settings.version)
     changes = None
     if collection.previous is not None:
-        changes = compare(collection.previous, packed.rows, collection.classes, splits, withdrawn)
+        changes = changes_since(collection.previous, packed.rows, collection.classes, splits, withdrawn)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
     for name, spec in collection.backbones.items():
-        vectors[name] = features(list(pictures(release / "shards", packed)), spec, run_log, collection.batch, executor)
+        vectors[name] = features(
+            list(packed_images(release / "shards", packed)), spec, run_log, collection.batch, executor
+        )
     unlabelled = None
     if settings.unlabelled != "none":
-        unlabelled = _write_unlabelled(collection, published, settings, release, records, run_log, executor)
-    publish(
+        unlabelled = _pack_unlabelled(collection, published, settings, release, records, run_log, executor)
+    write_release(
         packed,
         vectors,
         collection.buckets,
@@ -127,7 +131,7 @@ def compose(
         settings,
         copies,
         changes,
-        tombstones(collection.previous, withdrawn, {row["id"] for row in accepted}),
+        all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
         collection.card,
         unlabelled,
     )
@@ -138,7 +142,7 @@ def compose(
 def publishable(
     accepted: Rows, group: Mapping[str, str], collection: Collection, settings: ReleaseSettings
 ) -> tuple[Rows, Counter[str]]:
-    """The accepted images that may be published, and the numbers of the others by reason."""
+    """(the accepted images that may be published, the numbers of the others by reason)."""
     dropped: Counter[str] = Counter()
     times = Counter(row["id"] for row in accepted)
     left = [row for row in accepted if times[row["id"]] == 1]
@@ -157,7 +161,7 @@ def publishable(
 
 
 def near_copy_groups(embedded: Path, rows: Rows, settings: ReleaseSettings) -> dict[str, str]:
-    """id → the id that stands for its group of near copies."""
+    """id → the id that names its group of near copies."""
     ids = sorted({row["id"] for row in rows})
     hashes: dict[str, int] = {}
     for table, _ in parts(embedded):
@@ -179,9 +183,9 @@ def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
 
 
 def _without(rows: Rows, ids: Iterable[str]) -> tuple[Rows, int]:
-    """The rows without those of `ids`, and how many are gone."""
-    gone = set(ids)
-    left = [row for row in rows if row["id"] not in gone]
+    """(the rows without those of `ids`, number of removed rows)."""
+    removed = set(ids)
+    left = [row for row in rows if row["id"] not in removed]
     return left, len(rows) - len(left)
 
 
@@ -199,9 +203,9 @@ def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
 
 
 def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
-    """Images whose licence forbids changes, and whose damaged files would have to be compressed again."""
+    """Images whose licence forbids changes and whose damaged files would be compressed again."""
     fixed = [row["id"] for row in rows if _no_derivatives(licences.get(row["id"], ()))]
-    images = Fetched.open(collection.fetched, collection.members, fixed)
+    images = FetchedImages.open(collection.fetched, collection.members, fixed)
     return {id_ for id_ in fixed if strip_metadata(images.get(id_)[0])[1]}
 
 
@@ -211,7 +215,7 @@ def _no_derivatives(licence: Sequence[str]) -> bool:
 
 
 def _later_copies(rows: Rows, group: Mapping[str, str], members: Path) -> set[str]:
-    """All images but the one of each group that was uploaded first; equal times by id."""
+    """All images of each group except the one that was uploaded first; equal times are ordered by id."""
     uploaded = _lookup(rows, members, ("uploaded",))
     first: dict[str, tuple[int, str]] = {}
     for row in rows:
@@ -221,7 +225,7 @@ def _later_copies(rows: Rows, group: Mapping[str, str], members: Path) -> set[st
 
 
 def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
-    """The rows with what earlier stages know of each photo."""
+    """The rows with the metadata of each photo from earlier stages."""
     rows = [dict(row) for row in chosen]
     table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
     members = _lookup(rows, collection.members, ("uploaded", "width", "height"))
@@ -239,7 +243,7 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
     ]
 
 
-def _write_unlabelled(
+def _pack_unlabelled(
     collection: Collection,
     published: set[str],
     settings: ReleaseSettings,
@@ -248,16 +252,16 @@ def _write_unlabelled(
     run_log: RunLog,
     executor: Executor,
 ) -> tuple[int, dict[str, str]]:
-    """Write what was not labelled; returns the number of images and the checksums of their tars."""
+    """Write the unlabelled images; returns their number and the checksums of their tars."""
     verdicts = collection.verdicts
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
     without = published | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
-    n = write_remainder(collection.members, list(collection.table), without, index, settings.licences)
+    n = write_unlabelled(collection.members, list(collection.table), without, index, settings.licences)
     if settings.unlabelled == "index":
         return n, {}
-    rows = list(rows_of(index))
-    images = Fetched.open(collection.fetched, collection.members, {row["id"] for row in rows})
+    rows = list(read_unlabelled(index))
+    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
     folder, records = release / "unlabelled", records / "unlabelled"
     packed = pack(rows, images, folder, records, SHARD_IMAGES, settings.strip, executor, run_log)
     return n, {f"unlabelled/{name}": digest for name, digest in packed.sums.items()}
@@ -266,7 +270,7 @@ def _write_unlabelled(
 def _drift(
     packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
 ) -> dict[str, Any]:
-    """How much less accurate nearest class means of one bucket are on later ones: first features, first split."""
+    """Accuracy of nearest class means by distance of the buckets, for the first features and the first split."""
     name = next(iter(vectors))
     y = np.array([row["label"] for row in packed.rows], np.int64)
     bucket = np.array([row["bucket"] for row in packed.rows])

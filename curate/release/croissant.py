@@ -1,7 +1,6 @@
-"""Croissant 1.1 for a release, in tars or in Parquet: files, what each column means, the responsible-AI facts.
+"""Croissant 1.1 metadata of a release in tars or in Parquet: files, columns, responsible-AI properties.
 
-The vocabulary is MLCommons'; the facts are generated from `release.json`. What needs judgement comes from the card's
-judgement file, part by part.
+The vocabulary is that of MLCommons. Facts come from `release.json`, texts from the sections of the judgement file.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from curate.release.card_sections import PARTS, parse
+from curate.release.card_sections import CARD_SECTIONS, parse_judgement
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -41,8 +40,11 @@ TYPES = {"string": "sc:Text", "int64": "sc:Integer", "int32": "sc:Integer", "flo
 def croissant(
     facts: Mapping[str, Any], columns: Mapping[str, str], files: Sequence[tuple[str, str, int]], url: str | None = None
 ) -> dict[str, Any]:
-    """Of a release in Parquet. facts: `release.json`. columns: column → Arrow type of the Parquet files. files: (path,
-    sha256, bytes) of each. url: where the folder will be found; without it, paths are relative to the document."""
+    """The document of a release in Parquet.
+
+    facts: content of `release.json`. columns: column → Arrow type of the Parquet files. files: (path, sha256, bytes) of
+    each. url: address of the folder; None: paths are relative to the document.
+    """
     parquet = {
         "@type": "cr:FileSet",
         "@id": "parquet-files",
@@ -58,10 +60,11 @@ def croissant(
 def croissant_tars(
     facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]]
 ) -> dict[str, Any]:
-    """Of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path, sha256, bytes).
+    """The document of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path,
+    sha256, bytes) of each.
 
-    Images are joined with their rows by id, the part of the file's name before the first dot; the expression gives an
-    id back unchanged, because readers apply it to both sides.
+    Images are joined with their rows by id, the part of the file name before the first dot. Readers apply the regular
+    expression to both sides, so it must not change an id.
     """
     url = facts["provenance"].get("url")
     source = {"fileObject": {"@id": "metadata.parquet"}}
@@ -111,8 +114,7 @@ def croissant_tars(
 def _document(
     facts: Mapping[str, Any], distribution: list[dict[str, Any]], records: list[dict[str, Any]], url: str | None
 ) -> dict[str, Any]:
-    """What all layouts tell alike. The date of publication is the publisher's to set (`release.published`): a clock's
-    would make two equal runs differ."""
+    """The properties that both layouts share."""
     provenance = facts["provenance"]
     licences = list(facts["licences"])
     document: dict[str, Any] = {
@@ -134,7 +136,7 @@ def _document(
         "distribution": distribution,
         "recordSet": records,
     }
-    if provenance.get("published"):
+    if provenance.get("published"):  # a setting, because the current date would make equal runs differ
         document["datePublished"] = provenance["published"]
     return document | _responsible(facts)
 
@@ -172,7 +174,7 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
     provenance = facts["provenance"]
     validation = provenance["validation"]
     crowd = validation["method"] == "crowd"
-    written = parse(provenance.get("judgement"))
+    written = parse_judgement(provenance.get("judgement"))
     starts = [b["start"] for b in facts["buckets"] if b["start"]]
     ends = [b["end"] for b in facts["buckets"] if b["end"]]
     drops = "; ".join(
@@ -200,5 +202,5 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
         "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
         "prov:wasDerivedFrom": provenance["source"],
         "prov:wasGeneratedBy": f"driftline {provenance['driftline']}, seed {provenance['seed']}",
-        **{part.rai: written.get(part.title, MISSING) for part in PARTS if part.rai},
+        **{section.rai: written.get(section.title, MISSING) for section in CARD_SECTIONS if section.rai},
     }

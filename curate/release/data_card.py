@@ -1,4 +1,4 @@
-"""The data card of a release: facts generated from the release, judgement written by hand."""
+"""The data card of a release: facts from `release.json`, other sections from the judgement file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from curate.core.errors import BadConfig
-from curate.release.card_sections import PARTS, parse
+from curate.release.card_sections import CARD_SECTIONS, parse_judgement
 
 UNWRITTEN = "Not written yet: this needs a person's judgement"
 
@@ -20,13 +20,13 @@ def card(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     template: str | None = None,
 ) -> str:
-    """`release.json` → README.md with the YAML head that the Hugging Face Hub reads.
+    """Content of `release.json` → README.md with the YAML header of the Hugging Face Hub.
 
-    layout: which files stand beside it. parquet: `features` of its columns and (images, bytes) of each split are told
-    in the head, too. template: another text for the card (Jinja, in a sandbox). Judgement comes from
-    `provenance.judgement` (Markdown); a part that nobody wrote says so.
+    layout: of the release's files; for parquet the header also has the `features` of the columns and the `sizes`
+    (images, bytes) of the splits. template: another text of the card (Jinja, sandboxed). The sections come from
+    `provenance.judgement` (Markdown).
 
-    Raises BadConfig for a template that cannot be read or asks for what a release does not have.
+    Raises BadConfig for a template with an error or an unknown field.
     """
     from jinja2 import StrictUndefined, TemplateError
     from jinja2.sandbox import SandboxedEnvironment
@@ -42,47 +42,47 @@ def card(
             size=_size(facts["images"]),
             layout=layout,
             dataset_info=info,
-            judged=judged_by(judgement),
-            judged_otherwise=parse(judgement).get("", ""),
+            judged=section_text(judgement),
+            judged_otherwise=parse_judgement(judgement).get("", ""),
         )
     except TemplateError as error:
         raise BadConfig(
             f"The card's template cannot be filled: {error}.",
-            f"A release has the fields {', '.join(sorted(facts))}.",
-            "Correct the file that release.card names.",
+            f"Available fields: {', '.join(sorted(facts))}.",
+            "Correct the file release.card.",
         ) from None
 
 
-def judged_by(judgement: str | None) -> Callable[[str], str]:
-    """Title of a part → its paragraph in a card; what nobody wrote says what is to be written."""
-    written = parse(judgement)
-    asks = {part.title: part.asks for part in PARTS}
+def section_text(judgement: str | None) -> Callable[[str], str]:
+    """A function: title of a section → its paragraph in a card, or a note of what is to be written."""
+    written = parse_judgement(judgement)
+    asks = {section.title: section.asks for section in CARD_SECTIONS}
 
-    def judged(title: str) -> str:
+    def text(title: str) -> str:
         return f"**{title}.** {written.get(title) or f'*{UNWRITTEN} ({asks[title]}).*'}\n"
 
-    return judged
+    return text
 
 
 def _dataset_info(features: Mapping[str, Any], sizes: Mapping[str, tuple[int, int]]) -> str:
-    """The section `dataset_info` of the head. Splits are ignored by `datasets` unless they tell images and bytes."""
+    """The key `dataset_info` of the header. `datasets` ignores splits without numbers of images and bytes."""
     import yaml
 
-    told: list[dict[str, Any]] = []
+    columns: list[dict[str, Any]] = []
     for name, feature in features.items():
         if feature["_type"] == "ClassLabel":
             names = {str(i): n for i, n in enumerate(feature["names"])}
-            told.append({"name": name, "dtype": {"class_label": {"names": names}}})
+            columns.append({"name": name, "dtype": {"class_label": {"names": names}}})
         else:
-            told.append({"name": name, "dtype": feature.get("dtype", "image")})
+            columns.append({"name": name, "dtype": feature.get("dtype", "image")})
     splits = [{"name": n, "num_bytes": size, "num_examples": images} for n, (images, size) in sizes.items()]
     total = sum(size for _, size in sizes.values())
-    info = {"features": told, "splits": splits, "download_size": total, "dataset_size": total}
+    info = {"features": columns, "splits": splits, "download_size": total, "dataset_size": total}
     return str(yaml.safe_dump({"dataset_info": info}, sort_keys=False, allow_unicode=True)).rstrip()
 
 
 def plain(text: Any) -> str:
-    """Outside text as one harmless line of Markdown.
+    """Any text as one line of Markdown without markup or HTML.
 
     >>> plain("a|b <script>")
     'a\\\\|b &lt;script&gt;'
@@ -92,7 +92,7 @@ def plain(text: Any) -> str:
 
 
 def _size(n: int) -> str:
-    """Size category in the Hub's words.
+    """Size category of the Hugging Face Hub.
 
     >>> _size(999), _size(66_000)
     ('n<1K', '10K<n<100K')

@@ -1,7 +1,7 @@
-"""The release format: read and verify. The only door from `curate` to `stream_builder`.
+"""The release format: read and verify. The only part of `curate` that `stream_builder` uses.
 
 release.json        name, version, classes, buckets, splits, licences, counts, features, provenance
-metadata.parquet    one row an image, in shard order; source_sha256 is of the bytes as fetched
+metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
@@ -55,26 +55,29 @@ METADATA = pa.schema(
 
 @dataclass(frozen=True)
 class Release:
-    """An opened release. facts: `release.json`. table: columns of METADATA plus `split_0` … `split_k-1`."""
+    """An opened release."""
 
     path: Path
+    """its folder"""
     facts: dict[str, Any]
+    """content of `release.json`"""
     table: pa.Table
+    """one row per image: columns of METADATA, and `split_0` … `split_k-1`"""
 
     @classmethod
     def open(cls, path: str | Path) -> Release:
-        """Open a release folder, or the run folder that published it.
+        """Open a release folder, or a run folder with a published release.
 
-        Raises MissingFile when neither is there, BadInput for another format, IntegrityError when counts do not agree.
+        Raises MissingFile if there is none, BadInput for another format, IntegrityError if counts differ.
         """
         folder = Path(path)
         if not (folder / "release.json").is_file():
             inside = sorted(folder.glob("stages/*_publish/release"))
             if not inside:
                 raise MissingFile(
-                    f"{folder} is no release: it has no release.json.",
+                    f"{folder} is not a release: it has no release.json.",
                     "Expected the folder of a release, or of a run whose publish stage is done.",
-                    "driftline status shows how far a run is.",
+                    "Check the stages of a run with driftline status.",
                 )
             folder = inside[0]
         facts = read_json(folder / "release.json")
@@ -83,7 +86,7 @@ class Release:
         if len(table) != facts["images"]:
             raise IntegrityError(
                 f"{folder}/metadata.parquet has {len(table)} rows, release.json says {facts['images']}.",
-                "Expected one release, not parts of two.",
+                "Expected the files of one release.",
                 "Copy the release again.",
             )
         return cls(folder, facts, table)
@@ -95,7 +98,7 @@ class Release:
 
     @property
     def classes(self) -> list[str]:
-        """Class names; the index is the label."""
+        """Class names in the order of their labels."""
         return list(self.facts["classes"])
 
     @property
@@ -104,9 +107,9 @@ class Release:
         return list(self.facts["buckets"])
 
     def images(self, bucket: int | None = None) -> Iterator[tuple[str, bytes]]:
-        """Yield (id, image bytes) in the order of `table`, of one bucket or all.
+        """Yield (id, image bytes) in the order of `table`, of one bucket or of all.
 
-        Raises IntegrityError where an image does not match its checksum.
+        Raises IntegrityError if an image is missing or does not match its checksum.
         """
         shards: dict[str, dict[str, tuple[str, str]]] = {}
         for shard, member, id_, sha, b in zip(
@@ -133,7 +136,7 @@ class Release:
         if name not in self.facts["features"]:
             raise UnknownName(
                 f"The release {self.name} has no features {name!r}.",
-                f"Known: {', '.join(self.facts['features']) or 'none'}.",
+                f"Available: {', '.join(self.facts['features']) or 'none'}.",
             )
         vectors: npt.NDArray[np.float16] = np.load(self.path / "features" / f"{name}.npy", mmap_mode="r")
         return vectors
@@ -148,7 +151,7 @@ class Release:
         if not sums.is_file():
             raise MissingFile(
                 f"{self.path} has no SHA256SUMS.",
-                "It is written last: the release is not finished.",
+                "It is written last, so the release is not finished.",
                 "Run publish again.",
             )
         lines = (line.partition("  ") for line in sums.read_text(encoding="utf-8").splitlines())
@@ -157,7 +160,7 @@ class Release:
             name = path.relative_to(self.path).as_posix()
             if path.is_file() and name not in listed and path != sums:
                 raise IntegrityError(
-                    f"The file {name} of {self.path} is not of this release.",
+                    f"The file {name} of {self.path} does not belong to this release.",
                     "SHA256SUMS does not list it: perhaps two releases were mixed.",
                     "Remove it, or copy the release again.",
                 )

@@ -1,6 +1,6 @@
-"""Packing: images from where they lie → tars of a release, stripped of personal metadata, several tars at a time.
+"""Images of a run → tars of a release, without personal metadata, several tars in parallel.
 
-A tar whose record is there is whole and is not written again.
+The record of a tar is written after it: a tar with a record is complete and is not written again.
 """
 
 from __future__ import annotations
@@ -25,48 +25,52 @@ from curate.core.run_log import RunLog
 from curate.images.shards import Reader, read_tar, write_tar
 from curate.images.strip_exif import strip_metadata
 
-SHARD_IMAGES = 5000  # images in a tar
+SHARD_IMAGES = 5000  # images per tar
 SIDE = ("id", "class", "licence", "licence_url", "creator", "page_url")
 
 
 class Images(Protocol):
-    """Where images come from; plain data, so that it can be sent to workers."""
+    """A source of images, as plain data that can be sent to workers."""
 
     def get(self, id_: str) -> tuple[bytes, str]:
         """Bytes and extension of one image."""
         ...
 
-    def part(self, ids: Collection[str]) -> Images:
-        """The same for some ids."""
+    def subset(self, ids: Collection[str]) -> Images:
+        """The source restricted to some ids."""
         ...
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """Images in the shards of a finished fetch, checksums verified. where: id → (shard, extension)."""
+class FetchedImages:
+    """Images in the shards of a fetch stage; checksums are verified."""
 
     folder: Path
-    where: Mapping[str, tuple[int, str]]
+    """of the shards"""
+    members: Mapping[str, tuple[int, str]]
+    """id → (shard, extension)"""
 
     @classmethod
-    def open(cls, folder: Path, members: Path, wanted: Collection[str]) -> Fetched:
-        """members: Parquet with id, shard, member of everything that is there."""
+    def open(cls, folder: Path, members: Path, wanted: Collection[str]) -> FetchedImages:
+        """Open the images `wanted`. members: Parquet table with id, shard and member of all images."""
         table = pq.read_table(members, columns=["id", "shard", "member"])
         chosen = table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(wanted), pa.string())))
         rows = zip(*(chosen[c].to_pylist() for c in ("id", "shard", "member")), strict=True)
-        where = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
-        if lost := sorted(set(wanted) - set(where)):
-            raise BadInput(f"{len(lost)} images are not in {members}, {lost[0]!r} the first.", "Expected all of them.")
-        return cls(folder, where)
+        found = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
+        if lost := sorted(set(wanted) - set(found)):
+            raise BadInput(
+                f"{len(lost)} images are not in {members}, for example {lost[0]!r}.", "Expected all of them."
+            )
+        return cls(folder, found)
 
     def get(self, id_: str) -> tuple[bytes, str]:
-        """Bytes and extension. Raises IntegrityError where the shard is not as it was fetched."""
-        shard, extension = self.where[id_]
+        """Bytes and extension of one image. Raises IntegrityError if the shard was changed."""
+        shard, extension = self.members[id_]
         return _reader(self.folder, shard).get(id_), extension
 
-    def part(self, ids: Collection[str]) -> Fetched:
-        """The same for some ids."""
-        return Fetched(self.folder, {id_: self.where[id_] for id_ in ids})
+    def subset(self, ids: Collection[str]) -> FetchedImages:
+        """The source restricted to some ids."""
+        return FetchedImages(self.folder, {id_: self.members[id_] for id_ in ids})
 
 
 @lru_cache(maxsize=64)
@@ -75,28 +79,31 @@ def _reader(folder: Path, shard: int) -> Reader:
 
 
 @dataclass(frozen=True)
-class Held:
-    """Images in memory: id → (bytes, extension)."""
+class ImagesInMemory:
+    """Images in memory."""
 
     images: Mapping[str, tuple[bytes, str]]
+    """id → (bytes, extension)"""
 
     def get(self, id_: str) -> tuple[bytes, str]:
-        """Bytes and extension."""
+        """Bytes and extension of one image."""
         return self.images[id_]
 
-    def part(self, ids: Collection[str]) -> Held:
-        """The same for some ids."""
-        return Held({id_: self.images[id_] for id_ in ids})
+    def subset(self, ids: Collection[str]) -> ImagesInMemory:
+        """The source restricted to some ids."""
+        return ImagesInMemory({id_: self.images[id_] for id_ in ids})
 
 
 @dataclass(frozen=True)
 class Packed:
-    """rows: those given, in order, with shard, member, sha256 and source_sha256. sums: tar → its checksum.
-    compressed_again: ids of damaged files that could not be taken apart."""
+    """The result of `pack`."""
 
     rows: list[dict[str, Any]]
+    """the given rows with shard, member, sha256 and source_sha256"""
     sums: dict[str, str]
+    """tar → SHA-256"""
     compressed_again: list[str]
+    """ids of damaged files, see `strip_metadata`"""
 
 
 @dataclass(frozen=True)
@@ -118,10 +125,10 @@ def pack(
     executor: Executor | None = None,
     run_log: RunLog | None = None,
 ) -> Packed:
-    """Write `folder/bucket_BB-NNNNN.tar`, at most `shard_images` images each, none across buckets.
+    """Write `folder/bucket_BB-NNNNN.tar` with at most `shard_images` images of one bucket each.
 
-    rows: dicts with id, bucket, uploaded and, of labelled images, class, label and split; in release order. records:
-    folder for what is known of finished tars (not part of the release).
+    rows: dicts in release order with id, bucket, uploaded and, for labelled images, class, label and split. records:
+    folder for the records of finished tars (not part of the release).
     """
     in_bucket: Counter[int] = Counter()
     of_shard: dict[str, list[Mapping[str, Any]]] = {}
@@ -130,20 +137,20 @@ def pack(
         in_bucket[row["bucket"]] += 1
         of_shard.setdefault(name, []).append(row)
     tasks = [
-        _Task(folder / name, records / f"{name}.json", some, images.part([r["id"] for r in some]), strip)
-        for name, some in of_shard.items()
+        _Task(folder / name, records / f"{name}.json", shard, images.subset([row["id"] for row in shard]), strip)
+        for name, shard in of_shard.items()
     ]
-    found: dict[int, dict[str, Any]] = {}
+    record_of: dict[int, dict[str, Any]] = {}
     with (run_log or RunLog(quiet=True)).progress("pack", len(rows), "images") as tick:
         for i, record in (executor or Executor()).run_tasks(_pack, tasks):
-            found[i] = record
+            record_of[i] = record
             tick(len(record["members"]))
     packed = Packed([], {}, [])
-    for i, (name, some) in enumerate(of_shard.items()):
-        record = found[i]
+    for i, (name, shard) in enumerate(of_shard.items()):
+        record = record_of[i]
         packed.sums[name] = record["sha256"]
         packed.compressed_again.extend(record["compressed_again"])
-        for row, (member, before, after) in zip(some, record["members"], strict=True):
+        for row, (member, before, after) in zip(shard, record["members"], strict=True):
             packed.rows.append({**row, "shard": name, "member": member, "source_sha256": before, "sha256": after})
     packed.compressed_again.sort()
     return packed
@@ -151,9 +158,9 @@ def pack(
 
 def _pack(task: _Task) -> dict[str, Any]:
     if task.record.is_file() and task.path.is_file():
-        known: dict[str, Any] = read_json(task.record)
-        if [m[0].rpartition(".")[0] for m in known["members"]] == [r["id"] for r in task.rows]:
-            return known
+        finished: dict[str, Any] = read_json(task.record)
+        if [m[0].rpartition(".")[0] for m in finished["members"]] == [row["id"] for row in task.rows]:
+            return finished
     record: dict[str, Any] = {"members": [], "compressed_again": []}
     digest = hashlib.sha256()
     write_tar(task.path, _members(task, record), digest)
@@ -180,7 +187,7 @@ def _members(task: _Task, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]
 
 
 def _side(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Constant keys, "" not null: HF's webdataset builder infers columns from the first samples of one split."""
+    """Constant keys, "" instead of null: Hugging Face's webdataset builder infers columns from the first samples."""
     label = row.get("label")
     return {
         **{name: row.get(name) or "" for name in SIDE},
@@ -191,8 +198,8 @@ def _side(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def pictures(folder: Path, packed: Packed) -> Iterator[bytes]:
-    """The packed images, in the order of their rows."""
+def packed_images(folder: Path, packed: Packed) -> Iterator[bytes]:
+    """The bytes of the packed images, in the order of their rows."""
     for name in packed.sums:
         for member, content in read_tar(folder / name):
             if not member.endswith((".cls", ".json")):

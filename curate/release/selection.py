@@ -1,4 +1,4 @@
-"""Composition: which accepted images a release holds, and on which side of each split they are."""
+"""Which accepted images a release contains, and on which side of each split they are."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ def select(
     settings: ReleaseSettings,
     seed: int,
 ) -> list[Row]:
-    """accepted: dicts with id, bucket, concept → a random `per_class` of each bucket and class, in release order.
+    """A random choice of `per_class` images for each bucket and class, in release order.
 
-    Every image has a seeded rank of its own, so that one image more or less changes no other's place: releases that
-    follow each other hold the same images as far as they can. Raises Shortage with a table of what lacks; a (bucket,
-    class) with nothing always fails.
+    accepted: dicts with id, bucket, concept. The seeded rank of an image depends only on its id, so that successive
+    releases have most images in common. Raises Shortage with a table; a (bucket, class) without images always fails.
     """
     cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in accepted:
@@ -43,18 +42,18 @@ def select(
     check_enough(counts, floor, "Too few accepted images for the release", way_out)
     chosen: list[Row] = []
     for b in buckets:
-        of_bucket: list[Row] = []
+        in_bucket: list[Row] = []
         for c in classes:
             ranked = sorted(cells[b, c], key=lambda row: name_for(seed, "publish", row["id"]))
-            of_bucket.extend(ranked[: wanted[c]])
-        chosen.extend(sorted(of_bucket, key=lambda row: name_for(seed, "shard order", row["id"])))
+            in_bucket.extend(ranked[: wanted[c]])
+        chosen.extend(sorted(in_bucket, key=lambda row: name_for(seed, "shard order", row["id"])))
     return chosen
 
 
-def together(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -> list[str]:
-    """The group of each row that no split may part: photos of one user, and near copies, through any chain of both.
+def split_groups(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -> list[str]:
+    """The group of each row that must be on one side of a split: linked by uploader or as near copies, also indirectly.
 
-    rows: dicts with id, user. copies: (N,) group of near copies of each. A group is named by its first id.
+    rows: N dicts with id, user. copies: (N,) groups of near copies. A group is named by its smallest id.
     """
     first: dict[tuple[str, Any], int] = {}
     links = [(first.setdefault(("user", row["user"]), i), i) for i, row in enumerate(rows) if row.get("user")]
@@ -63,38 +62,38 @@ def together(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = None) -
     pairs = np.array(links, np.int64).reshape(-1, 2)
     ids = [str(row["id"]) for row in rows]
     smallest: dict[int, str] = {}
-    found = group_pairs(pairs, len(rows)).tolist()
-    for id_, g in zip(ids, found, strict=True):
+    groups = group_pairs(pairs, len(rows)).tolist()
+    for id_, g in zip(ids, groups, strict=True):
         smallest[g] = min(id_, smallest.get(g, id_))
-    return [smallest[g] for g in found]
+    return [smallest[g] for g in groups]
 
 
-def split(rows: Sequence[Row], group: Sequence[str], share: float, seed: int, number: int) -> list[str]:
-    """rows: dicts with bucket, concept. group: of each row, as from `together` → "train" or "test" for each.
+def split_sides(rows: Sequence[Row], group: Sequence[str], share: float, seed: int, number: int) -> list[str]:
+    """ "train" or "test" for each of `rows` (dicts with bucket, concept) in split `number`; group: from `split_groups`.
 
-    Every (bucket, class) has round(share × n) test images where groups allow it: groups go to the test side, large ones
-    first in seeded order, while no cell overflows.
+    Every (bucket, class) has at most round(share × n) test images. Groups are assigned to the test side, large ones
+    first, in seeded order, if no (bucket, class) exceeds this number.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for i, name in enumerate(group):
         members[name].append(i)
     cells = [(row["bucket"], row["concept"]) for row in rows]
-    room = {cell: round(share * n) for cell, n in Counter(cells).items()}
+    missing = {cell: round(share * n) for cell, n in Counter(cells).items()}
     order = sorted(members, key=lambda name: (-len(members[name]), name_for(seed, "split", number, name)))
     sides = ["train"] * len(rows)
     for name in order:
         need = Counter(cells[i] for i in members[name])
-        if all(room[cell] >= n for cell, n in need.items()):
+        if all(missing[cell] >= n for cell, n in need.items()):
             for cell, n in need.items():
-                room[cell] -= n
+                missing[cell] -= n
             for i in members[name]:
                 sides[i] = "test"
     return sides
 
 
-def splits_of(
+def all_splits(
     rows: Sequence[Row], copies: npt.NDArray[np.int64] | None, settings: ReleaseSettings, seed: int
 ) -> dict[str, list[str]]:
-    """Every split's sides, by name."""
-    group = together(rows, copies)
-    return {f"split_{k}": split(rows, group, settings.test_share, seed, k) for k in range(settings.splits)}
+    """Name → sides of the rows, for every split."""
+    group = split_groups(rows, copies)
+    return {f"split_{k}": split_sides(rows, group, settings.test_share, seed, k) for k in range(settings.splits)}

@@ -1,4 +1,4 @@
-"""The unlabelled remainder of a release: what was collected and not labelled, kept for pre-training."""
+"""The unlabelled images of a release: collected but not labelled, for pre-training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = (
     "id", "bucket", "uploaded", "sha256", "width", "height", "user", "creator", "title", "licence", "licence_url",
     "page_url", "url",
 )  # fmt: skip
-REMAINDER = pa.schema([METADATA.field(name) for name in COLUMNS])  # as the release's labelled images
+UNLABELLED = pa.schema([METADATA.field(name) for name in COLUMNS])  # the types are those of labelled images
 QUERY = """
 SELECT m.id, m.bucket, m.uploaded, m.sha256, m.width, m.height, t.user, t.nickname AS creator, t.title, t.licence,
        t.licence_url, t.page_url, t.url
@@ -28,12 +28,13 @@ ORDER BY m.bucket, m.uploaded, m.id
 """
 
 
-def write_remainder(
+def write_unlabelled(
     members: Path, tables: list[Path], without: Collection[str], out: Path, licences: Sequence[str] = ()
 ) -> int:
-    """Write `out`: a row of REMAINDER for each member of a bucket whose id is not in `without`, by bucket and time;
-    returns how many. licences: how the names or addresses of allowed ones begin (empty: all). Memory does not grow with
-    the collection.
+    """Write `out`, a table of UNLABELLED, for the members of buckets whose id is not in `without`, by bucket and time.
+
+    licences: prefixes of the names or addresses of allowed licences (empty: all). Returns the number of rows. Memory
+    does not grow with the collection.
     """
     import duckdb
 
@@ -41,19 +42,19 @@ def write_remainder(
     with (
         duckdb.connect() as base,
         writing(out) as file,
-        pq.ParquetWriter(file, REMAINDER, compression="zstd") as writer,
+        pq.ParquetWriter(file, UNLABELLED, compression="zstd") as writer,
     ):
         base.register("without", pa.table({"id": pa.array(sorted(without), pa.string())}))
         base.register("allowed", pa.table({"licence": pa.array(licences or [""], pa.string())}))
-        found = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
-        for batch in found.to_arrow_reader(65_536):
-            table = pa.Table.from_batches([batch]).cast(REMAINDER)
+        result = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
+        for batch in result.to_arrow_reader(65_536):
+            table = pa.Table.from_batches([batch]).cast(UNLABELLED)
             writer.write_table(table)
             n += len(table)
     return n
 
 
-def rows_of(path: Path) -> Iterator[dict[str, Any]]:
+def read_unlabelled(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of `unlabelled.parquet`."""
     for batch in pq.ParquetFile(path).iter_batches(8192):
         yield from batch.to_pylist()

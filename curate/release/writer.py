@@ -1,4 +1,4 @@
-"""Packed images → a release: metadata, features, card, Croissant, attribution, change list, checksums last."""
+"""Packed images → a release: metadata, features, card, Croissant, attribution, changes, and last the checksums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from curate.images.near_duplicates import copy_report
-from curate.release.changelog import change_list, tombstone_file
+from curate.release.changelog import changes_markdown, withdrawn_csv
 from curate.release.croissant import croissant_tars
 from curate.release.data_card import card
 from curate.release.format import FORMAT, METADATA
@@ -23,7 +23,7 @@ from curate.release.settings import ReleaseSettings
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
-def publish(
+def write_release(
     packed: Packed,
     vectors: Mapping[str, npt.NDArray[np.float16]],
     buckets: Sequence[Mapping[str, Any]],
@@ -38,13 +38,12 @@ def publish(
     template: str | None = None,
     unlabelled: tuple[int, Mapping[str, str]] | None = None,
 ) -> dict[str, Any]:
-    """Write a release around the tars that lie in `out/shards`; returns `release.json`.
+    """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
-    packed: its rows have the columns of METADATA that are known. vectors: name → (N, D) float16 in their order, as are
-    the sides of `splits` and `copies` (group of near copies; None: not looked for). changes: from `compare`, where a
-    release came before. withdrawn: (id, since) of everything taken back. template: of the card (default: ours).
-    unlabelled: how many images `unlabelled.parquet` lists, and the checksums of their tars below `out`. SHA256SUMS is
-    written last.
+    packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
+    are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
+    previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
+    images in `unlabelled.parquet`, and the checksums of their tars below `out`. SHA256SUMS is written last.
     """
     rows = packed.rows
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
@@ -79,15 +78,15 @@ def publish(
     }
     write_json(out / "release.json", facts)
     write_text(out / "ATTRIBUTION.csv", attribution(rows))
-    write_text(out / "WITHDRAWN.csv", tombstone_file(withdrawn))
+    write_text(out / "WITHDRAWN.csv", withdrawn_csv(withdrawn))
     if changes is not None:
-        write_text(out / "CHANGES.md", change_list(changes, settings.version))
+        write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
     kinds = {field.name: str(field.type) for field in table.schema}
     metadata = out / "metadata.parquet"
     sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
-    described = croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
-    write_json(out / "croissant.json", described)
+    document = croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
+    write_json(out / "croissant.json", document)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | (dict(unlabelled[1]) if unlabelled else {}))
     return facts
@@ -95,29 +94,30 @@ def publish(
 
 def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     """Class → QUANTILES of the retrieval scores of its images."""
-    of: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for row in rows:
         if row.get("score") is not None:
-            of.setdefault(row["class"], []).append(row["score"])
-    return {name: [round(float(q), 4) for q in np.quantile(of[name], QUANTILES)] for name in sorted(of)}
+            scores.setdefault(row["class"], []).append(row["score"])
+    return {name: [round(float(q), 4) for q in np.quantile(scores[name], QUANTILES)] for name in sorted(scores)}
 
 
 def attribution(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Author, source and licence of each image and what was changed, as Creative Commons licences ask.
+    """The text of ATTRIBUTION.csv: author, source, licence and changes of each image, as Creative Commons licences
+    require.
 
-    A file for people: cells that a spreadsheet would run as a formula start with an apostrophe.
+    Cells that a spreadsheet would run as a formula begin with an apostrophe.
     """
     columns = ("id", "title", "creator", "page_url", "licence", "licence_url", "sha256")
-    found = []
+    lines = []
     for row in rows:
         changed = row["sha256"] != row.get("source_sha256", row["sha256"])
         cells = [*(row.get(c) for c in columns), "metadata removed" if changed else "none"]
-        found.append(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
-    return csv_text([*columns, "changes"], found)
+        lines.append(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
+    return csv_text([*columns, "changes"], lines)
 
 
 def seal(folder: Path, known: Mapping[str, str] | None = None) -> None:
-    """Write SHA256SUMS over every file of a release. known: checksums that need not be computed again, by name."""
+    """Write SHA256SUMS of every file in `folder`. known: name → checksum that need not be computed again."""
     names = sorted(
         p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file() and p.name != "SHA256SUMS"
     )

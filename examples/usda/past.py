@@ -23,7 +23,7 @@ import numpy as np
 from curate.core.atomic_io import write_json
 from curate.core.run_log import RunLog
 from curate.pretrain import RECIPES
-from curate.pretrain.gather import Pictures, fitted
+from curate.pretrain.gather import ImageArray, fit_image
 from curate.pretrain.probe import Probe
 from curate.pretrain.train import pretrain
 from eval.reporting.report import results_of, write
@@ -74,7 +74,7 @@ def stream_of(data: Path, scale: Scale) -> Stream:
     with zipfile.ZipFile(data / "usda_pomological.zip") as archive:
 
         def pixels(chosen: list[dict[str, str]]) -> Any:
-            return np.stack([fitted(archive.read(f"images/{row['filename']}"), scale.edge) for row in chosen])
+            return np.stack([fit_image(archive.read(f"images/{row['filename']}"), scale.edge) for row in chosen])
 
         steps = []
         for t, (low, high) in enumerate(pairwise(EDGES)):
@@ -114,7 +114,7 @@ def main() -> None:
     saved = out / "pictures"
     stream = Stream.load(saved) if (saved / "stream.json").is_file() else stream_of(options.data, scale).save(saved)
     train, test = stream.flat("train"), stream.flat("test")
-    pictures = Pictures(np.asarray(stream.prior), {}, stream.sha256)
+    pictures = ImageArray(np.asarray(stream.prior), {}, stream.sha256)
     recipe = replace(RECIPES["small"], **scale.recipe)
     probe = Probe(np.asarray(train.x), train.y, np.asarray(test.x), test.y)
     facts = pretrain(pictures, recipe, out / "moco", run_log=run_log, probe=probe, probe_every=10)

@@ -167,12 +167,12 @@ def release(
     """Export a release in common formats, after a checksum test."""
     from curate.export import EXPORTS
     from curate.release import Release
-    from curate.release.card_sections import unwritten
+    from curate.release.card_sections import missing_sections
 
     exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
     opened = Release.open(directory)
     opened.verify()
-    if strict and (missing := unwritten(opened.facts["provenance"]["judgement"])):
+    if strict and (missing := missing_sections(opened.facts["provenance"]["judgement"])):
         raise BadConfig(
             f"The data card of {opened.name} lacks the sections {', '.join(missing)}.",
             "Expected each as a paragraph that begins with its name in bold.",

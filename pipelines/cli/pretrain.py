@@ -47,20 +47,20 @@ def pretrain(
     from curate.encoders.network import resolve_device
     from curate.pretrain import RECIPES
     from curate.pretrain.gather import gather
-    from curate.pretrain.train import Team
+    from curate.pretrain.train import ProcessGroup
     from curate.pretrain.train import pretrain as train
 
     rules = _changed(RECIPES[recipe], sets or [])
-    team = Team.join(resolve_device(device))
-    run_log = log_of(out / "log.jsonl", as_json) if team.rank == 0 else RunLog(None, True)
+    group = ProcessGroup.join(resolve_device(device))
+    run_log = log_of(out / "log.jsonl", as_json) if group.rank == 0 else RunLog(None, True)
     prober = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
         pictures = _of_stream(source, bucket, rules.room)
     else:
-        with team.turns(), run_log.progress("images", None, "images") as tick:
+        with group.first_then_others(), run_log.progress("images", None, "images") as tick:
             pictures = gather(source, bucket, rules.room, out, tick)
     facts = train(pictures, rules, out, seed, device, run_log, prober, every)
-    if team.rank == 0:
+    if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
         show(as_json, facts, f"pretrain: {facts['images']:,} images, loss {facts['loss'][-1]:.3f}{knn}, in {out}")
 
@@ -84,7 +84,7 @@ def _of_stream(place: Path, bucket: int, room: int) -> Any:
     """Images of the stream's past (its prior), else the unlabelled or the training images of a step."""
     import numpy as np
 
-    from curate.pretrain.gather import Pictures
+    from curate.pretrain.gather import ImageArray
     from stream_builder.builders.encoded import is_image
     from stream_builder.stream import Stream
 
@@ -102,7 +102,7 @@ def _of_stream(place: Path, bucket: int, room: int) -> Any:
             f"Expected {room} × {room}, the room of the recipe.",
             f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
         )
-    return Pictures(x, {}, f"{stream.sha256}-{bucket}")
+    return ImageArray(x, {}, f"{stream.sha256}-{bucket}")
 
 
 def _probe(place: Path, room: int) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from curate.release.data_card import judged_by, plain
+from curate.release.data_card import plain, section_text
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.batches import estimate, wage
 from pipelines.config import presets
@@ -21,7 +21,7 @@ def recipe_card(preset: str, judgement: str) -> str:
     environment.filters["md"] = plain
     config = Config.model_validate(presets.values(preset))
     return environment.from_string(template).render(
-        preset=preset, summary=presets.summary(preset), judged=judged_by(judgement), **_facts(config)
+        preset=preset, summary=presets.summary(preset), judged=section_text(judgement), **_facts(config)
     )
 
 

@@ -1,4 +1,4 @@
-"""Pre-training: views like torchvision's, the loss by definition, interruptions, several processes, features."""
+"""Pre-training: views as in torchvision, the loss by definition, interruptions, several processes, features."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from curate.core.errors import BadConfig, MissingFile
 from curate.encoders import EncoderSpec
 from curate.encoders.network import MEAN, STD
 from curate.pretrain import RECIPES, Recipe
-from curate.pretrain.gather import Pictures, gather
-from curate.pretrain.moco import Moco, contrast
+from curate.pretrain.gather import ImageArray, gather
+from curate.pretrain.moco import Moco, info_nce
 from curate.pretrain.probe import Probe, vote
-from curate.pretrain.train import STATE, WEIGHTS, _Work, pretrain
-from curate.pretrain.views import boxes, draw, plain, resampling, turned, view
+from curate.pretrain.train import STATE, WEIGHTS, ProcessGroup, Training, pretrain
+from curate.pretrain.views import draw_views, full_views, hue_rotations, random_crops, render_views, resampling_matrices
 
 TINY = Recipe(
     "resnet10t",
@@ -52,84 +52,84 @@ def photos(n: int = 48, seed: int = 0) -> np.ndarray:
     return x
 
 
-def pictures(n: int = 48) -> Pictures:
-    return Pictures(photos(n), {}, f"blobs {n}")
+def pictures(n: int = 48) -> ImageArray:
+    return ImageArray(photos(n), {}, f"blobs {n}")
 
 
 class TestViews:
-    def test_crop_and_resize_are_those_of_pillow(self) -> None:
+    def test_crop_and_resize_equal_pillow(self) -> None:
         x = np.random.default_rng(0).integers(0, 256, (1, 40, 40, 3), np.uint8)
-        box = plain(1, 40)
+        box = full_views(1, 40)
         box = replace(box, left=np.array([4.0]), top=np.array([7.0]), width=np.array([30.0]), height=np.array([25.0]))
-        got = view(torch.from_numpy(x).permute(0, 3, 1, 2).float(), box, 16)[0]
+        got = render_views(torch.from_numpy(x).permute(0, 3, 1, 2).float(), box, 16)[0]
         got = (got * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]).permute(1, 2, 0).numpy()
         cut = Image.fromarray(x[0]).crop((4, 7, 34, 32)).resize((16, 16), Image.Resampling.BILINEAR)
         assert np.abs(255 * got - np.asarray(cut, np.float64)).max() < 1.5
 
-    def test_a_flip_mirrors(self) -> None:
+    def test_a_flip_mirrors_the_image(self) -> None:
         x = 255 * torch.rand(1, 3, 20, 20)
-        flipped = view(x, replace(plain(1, 20), flip=np.ones(1)), 16)
-        assert torch.allclose(flipped, view(x.flip(3), plain(1, 20), 16), atol=1e-5)
+        flipped = render_views(x, replace(full_views(1, 20), flip=np.ones(1)), 16)
+        assert torch.allclose(flipped, render_views(x.flip(3), full_views(1, 20), 16), atol=1e-5)
 
     def test_blur_is_gaussian(self) -> None:
         x = np.zeros((31, 31), np.uint8)
         x[15, 15] = 255
-        blurred = view(
-            torch.from_numpy(np.stack([x] * 3))[None].float(), replace(plain(1, 31), sigma=np.array([2.0])), 31
+        blurred = render_views(
+            torch.from_numpy(np.stack([x] * 3))[None].float(), replace(full_views(1, 31), sigma=np.array([2.0])), 31
         )[0, 0]
         blurred = blurred * STD[0] + MEAN[0]
         theirs = np.asarray(Image.fromarray(x).filter(ImageFilter.GaussianBlur(2.0)), np.float64) / 255
         assert float(blurred[15, 15]) == pytest.approx(1 / (2 * np.pi * 4), rel=0.02)
         assert np.abs(blurred.numpy() - theirs).max() < 0.012
 
-    def test_crops_are_torchvisions_in_distribution(self) -> None:
+    def test_crops_have_the_distribution_of_torchvision(self) -> None:
         from torchvision.transforms import RandomResizedCrop
 
         torch.manual_seed(0)
         image = torch.zeros(3, 200, 200)
         theirs = np.array([RandomResizedCrop.get_params(image, [0.2, 1.0], [3 / 4, 4 / 3]) for _ in range(4000)])
-        _, _, width, height = boxes(4000, 200, np.random.default_rng(0))
+        _, _, width, height = random_crops(4000, 200, np.random.default_rng(0))
         assert (width * height).mean() == pytest.approx((theirs[:, 2] * theirs[:, 3]).mean(), rel=0.02)
         assert (width / height).std() == pytest.approx((theirs[:, 3] / theirs[:, 2]).std(), rel=0.05)
 
-    def test_a_turn_of_hues_keeps_grey_and_undoes_itself(self) -> None:
-        there, back = turned(np.array([0.4]))[0], turned(np.array([-0.4]))[0]
+    def test_a_hue_rotation_keeps_grey_and_has_an_inverse(self) -> None:
+        there, back = hue_rotations(np.array([0.4]))[0], hue_rotations(np.array([-0.4]))[0]
         assert np.allclose(there @ back, np.eye(3), atol=1e-6)
         assert np.allclose(there @ np.ones(3), np.ones(3), atol=1e-4)
 
-    def test_views_are_decided_by_the_generator(self) -> None:
+    def test_views_depend_on_the_generator_only(self) -> None:
         x = 255 * torch.rand(4, 3, 20, 20)
-        one, two = (view(x, draw(4, 16, 20, np.random.default_rng(3)), 16) for _ in range(2))
+        one, two = (render_views(x, draw_views(4, 16, 20, np.random.default_rng(3)), 16) for _ in range(2))
         assert torch.equal(one, two)
-        assert resampling(torch.zeros(1), torch.full((1,), 20.0), 16, 20).sum(2).allclose(torch.ones(1, 16))
+        assert resampling_matrices(torch.zeros(1), torch.full((1,), 20.0), 16, 20).sum(2).allclose(torch.ones(1, 16))
 
 
 class TestMoco:
-    def test_the_loss_is_its_definition(self) -> None:
+    def test_the_loss_equals_its_definition(self) -> None:
         q, k, queue = (torch.nn.functional.normalize(torch.randn(n, 8), dim=1) for n in (5, 5, 11))
         slow = []
         for i in range(5):
             positive = torch.exp(q[i] @ k[i] / 0.2)
             slow.append(-torch.log(positive / (positive + sum(torch.exp(q[i] @ row / 0.2) for row in queue))))
-        assert float(contrast(q, k, queue, 0.2)) == pytest.approx(float(torch.stack(slow).mean()), rel=1e-5)
+        assert float(info_nce(q, k, queue, 0.2)) == pytest.approx(float(torch.stack(slow).mean()), rel=1e-5)
 
-    def test_the_key_encoder_follows_and_gets_no_gradient(self) -> None:
+    def test_the_key_encoder_is_a_moving_average_without_gradients(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
-        work = _Work(TINY, moco, photos(), "cpu", _alone(), 0)
+        work = Training(TINY, moco, photos(), "cpu", ProcessGroup(), 0)
         before = [p.clone() for p in moco.key.parameters()]
         work.update(np.arange(16), 0, 0)
         for old, key, query in zip(before, moco.key.parameters(), moco.query.parameters(), strict=True):
             assert key.grad is None
             assert torch.allclose(key, 0.9 * old + 0.1 * query.detach(), atol=1e-6)
 
-    def test_the_queue_drops_its_oldest(self) -> None:
+    def test_the_queue_drops_its_oldest_keys(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
         for turn in range(3):
             moco.enqueue(torch.full((16, 128), float(turn)))
         assert moco.queue[:16].eq(2).all()
         assert moco.queue[16:].eq(1).all()
 
-    def test_groups_are_normalised_apart(self) -> None:
+    def test_groups_are_normalised_separately(self) -> None:
         moco = Moco.new(TINY, 32, 0, "cpu")
         moco.query.train()
         x = torch.rand(16, 3, 16, 16)
@@ -139,55 +139,49 @@ class TestMoco:
         assert torch.allclose(whole[:8], half[:8], atol=1e-5)
 
 
-def _alone() -> Any:
-    from curate.pretrain.train import Team
-
-    return Team()
-
-
 class TestTraining:
-    def test_it_learns_what_the_pictures_show(self, tmp_path: Path) -> None:
+    def test_it_learns_the_content_of_the_images(self, tmp_path: Path) -> None:
         x, y = photos(64, 1), np.arange(64) % 2
         probe = Probe(x[:32], y[:32], x[32:], y[32:])
         facts = pretrain(pictures(96), replace(TINY, epochs=6), tmp_path, device="cpu", probe=probe)
-        assert facts["loss"][-1] < np.log(1 + facts["queue"])  # of a guess among positive and queue
+        assert facts["loss"][-1] < np.log(1 + facts["queue"])  # the loss of a random guess
         assert facts["probe"][-1][1] > 0.9
 
-    def test_half_precision_trains_and_is_probed(self, tmp_path: Path) -> None:
+    def test_training_and_probe_work_in_half_precision(self, tmp_path: Path) -> None:
         x, y = photos(64, 1), np.arange(64) % 2
         recipe = replace(TINY, epochs=1, precision="bfloat16")
         facts = pretrain(pictures(), recipe, tmp_path, device="cpu", probe=Probe(x[:32], y[:32], x[32:], y[32:]))
         assert np.isfinite(facts["loss"]).all()
         assert len(facts["probe"]) == 1
 
-    def test_it_goes_on_where_it_was_killed_with_the_same_bytes(
+    def test_a_killed_training_continues_with_the_same_bytes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pretrain(pictures(), TINY, tmp_path / "whole", device="cpu")
-        plain_epoch = _Work.epoch
+        plain_epoch = Training.epoch
 
         def dies(self: Any, number: int, tick: Any) -> float:
             if number == 2:
                 raise KeyboardInterrupt
             return plain_epoch(self, number, tick)
 
-        monkeypatch.setattr(_Work, "epoch", dies)
+        monkeypatch.setattr(Training, "epoch", dies)
         with pytest.raises(KeyboardInterrupt):
             pretrain(pictures(), TINY, tmp_path / "cut", device="cpu")
         assert (tmp_path / "cut" / STATE).is_file()
         done: list[int] = []
-        monkeypatch.setattr(_Work, "epoch", lambda self, n, tick: done.append(n) or plain_epoch(self, n, tick))
+        monkeypatch.setattr(Training, "epoch", lambda self, n, tick: done.append(n) or plain_epoch(self, n, tick))
         pretrain(pictures(), TINY, tmp_path / "cut", device="cpu")
         assert done == [2]
         assert (tmp_path / "cut" / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
         assert not (tmp_path / "cut" / STATE).exists()
 
-    def test_a_finished_folder_is_left_alone_and_other_settings_are_refused(
+    def test_a_finished_folder_is_not_changed_and_other_settings_are_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         recipe = replace(TINY, epochs=1)
         first = pretrain(pictures(), recipe, tmp_path, device="cpu")
-        monkeypatch.setattr(_Work, "epoch", lambda *a: pytest.fail("it trained again"))
+        monkeypatch.setattr(Training, "epoch", lambda *a: pytest.fail("it trained again"))
         assert pretrain(pictures(), recipe, tmp_path, device="cpu")["key"] == first["key"]
         with pytest.raises(BadConfig, match="finished with other"):
             pretrain(pictures(), replace(recipe, lr=0.1), tmp_path, device="cpu")
@@ -205,7 +199,7 @@ class TestTraining:
             ({"batch": 0}, "batch"),
         ],
     )
-    def test_impossible_recipes_are_refused(self, change: dict[str, int], what: str) -> None:
+    def test_an_impossible_recipe_is_refused(self, change: dict[str, int], what: str) -> None:
         with pytest.raises(BadConfig, match=what):
             replace(TINY, **change)
 
@@ -220,17 +214,18 @@ class TestTraining:
             "from pathlib import Path\n"
             "from curate.pretrain import Recipe\n"
             "from curate.pretrain.gather import gather\n"
-            "from curate.pretrain.train import Team, pretrain, _Work\n"
+            "from curate.pretrain.train import ProcessGroup, Training, pretrain\n"
             "here = Path(sys.argv[1])\n"
             f"recipe = Recipe(**{vars(replace(TINY, epochs=2))!r})\n"
             "kept = []\n"
-            "begin = _Work.__init__\n"
+            "begin = Training.__init__\n"
             "def remember(self, *a):\n    begin(self, *a)\n    kept.append(self)\n"
-            "_Work.__init__ = remember\n"
-            "with Team.join('cpu').turns():\n    pictures = gather(here / 'in', 0, 20, here / 'out')\n"
+            "Training.__init__ = remember\n"
+            "with ProcessGroup.join('cpu').first_then_others():\n"
+            "    pictures = gather(here / 'in', 0, 20, here / 'out')\n"
             "pretrain(pictures, recipe, here / 'out', device='cpu')\n"
             "flat = torch.cat([p.detach().flatten() for p in kept[0].weights] + [kept[0].moco.queue.flatten()])\n"
-            "np.save(here / f'rank{kept[0].team.rank}.npy', flat.numpy())\n"
+            "np.save(here / f'rank{kept[0].group.rank}.npy', flat.numpy())\n"
         )
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -246,7 +241,7 @@ class TestTraining:
         assert np.array_equal(one, two)
         assert read_json(tmp_path / "out" / "pretrain.json")["processes"] == 2
 
-    def test_its_folder_is_an_encoder_at_the_size_it_was_trained_at(self, tmp_path: Path) -> None:
+    def test_the_folder_is_an_encoder_with_the_size_of_the_training(self, tmp_path: Path) -> None:
         pretrain(pictures(), replace(TINY, epochs=1), tmp_path, device="cpu")
         encoder = EncoderSpec(model="resnet10t", weights=str(tmp_path), device="cpu", encoder="backbone").load()
         tensor = encoder.prepare(Image.fromarray(photos(1)[0]))
@@ -257,7 +252,7 @@ class TestTraining:
 
 
 class TestGather:
-    def test_a_folder_counts_what_it_leaves_out(self, tmp_path: Path) -> None:
+    def test_dropped_files_of_a_folder_are_counted(self, tmp_path: Path) -> None:
         for name, x in zip("abc", photos(3), strict=True):
             Image.fromarray(x).save(tmp_path / f"{name}.png")
         (tmp_path / "copy.png").write_bytes((tmp_path / "a.png").read_bytes())
@@ -267,7 +262,7 @@ class TestGather:
         assert sum(found.dropped.values()) == 2
         assert found.dropped["copy"] == 1
 
-    def test_what_was_decoded_is_not_decoded_again(self, tmp_path: Path) -> None:
+    def test_decoded_images_are_not_decoded_again(self, tmp_path: Path) -> None:
         (tmp_path / "in").mkdir()
         Image.fromarray(photos(1)[0]).save(tmp_path / "in" / "a.png")
         first = gather(tmp_path / "in", 0, 20, tmp_path / "out")
@@ -276,19 +271,19 @@ class TestGather:
         assert not ticks
         assert again.sha256 == first.sha256
 
-    def test_an_empty_folder_is_told(self, tmp_path: Path) -> None:
+    def test_an_empty_folder_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFile, match="holds no images"):
             gather(tmp_path, 0, 20, tmp_path / "out")
 
 
-def test_the_vote_is_that_of_the_nearest() -> None:
+def test_the_vote_is_that_of_the_nearest_images() -> None:
     known = np.eye(3, dtype=np.float32)
     assert vote(known, np.array([0, 1, 2]), known[[2, 0]]).tolist() == [2, 0]
 
 
-def test_bytes_of_png_are_fitted() -> None:
-    from curate.pretrain.gather import fitted
+def test_an_image_is_resized_and_cropped() -> None:
+    from curate.pretrain.gather import fit_image
 
     file = io.BytesIO()
     Image.new("L", (50, 30), 7).save(file, "PNG")
-    assert fitted(file.getvalue(), 20).shape == (20, 20, 3)
+    assert fit_image(file.getvalue(), 20).shape == (20, 20, 3)

@@ -1,4 +1,4 @@
-"""Publishing: n per class and bucket, splits that keep uploaders together, a release that can be checked."""
+"""Publishing: n images per class and bucket, splits that keep uploaders together, a release that can be verified."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.helpers import release_of
 
 from curate.core.errors import IntegrityError, MissingFile, Shortage, UnknownName
 from curate.release import Release
-from curate.release.selection import select, split, together
+from curate.release.selection import select, split_groups, split_sides
 from curate.release.settings import ReleaseSettings
 from curate.release.writer import attribution
 
@@ -46,7 +46,7 @@ def made(folder: Path) -> Release:
     return release_of(rows, images, vectors, BUCKETS, CLASSES, provenance, folder, rules, shard_images=15)
 
 
-def test_n_of_each_class_and_bucket_seeded() -> None:
+def test_a_seeded_choice_of_n_per_class_and_bucket() -> None:
     rules = ReleaseSettings(per_class=10)
     rows = select(accepted(12), [1, 2], CLASSES, rules, 0)
     assert Counter((r["bucket"], r["concept"]) for r in rows) == dict.fromkeys(
@@ -56,7 +56,7 @@ def test_n_of_each_class_and_bucket_seeded() -> None:
     assert rows != select(accepted(12), [1, 2], CLASSES, rules, 1)
 
 
-def test_too_few_is_an_error_with_a_table_and_fewer_must_be_asked_for() -> None:
+def test_too_few_images_are_an_error_unless_fewer_is_set() -> None:
     rows = [r for r in accepted(12) if r["id"] not in ("1-bus-0", "1-bus-1", "1-bus-2")]
     with pytest.raises(Shortage, match=r"bucket\s+1  bus\s+9 of 10[\s\S]*release\.per_class"):
         select(rows, [1, 2], CLASSES, ReleaseSettings(per_class=10), 0)
@@ -69,12 +69,12 @@ def test_too_few_is_an_error_with_a_table_and_fewer_must_be_asked_for() -> None:
 
 def test_splits_are_stratified_and_seeded() -> None:
     rows = accepted(10)
-    alone = together(rows)
-    sides = split(rows, alone, 0.3, 0, 0)
+    alone = split_groups(rows)
+    sides = split_sides(rows, alone, 0.3, 0, 0)
     tests = Counter((r["bucket"], r["concept"]) for r, s in zip(rows, sides, strict=True) if s == "test")
     assert set(tests.values()) == {3}
-    assert sides == split(rows, alone, 0.3, 0, 0)
-    assert sides != split(rows, alone, 0.3, 0, 1)
+    assert sides == split_sides(rows, alone, 0.3, 0, 0)
+    assert sides != split_sides(rows, alone, 0.3, 0, 1)
 
 
 @settings(deadline=None, max_examples=50)
@@ -82,11 +82,13 @@ def test_splits_are_stratified_and_seeded() -> None:
     st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.sampled_from(CLASSES)), min_size=1, max_size=60),
     st.integers(0, 99),
 )
-def test_no_uploader_is_on_both_sides_and_no_cell_overflows(photos: list[tuple[int, int, str]], seed: int) -> None:
+def test_no_uploader_is_on_both_sides_and_no_cell_has_too_many_tests(
+    photos: list[tuple[int, int, str]], seed: int
+) -> None:
     rows = [
         {"id": str(i), "user": f"u{u}" if u else None, "bucket": b, "concept": c} for i, (u, b, c) in enumerate(photos)
     ]
-    sides = split(rows, together(rows), 0.3, seed, 0)
+    sides = split_sides(rows, split_groups(rows), 0.3, seed, 0)
     of_user: dict[str, set[str]] = {}
     for row, side in zip(rows, sides, strict=True):
         if row["user"]:
@@ -98,16 +100,16 @@ def test_no_uploader_is_on_both_sides_and_no_cell_overflows(photos: list[tuple[i
 
 
 class TestRelease:
-    def test_opens_verifies_and_gives_images_and_features_in_table_order(self, tmp_path: Path) -> None:
+    def test_images_and_features_are_in_the_order_of_the_table(self, tmp_path: Path) -> None:
         release = made(tmp_path / "r")
         release.verify()
         assert [i for i, _ in release.images()] == release.table["id"].to_pylist()
         assert all(data == i.encode() for i, data in release.images(bucket=2))
         assert release.features("clip")[3].tolist() == [6.0, 7.0]
-        with pytest.raises(UnknownName, match="Known: clip"):
+        with pytest.raises(UnknownName, match="Available: clip"):
             release.features("moco")
 
-    def test_same_input_same_bytes(self, tmp_path: Path) -> None:
+    def test_the_same_input_gives_the_same_bytes(self, tmp_path: Path) -> None:
         made(tmp_path / "a")
         made(tmp_path / "b")
         a, b = (
@@ -140,7 +142,7 @@ class TestRelease:
         with pytest.raises(MissingFile, match=r"no release\.json"):
             Release.open(tmp_path / "r" / "shards")
 
-    def test_the_card_tells_facts_and_says_what_is_not_written(self, tmp_path: Path) -> None:
+    def test_the_card_has_facts_and_notes_missing_sections(self, tmp_path: Path) -> None:
         made(tmp_path / "r")
         card = (tmp_path / "r" / "README.md").read_text()
         assert "| ingest | 9 | 8 | not\\_utf8 1 |" in card

@@ -161,7 +161,7 @@ class TestGold:
         told = read_json(folder_of(folder, "tally") / "agreement.json")
         assert [w["gold_right"] for w in told["workers"]] == [1.0, 1.0]
         assert not set(extra) & set(pq.read_table(folder_of(folder, "tally") / "verdicts.parquet")["id"].to_pylist())
-        assert "questions of known answer, 100.0% were right" in (Release.open(folder).path / "README.md").read_text()
+        assert "gold questions, 100.0% were correct" in (Release.open(folder).path / "README.md").read_text()
 
     def test_a_photo_that_is_not_there_is_named(self, folder: Path) -> None:
         write_text(folder / "gold.csv", "id,labels\nnowhere,car\n")
@@ -225,13 +225,13 @@ class TestTakenBack:
         assert counts_of(folder)["publish"]["dropped"]["withdrawn"] == 1
         assert "WITHDRAWN.csv" in (release.path / "README.md").read_text()
 
-    def test_what_changed_is_listed_and_asks_for_its_version(self, folder: Path, tmp_path: Path) -> None:
+    def test_changes_are_listed_and_require_a_version(self, folder: Path, tmp_path: Path) -> None:
         before = published(folder)
         shutil.copytree(before.path, tmp_path / "v1")
         gone = before.table["id"][0].as_py()
         write_text(folder / "withdrawn.csv", f"id\n{gone}\n")
         changes = ("release.withdrawn=withdrawn.csv", f"release.previous={tmp_path / 'v1'}")
-        with pytest.raises(BadConfig, match=r"release\.version is 1\.0\.0; the release before is 1\.0\.0.*at least"):
+        with pytest.raises(BadConfig, match=r"release\.version is 1\.0\.0; the previous release is 1\.0\.0.*at least"):
             published(folder, *changes)
         release = published(folder, *changes, "release.version=2.0.0")
         told = release.facts["changes"]
@@ -239,11 +239,11 @@ class TestTakenBack:
         assert told["removed"]["images"] == 0
         assert f"1 images withdrawn by their owners: {gone}" in (release.path / "CHANGES.md").read_text()
 
-    def test_the_same_again_is_a_patch(self, folder: Path, tmp_path: Path) -> None:
+    def test_the_same_images_again_are_a_patch(self, folder: Path, tmp_path: Path) -> None:
         shutil.copytree(published(folder).path, tmp_path / "v1")
         release = published(folder, f"release.previous={tmp_path / 'v1'}", "release.version=1.0.1")
         assert release.facts["changes"]["level"] == "patch"
-        assert "nothing but the card" in (release.path / "CHANGES.md").read_text()
+        assert "only the card changed" in (release.path / "CHANGES.md").read_text()
 
 
 class TestLicences:
@@ -253,8 +253,8 @@ class TestLicences:
 
 
 class TestCard:
-    def test_a_release_waits_for_what_only_a_person_can_write(self, folder: Path) -> None:
-        with pytest.raises(BadConfig, match="lacks the parts Motivation, Intended uses"):
+    def test_a_strict_release_needs_all_sections_of_the_card(self, folder: Path) -> None:
+        with pytest.raises(BadConfig, match="lacks the sections Motivation, Intended uses"):
             published(folder, "release.strict=true")
         told = "\n\n".join(
             f"**{part}.** Said."
@@ -269,7 +269,7 @@ class TestCard:
 
     def test_a_template_with_unknown_fields_is_refused_by_name(self, folder: Path) -> None:
         write_text(folder / "card.md.j2", "# {{ name }} by {{ author }}\n")
-        with pytest.raises(BadConfig, match=r"'author' is undefined.*A release has the fields buckets, changes"):
+        with pytest.raises(BadConfig, match=r"'author' is undefined.*Available fields: buckets, changes"):
             published(folder, "release.card=card.md.j2")
         write_text(folder / "card.md.j2", "# {{ name }}, {{ ''.__class__.__mro__ }}\n")
         with pytest.raises(BadConfig, match="cannot be filled"):
@@ -287,21 +287,21 @@ class TestCard:
 
 
 class TestHurt:
-    def test_an_image_that_is_gone_when_it_is_published_is_told(self, folder: Path) -> None:
+    def test_an_image_that_is_missing_at_publication_is_named(self, folder: Path) -> None:
         context = context_of(folder)
         run(context, until="tally")
         (folder_of(folder, "fetch") / "00000.tar").unlink()
         with pytest.raises((MissingFile, IntegrityError), match=r"00000\.tar"):
             run(context)
 
-    def test_a_file_that_is_not_of_this_release_is_told(self, folder: Path, tmp_path: Path) -> None:
+    def test_a_file_that_does_not_belong_to_the_release_is_named(self, folder: Path, tmp_path: Path) -> None:
         release = published(folder)
         shutil.copytree(release.path, tmp_path / "r")
         (tmp_path / "r" / "shards" / "bucket_2010-00009.tar").write_bytes(b"of another release")
-        with pytest.raises(IntegrityError, match=r"bucket_2010-00009\.tar.*not of this release"):
+        with pytest.raises(IntegrityError, match=r"bucket_2010-00009\.tar.*does not belong to this release"):
             Release.open(tmp_path / "r").verify()
 
-    def test_killed_while_packing_it_goes_on_with_the_same_bytes(
+    def test_a_run_killed_after_packing_continues_with_the_same_bytes(
         self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         whole = published(Path(shutil.copytree(folder, tmp_path / "whole")))
@@ -310,7 +310,7 @@ class TestHurt:
         def dies(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("pipelines.stages.publish.publish", dies)
+        monkeypatch.setattr("curate.release.compose.write_release", dies)
         with pytest.raises(KeyboardInterrupt):
             run(context_of(folder))
         monkeypatch.undo()

@@ -19,10 +19,10 @@ from PIL import Image
 
 from curate.core.seeding import rng_for
 from curate.release import Release
-from curate.release.packing import SHARD_IMAGES, Held, pack
-from curate.release.selection import splits_of
+from curate.release.packing import SHARD_IMAGES, ImagesInMemory, pack
+from curate.release.selection import all_splits
 from curate.release.settings import ReleaseSettings
-from curate.release.writer import publish
+from curate.release.writer import write_release
 from pipelines.demo.draw import photo
 from stream_builder.stream import Split, Step, Stream
 
@@ -109,10 +109,10 @@ def release_of(
 ) -> Release:
     """Publish rows as they come from `select`."""
     full = [{**row, "class": row["concept"], "label": classes.index(row["concept"])} for row in rows]
-    splits = splits_of(full, None, rules, 0)
+    splits = all_splits(full, None, rules, 0)
     records = folder.parent / f"{folder.name}-records"
-    packed = pack(full, Held(images), folder / "shards", records, shard_images, strip)
-    publish(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
+    packed = pack(full, ImagesInMemory(images), folder / "shards", records, shard_images, strip)
+    write_release(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
     return Release.open(folder)
 
 
