@@ -56,7 +56,6 @@ class Side:
             with writing(form) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
                 for table in self._tables():
                     writer.write_table(table)
-        import pyarrow.dataset as ds  # imports pandas
 
         found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
         # of several lines of an id the first counts, as for rows of a photo
