@@ -10,7 +10,7 @@ import pytest
 from curate.retrieval.candidates import Concept
 from curate.validation.platforms import PLATFORMS
 
-CONCEPTS = [Concept(name, (name,), name, name) for name in ("bus", "car")]
+CONCEPTS = [Concept(name=name, prompts=(name,)) for name in ("bus", "car")]
 ADDRESSES = {f"item{n}": f"https://images.example/item{n}.jpg" for n in range(4)}
 
 
