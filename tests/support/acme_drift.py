@@ -18,7 +18,7 @@ from curate.core.errors import BadInput, MissingFile
 from curate.encoders import Encoder
 from curate.metadata.schema import batch_of
 from curate.release import Release
-from curate.sources import FileSource, Workplace
+from curate.sources.base import FileSource, Workplace
 from eval.learner import Array, Labels, Learner, Task
 from eval.nets.chain import HEAD, Blocks
 from eval.protocol import Protocol, Result, Score, evaluate_split
