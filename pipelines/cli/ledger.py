@@ -51,7 +51,10 @@ def erase(
     number: Annotated[int, typer.Argument(metavar="N", help="Number of the entry, from 0.")],
     as_json: Json = False,
 ) -> None:
-    """Replace the content of an entry by a tombstone; the chain still holds."""
+    """Replace the content of an entry by a tombstone.
+
+    The hash chain still holds.
+    """
     from eval.memory.correction_ledger import erase as erase_entry
 
     verdict = erase_entry(path, number)

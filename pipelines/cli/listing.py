@@ -68,8 +68,8 @@ def list_(
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
         return
-    found = list_registered(RENAMED.get(kind, kind))
-    show(as_json, found, columns([(e["name"], e["summary"], e["origin"]) for e in found]))
+    rows = list_registered(RENAMED.get(kind, kind))
+    show(as_json, rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
 
 
 def list_registered(kind: str) -> list[dict[str, str]]:
@@ -78,7 +78,7 @@ def list_registered(kind: str) -> list[dict[str, str]]:
     Raises UnknownName for a kind that does not exist.
     """
     registry: Registry = REGISTRIES[kind]
-    found = _build_presets() if kind == "presets" else []
+    rows = _build_presets() if kind == "presets" else []
     for name in registry:
         summary = registry.problem(name) or _summary(registry[name])
         summary = f"eval --preset: {summary}" if kind == "presets" else summary
@@ -87,8 +87,8 @@ def list_registered(kind: str) -> list[dict[str, str]]:
             origin, target = entry.origin, entry.target
         except BadPlugin:  # two packages register it: the summary names both
             origin = target = ""
-        found.append({"name": name, "summary": summary, "origin": origin, "target": target})
-    return found
+        rows.append({"name": name, "summary": summary, "origin": origin, "target": target})
+    return rows
 
 
 def _build_presets() -> list[dict[str, str]]:

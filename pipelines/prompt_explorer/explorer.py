@@ -205,17 +205,17 @@ class Explorer:
         """The best `k` images of every labelled bucket. Raises BadConfig if there is no prompt."""
         if not query.prompts:
             raise BadConfig("There is no prompt.", "Expected at least one line that does not begin with '-'.")
-        found, unread = self._search(query, concept)
+        result, unread = self._search(query, concept)
         listed = self._candidates()
         views, share = [], Share(0, 0)
         total, shared = 0, dict.fromkeys(listed, 0)
         for bucket, name in self.buckets.items():
-            ranked = found.ranked["top"][bucket][0]
+            ranked = result.ranked["top"][bucket][0]
             rows = set(ranked.rows.tolist())
             total += len(rows)
             for other, lists in listed.items():
                 shared[other] += len(rows & lists[bucket])
-            view = self._bucket(name, ranked, found.histogram[bucket][0].tolist(), concept, bucket, k)
+            view = self._bucket(name, ranked, result.histogram[bucket][0].tolist(), concept, bucket, k)
             share = Share(share.right + view.share.right, share.marked + view.share.marked)
             views.append(view)
         overlap = {c: n / max(1, total) for c, n in shared.items() if c != concept and n}
@@ -239,13 +239,13 @@ class Explorer:
         with self._lock:
             if key not in self._searches:
                 texts, groups = query_vectors(self.encoder, [made], self.context.config.retrieve.negative_weight)
-                found = search(
+                result = search(
                     self.store, texts, per_class, list(self.buckets), groups, ("top",), self.context.executor, bins=BINS
                 )
                 read = [t for group in made.texts() for t in group] + list(query.negatives)
                 if len(self._searches) > 200:
                     self._searches.clear()
-                self._searches[key] = found, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
+                self._searches[key] = result, [tail for t in dict.fromkeys(read) if (tail := self.encoder.truncated(t))]
             return self._searches[key]
 
     def _candidates(self) -> dict[str, dict[int, set[int]]]:
@@ -253,12 +253,12 @@ class Explorer:
         if self._listed is None:
             concepts = self.concepts
             texts, groups = query_vectors(self.encoder, concepts, self.context.config.retrieve.negative_weight)
-            found = search(
+            result = search(
                 self.store, texts, self.context.config.retrieve.per_class, list(self.buckets), groups, ("top",),
                 self.context.executor,
             ).ranked["top"]  # fmt: skip
             self._listed = {
-                c.name: {b: set(found[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)
+                c.name: {b: set(result[b][i].rows.tolist()) for b in self.buckets} for i, c in enumerate(concepts)
             }
         return self._listed
 
