@@ -106,9 +106,8 @@ def pretrain(
             "Expected at least two batches of images, and a batch that the processes can share equally.",
             "Set a smaller batch (--set batch=…), or use more images: features of so few images rarely help.",
         )
-    queue = min(
-        recipe.queue, n // 2 // recipe.batch * recipe.batch
-    )  # an image must not be compared with its own key of the previous epoch
+    # not more, because an image must not be compared with its own key of the previous epoch
+    queue = min(recipe.queue, n // 2 // recipe.batch * recipe.batch)
     identity = {"recipe": asdict(recipe), "seed": seed, "pictures": images.sha256}
     key = fingerprint(identity)
     if (out / FACTS).is_file():
