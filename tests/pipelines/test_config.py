@@ -165,6 +165,37 @@ def test_another_source_by_set_leaves_the_keys_of_the_files_own(tmp_path: Path) 
     assert config.collection == Folder(source="folder", path="data.tsv", label="parent")
 
 
+MUSEUM = """
+from curate.sources.base import HERE, Source, Workplace
+
+class Museum(Source):
+    \"\"\"A museum's catalogue.\"\"\"
+
+    room: int
+    \"\"\"number of the room\"\"\"
+
+    def inputs(self, at: Workplace = HERE):
+        return []
+
+    def batches(self, rows=65_536, skip=0, at: Workplace = HERE):
+        yield from ()
+"""
+
+
+def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "museum_source.py").write_text(MUSEUM)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "collection.source=museum_source:Museum"
+    written = presets.write_run_file(tmp_path, "mini", [source, "collection.room=7"])
+    assert yaml.safe_load(written.read_text())["collection"] == {"source": "museum_source:Museum", "room": 7}
+    with pytest.raises(BadConfig, match=r"--set collection\.room is 'x'\. Expected a whole number"):
+        load(written, ["collection.room=x"])
+    with pytest.raises(
+        BadConfig, match=r"collection\.source: The source 'museum_source:Gallery' .* cannot be imported"
+    ):
+        load(written, ["collection.source=museum_source:Gallery"])
+
+
 def test_the_old_name_of_the_downloader_is_accepted_and_the_last_word_counts(tmp_path: Path) -> None:
     path = given(tmp_path, GOOD + "fetch: {way: img2dataset}\n")
     assert load(path).fetch.downloader == "img2dataset"

@@ -49,8 +49,6 @@ class Side:
         return self._by_id(ids)
 
     def _by_id(self, ids: pa.Array) -> pa.Array:
-        import pyarrow.dataset as ds  # imports pandas
-
         form = self.work / "side" / f"{self.name}.parquet"
         if not form.is_file():
             with writing(form) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
