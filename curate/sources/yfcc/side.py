@@ -55,6 +55,8 @@ class Side:
                 for table in self._tables():
                     writer.write_table(table)
 
+        import pyarrow.dataset as ds  # imports pandas
+
         found = ds.dataset(form).to_table(filter=pc.field("id").isin(ids))
         # of several lines of an id the first counts, as for rows of a photo
         pairs = list(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
