@@ -104,7 +104,8 @@ class TestCommandLine:
 
     def test_a_dataset_is_shifted_and_measured(self, how: str, tmp_path: Path) -> None:
         out = str(tmp_path / "S")
-        words = ["--sequence", f"R:{{{called('shifts', how)}}}", "--sizes", "60,40,40", "--test-size", "20", "--out", out]
+        sequence = f"R:{{{called('shifts', how)}}}"
+        words = ["--sequence", sequence, "--sizes", "60,40,40", "--test-size", "20", "--out", out]
         succeeded("stream", "compose", "--base", called("datasets", how), *words)
         assert len(dl.Stream.load(out).steps) == 3
         measure = called("measures", how)
