@@ -20,6 +20,7 @@ myst_heading_anchors = 3
 default_role = "code"  # docstrings name things in single backticks
 autodoc_class_signature = "separated"  # fields are listed one by one below the class
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
