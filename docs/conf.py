@@ -20,12 +20,13 @@ myst_heading_anchors = 3
 default_role = "code"  # docstrings name things in single backticks
 autodoc_class_signature = "separated"  # fields are listed one by one below the class
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 100
 suppress_warnings = ["myst.xref_missing"]  # links to files of the repository, which tests/test_docs.py checks
 FACES = ("driftline", "curate", "stream_builder", "eval", "pipelines")
 PARTS = (
-    "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources:Source", "curate.export:Exporter",
+    "curate.core.registry:Registry", "curate.encoders:Encoder", "curate.sources.base:Source", "curate.export:Exporter",
     "stream_builder.datasets:Dataset", "stream_builder.datasets:Samples", "stream_builder.shifts.base:Shift",
     "stream_builder.export:Exporter", "eval.protocol:Protocol", "eval.protocol:Score", "eval.protocol:Result",
     "eval.rows:Row", "eval.nets.chain:Blocks", "pipelines.stage:Stage", "pipelines.stage:Counts",

@@ -41,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"  # test_wheel.py follows it, from a wheel
 WRITTEN = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in p.parts]  # not from the code
 PAGES = [ROOT / "README.md", *WRITTEN, ROOT / "CONTRIBUTING.md"]
+EXTEND = ROOT / "docs" / "guides" / "extend.md"
 LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
@@ -140,6 +141,27 @@ def test_every_link_and_picture_is_there(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p not in (LAB_BOOK, EXTEND)], ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+def test_every_file_of_the_repository_in_the_text_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(
+        r"`((?:curate|stream_builder|eval|pipelines|tests|examples|benchmarks|docs)/[\w./-]+)`", text
+    ):
+        assert "NAME" in name or (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_the_architecture_lists_every_folder() -> None:
+    tree = blocks(ROOT / "docs" / "project" / "architecture.md", "")[1]
+    listed = {
+        name: set(re.findall(r"^  (\w+)/", part, re.M))
+        for name, part in re.findall(r"^(\w+)/(.*?)(?=^\w|\Z)", tree, re.S | re.M)
+    }
+    for package in ("curate", "stream_builder", "eval", "pipelines"):
+        assert listed[package] == {p.parent.name for p in (ROOT / package).glob("*/__init__.py")}
+
+
 def known_commands() -> dict[tuple[str, ...], set[str]]:
     """Path of every command and group → its options."""
 
@@ -202,7 +224,7 @@ def wrong_settings(text: str) -> list[str]:
         fields = [keys_of(kind)[key] for kind in kinds if key in keys_of(kind)]
         try:
             for field in fields if value else ():
-                TypeAdapter(Annotated[field.annotation, field]).validate_python(yaml.safe_load(value))
+                TypeAdapter(Annotated[field.annotation, "", *field.metadata]).validate_python(yaml.safe_load(value))
         except ValidationError as error:
             wrong.append(f"{section}.{key}: {error.errors()[0]['msg']}")
         wrong += [] if fields else [f"{section}.{key} does not exist"]
@@ -224,9 +246,8 @@ def test_a_setting_that_does_not_exist_is_seen(text: str) -> None:
 
 
 def test_the_entry_points_of_the_recipes_name_every_group_and_resolve(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "guides" / "extend.md"
-    save_modules(page, tmp_path)
-    (project,) = [tomllib.loads(block) for block in blocks(page, "toml")]
+    save_modules(EXTEND, tmp_path)
+    (project,) = [tomllib.loads(block) for block in blocks(EXTEND, "toml")]
     groups = project["project"]["entry-points"]
     registries = [REGISTRIES[kind] for kind in REGISTRIES]
     assert set(groups) == {f"driftline.{r.group}" for r in registries if isinstance(r, Registry) and r.group}

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from curate.core.errors import BadConfig, DriftlineError
@@ -88,7 +90,9 @@ def _processes(
             gpu_queue.put(gpus[i % len(gpus)])
         with ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), gpu_queue if gpus else None)) as pool:
             try:
-                for i, result in _drain({pool.submit(work, task): i for i, task in unfinished.items()}):
+                with _script_hidden():
+                    futures = {pool.submit(work, task): i for i, task in unfinished.items()}
+                for i, result in _drain(futures):
                     del unfinished[i]
                     yield i, result
             except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
@@ -101,6 +105,17 @@ def _processes(
         "Expected every worker to finish.",
         "The usual cause is a lack of memory: lower --workers. Finished work is kept.",
     )
+
+
+@contextmanager
+def _script_hidden() -> Iterator[None]:
+    """Worker processes that start here do not import the user's script, which would run all of it again."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def _start_worker(parent: int, gpu_queue: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -68,8 +69,6 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
         "from support import work as t; from curate.core.executor import Executor\n"
         "list(Executor(workers=2).run_tasks(t.sleep, [sys.argv[2] + '/a', sys.argv[2] + '/b']))\n"
     )
-    import subprocess
-
     run = subprocess.Popen([sys.executable, "-c", code, str(TESTS), str(tmp_path)])
     for _ in range(200):
         if len(list(tmp_path.iterdir())) == 2:
@@ -83,6 +82,18 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     pytest.fail("the workers are still alive")
+
+
+def test_a_script_needs_no_guard_around_its_work(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(TESTS)!r})\n"
+        "from support.work import square; from curate.core.executor import Executor\n"
+        "print(sorted(r for _, r in Executor(workers=2).run_tasks(square, range(4))))\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=env).stdout
+    assert printed == "[0, 1, 4, 9]\n"
 
 
 def test_without_ray_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
