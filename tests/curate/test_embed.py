@@ -223,7 +223,7 @@ def test_an_encoder_without_images_is_an_error_and_not_a_reason_to_drop_images(
     images: tuple[Path, pa.Table], tmp_path: Path
 ) -> None:
     with pytest.raises(BadConfig, match="does not read images"):
-        embed(*images, EncoderSpec("64", kind="ngrams"), tmp_path, QUIET)
+        embed(*images, EncoderSpec(encoder="ngrams", model="64"), tmp_path, QUIET)
 
 
 class TestEncoderOfAnotherPackage:
@@ -232,9 +232,9 @@ class TestEncoderOfAnotherPackage:
     def test_a_class_named_by_its_module_embeds_images_in_worker_processes(
         self, images: tuple[Path, pa.Table], tmp_path: Path
     ) -> None:
-        assert embed(*images, EncoderSpec("a", kind=self.KIND), tmp_path, QUIET, executor=Executor(workers=2)) == {
-            "": 18
-        }
+        assert embed(
+            *images, EncoderSpec(encoder=self.KIND, model="a"), tmp_path, QUIET, executor=Executor(workers=2)
+        ) == {"": 18}
         store = Store.open(tmp_path)
         assert (len(store), store.width) == (18, 3)
 
@@ -253,11 +253,11 @@ class TestEncoderOfAnotherPackage:
 
     def test_a_specification_names_the_class_the_model_and_the_weights(self) -> None:
         spec = spec_of(f"{self.KIND}:a:b")
-        assert (spec.kind, spec.model, spec.weights) == (self.KIND, "a", "b")
+        assert (spec.encoder, spec.model, spec.weights) == (self.KIND, "a", "b")
 
     def test_a_class_that_is_no_encoder_is_refused(self) -> None:
         with pytest.raises(BadPlugin, match=r"Expected a class derived from curate\.encoders\.Encoder"):
-            EncoderSpec("a", kind="support.toy_encoder:Any").load()
+            spec_of("support.toy_encoder:Any:a")
 
 
 class TestImportVectors:
