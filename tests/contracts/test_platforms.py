@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
 from curate.validation.platforms import PLATFORMS
 
-CONCEPTS = [Concept(name, (name,), name, name) for name in ("bus", "car")]
+CONCEPTS = [Concept(name=name, prompts=(name,), option=name, label=name) for name in ("bus", "car")]
 ADDRESSES = {f"item{n}": f"https://images.example/item{n}.jpg" for n in range(4)}
 
 
