@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curate.retrieval.candidates import Concept
+from curate.retrieval.settings import Concept
 from curate.validation.platforms import PLATFORMS
 
 CONCEPTS = [Concept(name=name, prompts=(name,)) for name in ("bus", "car")]
