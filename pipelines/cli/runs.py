@@ -47,12 +47,13 @@ def init(
     ],
     sets: Sets = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
     from pipelines.config.presets import write_run_file
 
     path = write_run_file(directory, preset, sets or (), force)
-    print(f"wrote {path}. Set collection.path, then: driftline run {directory}")
+    show(as_json, {"file": str(path)}, f"wrote {path}. Set collection.path, then: driftline run {directory}")
 
 
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
