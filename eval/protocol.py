@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import (
-    BadArray,
-    BadConfig,
-    Diverged,
-    DriftlineError,
-    IncompatibleStream,
-    UnknownName,
-    crashed,
-)
+from curate.core.errors import BadArray, BadConfig, Diverged, DriftlineError, IncompatibleStream, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
 from eval.experiment.settings import check_instance
