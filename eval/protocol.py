@@ -80,8 +80,7 @@ class Score:
 
     def mean(self, result: Mapping[str, Any]) -> float | None:
         """Over the seeds of one of a document's results; None if no seed got there."""
-        mean: float | None = result["scores"].get(self.name, {}).get("mean")
-        return mean
+        return result["scores"].get(self.name, {}).get("mean")
 
     def spread(self, result: Mapping[str, Any]) -> str:
         """Mean ± standard deviation over the seeds, as reports print it."""
@@ -238,8 +237,7 @@ def stored_protocol(name: str) -> type[Protocol]:
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it: driftline report --plugin package.module:Name.",
         )
-    kind: type[Protocol] = PROTOCOLS[name]
-    return kind
+    return PROTOCOLS[name]
 
 
 def kind_of(document: Document) -> type[Protocol]:

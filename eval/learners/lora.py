@@ -82,14 +82,10 @@ class Lora(Learner):
                 "",
                 "Without internet: download it elsewhere and name its folder.",
             ) from None
-        config = peft.LoraConfig(
-            task_type=peft.TaskType.SEQ_CLS if self.texts else None,
-            r=self.rank,
-            lora_alpha=self.alpha,
-            lora_dropout=self.dropout,
-            target_modules=self._targets(base),
-            modules_to_save=None if self.texts else ["classifier"],
-        )
+        task_type, saved = (peft.TaskType.SEQ_CLS, None) if self.texts else (None, ["classifier"])
+        rank = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
+        targets = self._targets(base)
+        config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
         self.net: Any = peft.get_peft_model(base, config).to(self.place)
         torch.random.set_rng_state(state)
         self.gradient_steps = 0

@@ -102,15 +102,9 @@ class SeqToFinal(Protocol):
 
         paper = self.fidelity == "paper-code"
         augment = () if paper or len(stream.x_shape) != 3 else tuple(_augment(stream))
+        patience, stop, half = 6 if paper else 10, "previous" if paper else "best", self.precision == "bfloat16"
         rule = Rule(
-            epochs=self.epochs,
-            patience=6 if paper else 10,
-            stop="previous" if paper else "best",
-            augment=augment,
-            normalise=not paper,
-            half=self.precision == "bfloat16",
-            still=not paper,
-            whole=paper,
+            self.epochs, 100, patience, stop, augment, normalise=not paper, half=half, still=not paper, whole=paper
         )
         pulls = self.values("adjacents", ADJACENTS, 0.0)
         points = grids(self.budget, paper, self.values("lrs", RATES, TINY), pulls)
