@@ -122,6 +122,15 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return [read_json(file) for file in files]
 
 
+def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
+    """(SHA-256 of the stream, protocol, name of the stream) → its runs."""
+    groups: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        stream = run.about["stream"]
+        groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
+    return groups
+
+
 def find(paths: Sequence[Path]) -> list[Run]:
     """All runs below some folders, in path order. Raises MissingFile if there is none."""
     folders = sorted({p.parent for path in paths for p in path.rglob("run.json")})
