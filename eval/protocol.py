@@ -268,6 +268,15 @@ def skip_reason(error: Exception) -> Exception:
     return crashed(error)  # code of the user's own: the others go on
 
 
+def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
+    """The learner's answers (n,) for n samples. Raises BadArray if they have another shape."""
+    answer = np.asarray(learner.predict(x))
+    if answer.shape != (n,):
+        text = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
+        raise BadArray(text, f"Expected ({n},).")
+    return answer
+
+
 def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
     """Predict a split in chunks and count; the learner never sees the labels.
 
@@ -279,12 +288,7 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     counts, hits = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
-        answer = np.asarray(learner.predict(part.x))
-        if answer.shape != part.y.shape:
-            raise BadArray(
-                f"{type(learner).__name__}.predict gave shape {answer.shape} for {len(part)} samples.",
-                f"Expected {part.y.shape}.",
-            )
+        answer = answers(learner, part.x, len(part))
         right += int((answer == part.y).sum())
         counts += np.bincount(part.y, minlength=n_classes)
         hits += np.bincount(part.y[answer == part.y], minlength=n_classes)

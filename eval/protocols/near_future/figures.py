@@ -21,11 +21,8 @@ def note(document: Document) -> str:
     text = f"S = {shift} samples, batches of {first['settings']['batch']}."
     if chance is not None:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
-    over = [
-        f"{r['learner']} ({r['budget']['overspent']} ×)"
-        for r in document["results"]
-        if "overspent" in r.get("budget", {})
-    ]
+    spent = [r for r in document["results"] if "overspent" in r.get("budget", {})]
+    over = [f"{r['learner']} ({r['budget']['overspent']} ×)" for r in spent]
     return " ".join([text, notes.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
 
 

@@ -53,5 +53,5 @@ def scored(rows: Sequence[Row], steps: int) -> Result:
     at_online, online = running(rows, "online")
     scores = {name: accuracy(rows, name) for name in ("online", "near_future")}
     measures = {f"shift_{s}": share for s, share in shifts(rows).items()}
-    curve = {"at": at, "value": value, "online_at": at_online, "online": online}
+    curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
     return Result(scores | {"retention": final_retention(rows)}, measures, None, retention(rows, steps), curve)
