@@ -18,15 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import (
-    BadArray,
-    BadConfig,
-    Diverged,
-    DriftlineError,
-    IncompatibleStream,
-    UnknownName,
-    crashed,
-)
+from curate.core.errors import BadArray, BadConfig, Diverged, DriftlineError, IncompatibleStream, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
 from eval.experiment.settings import check_instance
@@ -88,8 +80,7 @@ class Score:
 
     def mean(self, result: Mapping[str, Any]) -> float | None:
         """Over the seeds of one of a document's results; None if no seed got there."""
-        mean: float | None = result["scores"].get(self.name, {}).get("mean")
-        return mean
+        return result["scores"].get(self.name, {}).get("mean")
 
     def spread(self, result: Mapping[str, Any]) -> str:
         """Mean ± standard deviation over the seeds, as reports print it."""
@@ -246,8 +237,7 @@ def stored_protocol(name: str) -> type[Protocol]:
             f"Available: {', '.join(sorted(PROTOCOLS))}.",
             "Install its package, or name it: driftline report --plugin package.module:Name.",
         )
-    kind: type[Protocol] = PROTOCOLS[name]
-    return kind
+    return PROTOCOLS[name]
 
 
 def kind_of(document: Document) -> type[Protocol]:
@@ -278,6 +268,15 @@ def skip_reason(error: Exception) -> Exception:
     return crashed(error)  # code of the user's own: the others go on
 
 
+def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
+    """The learner's answers (n,) for n samples. Raises BadArray if they have another shape."""
+    answer = np.asarray(learner.predict(x))
+    if answer.shape != (n,):
+        text = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
+        raise BadArray(text, f"Expected ({n},).")
+    return answer
+
+
 def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float, **at: int) -> Row:
     """Predict a split in chunks and count; the learner never sees the labels.
 
@@ -289,12 +288,7 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     counts, hits = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
-        answer = np.asarray(learner.predict(part.x))
-        if answer.shape != part.y.shape:
-            raise BadArray(
-                f"{type(learner).__name__}.predict gave shape {answer.shape} for {len(part)} samples.",
-                f"Expected {part.y.shape}.",
-            )
+        answer = answers(learner, part.x, len(part))
         right += int((answer == part.y).sum())
         counts += np.bincount(part.y, minlength=n_classes)
         hits += np.bincount(part.y[answer == part.y], minlength=n_classes)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,7 @@ FORMAT = 1
 SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
-ROWS = pa.schema(
-    [
-        ("tested_on", pa.string()),
-        ("n", pa.int64()),
-        ("n_correct", pa.int64()),
-        ("learned_to", pa.int64()),
-        ("seen", pa.int64()),
-        ("corrections", pa.int64()),
-        ("seconds", pa.float64()),
-        ("stored", pa.int64()),
-        ("recall", pa.float64()),
-        ("asking", pa.float64()),
-        ("correcting", pa.float64()),
-        ("class_n", pa.list_(pa.int64())),
-        ("class_correct", pa.list_(pa.int64())),
-    ]
-)
+COLUMN = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
 
 
 @dataclass(frozen=True)
@@ -70,6 +54,9 @@ class Row:
     """samples of each label from 0, if counted"""
     class_correct: Sequence[int] = ()
     """right answers of each label from 0, if counted"""
+
+
+ROWS = pa.schema([(field.name, COLUMN[str(field.type)]) for field in fields(Row)])
 
 
 @dataclass(frozen=True)
@@ -133,6 +120,15 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """What `keep_skipped` wrote below some folders."""
     files = sorted({file for path in paths for file in path.rglob(f"{SKIPPED}/*.json")})
     return [read_json(file) for file in files]
+
+
+def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
+    """(SHA-256 of the stream, protocol, name of the stream) → its runs."""
+    groups: dict[tuple[str, str, str], list[Run]] = {}
+    for run in runs:
+        stream = run.about["stream"]
+        groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
+    return groups
 
 
 def find(paths: Sequence[Path]) -> list[Run]:

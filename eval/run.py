@@ -173,9 +173,8 @@ def _split_settings(
     per_learner: dict[str, dict[str, Any]] = {spec.name: {} for spec in specs}
     for key, value in settings.items():
         owner, dot, field = key.rpartition(".")
-        targets = [
-            n for n in per_learner if (not dot or owner in (n, n.partition("(")[0])) and field in learner_fields[n]
-        ]
+        named = [n for n in per_learner if not dot or owner in (n, n.partition("(")[0])]
+        targets = [n for n in named if field in learner_fields[n]]
         if owner in PROTOCOLS and owner != protocol and field in setting_names(PROTOCOLS[owner]):
             continue  # for another protocol of the same command
         if (not dot or owner == protocol) and field in own:
@@ -324,12 +323,8 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
     if protocol.learners_per_pass == 1:  # else the clock ran for other learners, too
         seconds = max(seconds, time.process_time() - run.clock)
     samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
-    about = {
-        **run.identity,
-        "stored_bytes": learner.stored_bytes(),
-        "gradient_steps": learner.gradient_steps,
-        "seconds": round(seconds, 3),
-    }
+    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
+    about["seconds"] = round(seconds, 3)
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),

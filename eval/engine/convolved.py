@@ -32,14 +32,8 @@ class Conv(nn.Conv2d):
         tall, wide = ((n + 2 * border - size) // stride + 1 for n in (height, width))
         below = (tall - 1) * stride + rows[1] - rows[0] - height - above
         right = (wide - 1) * stride + columns[1] - columns[0] - width - left
-        by_product = (
-            x.device.type == "cpu"
-            and x.dtype is torch.bfloat16
-            and tall * wide <= PLACES
-            and weight.numel() >= NUMBERS
-            and x.is_contiguous(memory_format=torch.channels_last)
-        )
-        if by_product:
+        small = tall * wide <= PLACES and weight.numel() >= NUMBERS and x.dtype is torch.bfloat16
+        if small and x.device.type == "cpu" and x.is_contiguous(memory_format=torch.channels_last):
             return _Product.apply(x, weight, stride, (left, right, above, below), (tall, wide))
         if above == below == left == right:
             return conv2d(x, weight, None, stride, above)

@@ -15,6 +15,7 @@ from curate.core.errors import BadConfig, BadInput, MissingFile, UnknownName, di
 from eval.engine import fused
 from eval.engine.augment import augmented, draw
 from eval.engine.linear import Params, Pull, zeros
+from eval.engine.seeded import seeded
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet, as in CLEAR's recipe
 SCALE = tuple(1 / (255 * std) for std in STD)  # factors of bytes
@@ -58,8 +59,7 @@ class Deep:
         import torch
 
         check_model(name)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.integers(2**31)))
+        with seeded(rng):
             module = timm.create_model(name, num_classes=n_classes)
         if weights:
             load_weights(module, Path(weights))

@@ -59,35 +59,27 @@ class Net(Protocol):
     @property
     def params(self) -> Params:
         """Parameters, changed in place; the last two are weights (C, …) and bias (C,) of the output layer."""
-        ...
 
     def view(self, x: Any) -> Any:
         """A training batch as the network's input: images may be augmented."""
-        ...
 
     def scores(self, x: Any) -> Any:
         """x (B, D) → (B, C)."""
-        ...
 
     def data_gradient(self, x: Any, y: Any) -> Params:
         """Gradient of the mean cross-entropy on x (B, D), y (B,)."""
-        ...
 
     def pulled(self, x: Any, g: Any) -> Params:
         """Gradient of a loss whose gradient in the scores is g (B, C)."""
-        ...
 
     def gradient_with(self, x: Any, y: Any, pull: Pull) -> Params:
         """Gradient of the mean cross-entropy and of a loss whose gradient in the scores is pull(scores): one pass."""
-        ...
 
     def fisher(self, x: Any, y: Any) -> Params:
         """Mean over samples of the squared gradient of one sample's loss."""
-        ...
 
     def copy(self) -> Net:
         """A copy that further training does not touch."""
-        ...
 
 
 @dataclass

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from curate.core.errors import IncompatibleStream
+from eval.engine.seeded import seeded
 from eval.finetuning.fit import Hyper
 from eval.finetuning.regularisers import Pull
 from eval.nets.chain import HEAD, STEM, Net
@@ -28,7 +29,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
             "Choose one with --set network=conv-1, or mlp for features.",
         )
     out = net.copy()
-    with _seeded(rng):
+    with seeded(rng):
         for name in out.names:
             out.parts[name].append(_module(out, name, kind))
             newest = len(out.parts[name]) - 1
@@ -55,7 +56,7 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
     if unknown := [name for name in shared if name not in net.names]:
         raise IncompatibleStream(f"The network has no block {unknown[0]!r}.", f"It has {', '.join(net.names)}.")
     out = net.copy()
-    with _seeded(rng):
+    with seeded(rng):
         for name in out.names:
             if name in shared:
                 out.used[name] = [[0]] * times
@@ -86,7 +87,7 @@ def with_low_rank(net: Net, kind: str, rank: int, rng: np.random.Generator) -> N
     out.requires_grad_(False)
     out.made.append({"low rank": kind, "rank": rank})
     layers = [m for m in out.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    with _seeded(rng):
+    with seeded(rng):
         for layer in layers:
             change = LowRank(layer.weight, rank, kind == "lowrank-mul").to(net.device)
             parametrize.register_parametrization(layer, "weight", change)
@@ -142,17 +143,3 @@ def _module(net: Net, name: str, kind: str) -> nn.Module:
             "Choose one with --set network=conv-1.",
         )
     return make()
-
-
-class _seeded:
-    """Torch's generator with a seed from `rng`; its state is restored afterwards."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self.seed = int(rng.integers(2**31))
-
-    def __enter__(self) -> None:
-        self.before = torch.random.get_rng_state()
-        torch.manual_seed(self.seed)
-
-    def __exit__(self, *error: object) -> None:
-        torch.random.set_rng_state(self.before)

@@ -236,10 +236,8 @@ def _step_by_step(
     for t in range(1, len(data.train)):
         if method.final in SEARCHES:
             pulled, decays = _regular(method, work, beam[0][0], earlier)
-            grown = [_searched(method, work, net, data, t, grid(t), pulled, decays) for net, _ in beam]
-            beam = sorted((pair for pairs in grown for pair in pairs), key=lambda pair: -pair[1].accuracy)[
-                : method.beam
-            ]
+            grown = [p for net, _ in beam for p in _searched(method, work, net, data, t, grid(t), pulled, decays)]
+            beam = sorted(grown, key=lambda pair: -pair[1].accuracy)[: method.beam]
         else:
             beam = [adapt(method, work, beam[0][0], data, t, earlier, grid(t))]
         earlier.append((beam[0][0], data.train[t]))

@@ -36,9 +36,8 @@ class Samples:
 
     def weighted(self, weight: float) -> Samples:
         """The same samples with one weight for all."""
-        return Samples(
-            self.x, self.y, f"{self.digest}*{weight}", torch.full((len(self),), weight, device=self.y.device)
-        )
+        weights = torch.full((len(self),), weight, device=self.y.device)
+        return Samples(self.x, self.y, f"{self.digest}*{weight}", weights)
 
 
 def plain(x: Any) -> npt.NDArray[Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.integrations.torch import Torch, seeded
+from eval.engine.seeded import seeded
+from eval.integrations.torch import Torch
 from eval.learner import Array, Labels, Learner, Task
 from stream_builder.stream import Step
 

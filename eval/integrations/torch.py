@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +10,8 @@ import numpy as np
 from pydantic import PositiveInt
 
 from curate.core.errors import Diverged
+from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
-
-
-@contextmanager
-def seeded(rng: np.random.Generator) -> Iterator[None]:
-    """torch's generator with a seed from `rng`; its state is restored afterwards."""
-    import torch
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**31)))
-        yield
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadConfig, IncompatibleStream, MissingFile
 from curate.core.torch_threads import one_thread
+from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import place
 
@@ -65,33 +66,26 @@ class Lora(Learner):
             import transformers
         except ImportError:
             raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
-        import torch
 
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
         kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
         transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier
-        state = torch.random.get_rng_state()
-        torch.manual_seed(int(rng.integers(2**31)))
-        try:
-            base = kind.from_pretrained(self.model, num_labels=task.n_classes, ignore_mismatched_sizes=True)
-            reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
-            self.reader: Any = reader.from_pretrained(self.model)
-        except (OSError, ValueError) as error:
-            raise MissingFile(
-                f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]}).",
-                "",
-                "Without internet: download it elsewhere and name its folder.",
-            ) from None
-        config = peft.LoraConfig(
-            task_type=peft.TaskType.SEQ_CLS if self.texts else None,
-            r=self.rank,
-            lora_alpha=self.alpha,
-            lora_dropout=self.dropout,
-            target_modules=self._targets(base),
-            modules_to_save=None if self.texts else ["classifier"],
-        )
-        self.net: Any = peft.get_peft_model(base, config).to(self.place)
-        torch.random.set_rng_state(state)
+        task_type, saved = (peft.TaskType.SEQ_CLS, None) if self.texts else (None, ["classifier"])
+        rank = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
+        with seeded(rng):
+            try:
+                base = kind.from_pretrained(self.model, num_labels=task.n_classes, ignore_mismatched_sizes=True)
+                reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
+                self.reader: Any = reader.from_pretrained(self.model)
+            except (OSError, ValueError) as error:
+                raise MissingFile(
+                    f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]}).",
+                    "",
+                    "Without internet: download it elsewhere and name its folder.",
+                ) from None
+            targets = self._targets(base)
+            config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
+            self.net: Any = peft.get_peft_model(base, config).to(self.place)
         self.gradient_steps = 0
 
     def _targets(self, base: Any) -> list[str]:
@@ -131,16 +125,13 @@ class Lora(Learner):
         self._check(y)
         learns = [p for p in self.net.parameters() if p.requires_grad]
         optimiser = torch.optim.AdamW(learns, lr=self.lr)
-        state = torch.random.get_rng_state()
-        torch.manual_seed(int(self.rng.integers(2**31)))  # dropout
-        with one_thread():
+        with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
             for _ in range(self.epochs):
                 order = self.rng.permutation(len(y))
                 for low in range(0, len(y), self.batch):
                     rows = order[low : low + self.batch]
                     self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
-        torch.random.set_rng_state(state)
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""

@@ -38,5 +38,4 @@ class NearestMean(Learner):
         flat = np.asarray(x, np.float64).reshape(len(x), -1)
         scores = flat @ means.T - (means**2).sum(-1) / 2  # (N, C), highest = nearest
         scores[:, self.counts == 0] = -np.inf
-        labels: Labels = scores.argmax(1)
-        return labels
+        return np.asarray(scores.argmax(1), np.int64)

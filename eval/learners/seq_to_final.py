@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -63,18 +63,11 @@ class ToFinal(Learner):
         if not isinstance(task.rules, Rules):
             raise self._refusal()
         paper = task.rules.paper
-        self.method = Method(
-            self.history,
-            self.final,
-            self.regulariser,
-            self.schedule,
-            self.weights,
-            yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled"),
-            self.rank,
-            tuple(name for name in str(self.shared).split("+") if name),
-            self.beam,
-            yes(self.resets, not paper),
-        )
+        sees_final = yes(self.sees_final, paper and self.history in ("irm", "dro") and self.final != "pooled")
+        shared = tuple(name for name in str(self.shared).split("+") if name)
+        given = {field.name: getattr(self, field.name) for field in fields(Method)}
+        given |= {"sees_final": sees_final, "shared": shared, "resets": yes(self.resets, not paper)}
+        self.method = Method(**given)
         rules = replace(task.rules, device=place(self.device))
         self.task, self.work = task, Work(rules, task.seed, Store(task.store))
         self.net: Any = None

@@ -166,9 +166,8 @@ class Memory:
 
         if self.kind == "ivf":
             lists = max(1, int(4 * self.n**0.5))
-            self.index = faiss.IndexIVFFlat(
-                faiss.IndexFlatIP(self.width), self.width, lists, faiss.METRIC_INNER_PRODUCT
-            )
+            centres = faiss.IndexFlatIP(self.width)
+            self.index = faiss.IndexIVFFlat(centres, self.width, lists, faiss.METRIC_INNER_PRODUCT)
             first = self.blocks[0][: min(ROWS, self.n)]
             self.index.cp.min_points_per_centroid = 1
             self.index.train(np.ascontiguousarray(first))

@@ -6,10 +6,10 @@ A new network is one function `(name, n_classes, x_shape) → Blocks` in a file 
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from curate.core.errors import BadConfig
 from curate.core.registry import Registry
+from eval.engine.seeded import seeded
 from eval.nets.chain import Blocks, Net
 
 NETS = Registry(
@@ -43,6 +43,5 @@ def build(
     if blocks.features != (len(x_shape) == 1):
         wanted = "features (D,)" if blocks.features else "images (H, W, 3)"
         raise BadConfig(f"{name} takes {wanted}; the samples have shape {x_shape}.", "Choose another network.")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**31)))
+    with seeded(rng):
         return Net(blocks)

@@ -139,6 +139,14 @@ def stem() -> nn.Module:
     return nn.Sequential(Conv(3, 64, 7, 2, 3), Norm(64, pool=True))
 
 
+def drawn(part: nn.Module, **how: Any) -> nn.Module:
+    """Convolutions initialised as in torchvision: normal, scaled by fan-in; how: of torch's kaiming_normal_."""
+    for module in part.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, **how)
+    return part
+
+
 def conv_norm(inside: int, outside: int, stride: int) -> nn.Module:
     """conv 3 × 3 without bias, and normalisation: a block of ConvNets, and the one-layer side module."""
     return nn.Sequential(Conv(inside, outside, 3, stride, 1), Norm(outside))

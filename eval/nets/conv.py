@@ -14,11 +14,7 @@ WIDTHS = {1: (512,), 2: (128, 512), 3: (128, 256, 512), 4: (64, 128, 256, 512)} 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     """A stem, then 1 to 4 convolutions with normalisation."""
     widths = WIDTHS[depth_of(name)]
-    make = {
-        str(i + 1): partial(conv_norm, inside, outside, stride)
-        for i, (inside, outside, stride) in enumerate(
-            zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True)
-        )
-    }
+    shapes = zip((64, *widths[:-1]), widths, strides(len(widths)), strict=True)
+    make = {str(i + 1): partial(conv_norm, *shape) for i, shape in enumerate(shapes)}
     head = partial(nn.Linear, widths[-1], n_classes)
     return Blocks({STEM: stem, **make, HEAD: head}, side=dict(make), before_head=mean_of_places)

@@ -10,7 +10,7 @@ from torch import nn
 
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
-from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, mean_of_places, stem
+from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, drawn, mean_of_places, stem
 
 LAYERS = {1: (16,), 2: (6, 16), 3: (6, 12, 16), 4: (6, 12, 24, 16)}  # [Table 7]
 GROWTH, WIDER = 32, 4
@@ -44,7 +44,7 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
         whole[str(i + 1)] = partial(_block, inside, count, last)
         side[str(i + 1)] = partial(conv_norm, inside, outside, 1 if last else 2)
         inside = outside
-    make: dict[str, Make] = {STEM: _stem, **whole, HEAD: partial(_head, inside, n_classes)}
+    make: dict[str, Make] = {STEM: lambda: drawn(stem()), **whole, HEAD: partial(_head, inside, n_classes)}
     return Blocks(make, side=dict(side), before_head=mean_of_places)
 
 
@@ -54,22 +54,10 @@ def _block(inside: int, count: int, last: bool) -> nn.Module:
     layers.append(Norm(grown, relu=True))
     if not last:
         layers += [Conv(grown, grown // 2, 1), nn.AvgPool2d(2)]
-    return _drawn(nn.Sequential(*layers))
-
-
-def _stem() -> nn.Module:
-    return _drawn(stem())
+    return drawn(nn.Sequential(*layers))
 
 
 def _head(inside: int, n_classes: int) -> nn.Module:
     head = nn.Linear(inside, n_classes)
     nn.init.zeros_(head.bias)
     return head
-
-
-def _drawn(part: nn.Module) -> nn.Module:
-    """Convolutions initialised as in torchvision for these networks: normal, scaled by fan-in."""
-    for module in part.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight)
-    return part

@@ -10,8 +10,10 @@ from torch import nn
 
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
-from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, mean_of_places, stem, strides
+from eval.nets.chain import HEAD, STEM, Blocks, Make, conv_norm, depth_of, drawn, mean_of_places, stem, strides
 from eval.nets.conv import WIDTHS
+
+FAN_OUT = {"mode": "fan_out", "nonlinearity": "relu"}  # initialisation of convolutions, as in torchvision
 
 
 class Basic(nn.Module):
@@ -42,17 +44,9 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     return Blocks(make, side=dict(side), before_head=mean_of_places)
 
 
-def _pair(inside: int, outside: int, stride: int) -> nn.Module:
-    return _drawn(nn.Sequential(Basic(inside, outside, stride), Basic(outside, outside, 1)))
-
-
 def _stem() -> nn.Module:
-    return _drawn(stem())
+    return drawn(stem(), **FAN_OUT)
 
 
-def _drawn(part: nn.Module) -> nn.Module:
-    """Convolutions initialised as in torchvision for these networks: normal, scaled by fan-out."""
-    for module in part.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    return part
+def _pair(inside: int, outside: int, stride: int) -> nn.Module:
+    return drawn(nn.Sequential(Basic(inside, outside, stride), Basic(outside, outside, 1)), **FAN_OUT)

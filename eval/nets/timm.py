@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from curate.core.errors import UnknownName, did_you_mean
-from eval.nets.chain import HEAD, Blocks, Make
+from eval.nets.chain import HEAD, Blocks
 
 
 def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
@@ -23,9 +23,5 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
             did_you_mean(name, NETS),
             f"Available: {', '.join(NETS)}, and the models of timm.",
         )
-    width: Any = timm.create_model(name, num_classes=0).num_features
-    make: dict[str, Make] = {
-        "body": partial(timm.create_model, name, num_classes=0),
-        HEAD: partial(nn.Linear, width, n_classes),
-    }
-    return Blocks(make)
+    body: Any = partial(timm.create_model, name, num_classes=0)
+    return Blocks({"body": body, HEAD: partial(nn.Linear, body().num_features, n_classes)})

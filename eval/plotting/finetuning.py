@@ -99,9 +99,8 @@ def _interpolation(trained: Sequence[Trained], runs: Path, test: Samples, out: P
 
 def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path, norm: str) -> None:
     oracle, limited = (analysis.of_learner(trained, name).after for name in ("oracle", "baseline"))
-    by_history = next(
-        (method.before for method in trained if method.learner in ("ft", "lp-ft") and method.before), None
-    )
+    tuned = [method for method in trained if method.learner in ("ft", "lp-ft")]
+    by_history = next((method.before for method in tuned if method.before), None)
     if by_history is None:
         raise IncompatibleStream(
             "There is no run of ft, whose first stage gives the direction of history.", "", "Evaluate ft."
@@ -121,11 +120,8 @@ def _projection(trained: Sequence[Trained], runs: Path, test: Samples, out: Path
             axes.plot(*points[-1], "o", color=line.get_color(), label=method.learner)
         axes.axhline(0, color="#888", linewidth=0.6)
         axes.axvline(0, color="#888", linewidth=0.6)
-        axes.set(
-            xlabel="towards ERM on history",
-            ylabel="towards the baseline",
-            title="Weights, seen from the oracle: before (white) and after the last step",
-        )
+        axes.set(xlabel="towards ERM on history", ylabel="towards the baseline")
+        axes.set(title="Weights, seen from the oracle: before (white) and after the last step")
         axes.title.set_fontsize(9)
         axes.legend(**LEGEND, loc="center left", bbox_to_anchor=(1, 0.5))
 

@@ -32,9 +32,14 @@ def slug(kind: str, name: str, suffix: str = "") -> str:
     return "-".join(part for part in (kind, plain, suffix) if part) + ".html"
 
 
+def _base(learner: str) -> str:
+    """A learner's name without settings."""
+    return learner.partition("(")[0].strip()
+
+
 def learner_page(name: str) -> str:
     """Of a learner, with any settings."""
-    return slug("learner", name.partition("(")[0].strip())
+    return slug("learner", _base(name))
 
 
 def stream_page(stream: Mapping[str, Any]) -> str:
@@ -55,18 +60,12 @@ def anchor(document: Document, result: Mapping[str, Any]) -> str:
 
 def linked(documents: Documents) -> list[dict[str, Any]]:
     """Documents whose results and streams name their pages."""
-    return [
-        {
-            **document,
-            "stream": {**document["stream"], "page": stream_page(document["stream"])},
-            "page": protocol_page(document["protocol"]),
-            "results": [
-                {**result, "page": learner_page(result["learner"]), "anchor": anchor(document, result)}
-                for result in document["results"]
-            ],
-        }
-        for document in documents
-    ]
+    full = []
+    for d in documents:
+        results = [{**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r)} for r in d["results"]]
+        stream = {**d["stream"], "page": stream_page(d["stream"])}
+        full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
+    return full
 
 
 def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
@@ -74,7 +73,7 @@ def contents(documents: Documents) -> dict[str, list[tuple[str, str]]]:
     protocols = dict.fromkeys(d["protocol"] for d in documents)
     streams = dict.fromkeys((d["stream"]["name"], d["stream"]["page"]) for d in documents)
     names = [r["learner"] for d in documents for r in (*d["results"], *d.get("skipped", ()))]
-    learners = dict.fromkeys(name.partition("(")[0].strip() for name in names if name != "all")
+    learners = {_base(name) for name in names if name != "all"}
     return {
         "Protocols": [(name, protocol_page(name)) for name in protocols],
         "Learners": [(name, learner_page(name)) for name in sorted(learners)],
@@ -94,23 +93,21 @@ def pages(
     whose folders are known. across: protocol → a section over all of its streams."""
     files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
-        files[protocol_page(name)] = environment.get_template("protocol.html.j2").render(
-            title=name,
-            up=title,
-            notice="",
-            text=_paragraphs(PROTOCOLS, name),
-            documents=[d for d in documents if d["protocol"] == name],
-            after=[across[name]] if name in across else [],
+        own, after = [d for d in documents if d["protocol"] == name], [across[name]] if name in across else []
+        template, text = environment.get_template("protocol.html.j2"), _paragraphs(PROTOCOLS, name)
+        files[protocol_page(name)] = template.render(
+            title=name, up=title, notice="", text=text, documents=own, after=after
         )
     for name, page in contents(plain)["Learners"]:
-        files[page] = _learner(environment, name, plain, title)
-    for d in plain:
-        if d["stream"]["page"] not in files:
-            files[d["stream"]["page"]] = _stream(environment, d["stream"], plain, title, streams)
+        content, template = _learner(name, plain), environment.get_template("learner.html.j2")
+        files[page] = template.render(title=name, up=title, notice="", **content)
+    for about in {d["stream"]["page"]: d["stream"] for d in plain}.values():
+        content, template = _stream(about, plain, streams), environment.get_template("stream.html.j2")
+        files[about["page"]] = template.render(title=about["name"], up=title, notice="", **content)
     return files
 
 
-def _learner(environment: Any, name: str, documents: Documents, title: str) -> str:
+def _learner(name: str, documents: Documents) -> dict[str, Any]:
     groups = []
     for protocol in dict.fromkeys(d["protocol"] for d in documents):
         rows = [
@@ -118,7 +115,7 @@ def _learner(environment: Any, name: str, documents: Documents, title: str) -> s
             for d in documents
             if d["protocol"] == protocol
             for r in d["results"]
-            if r["learner"].partition("(")[0].strip() == name
+            if _base(r["learner"]) == name
         ]
         if rows:
             columns = scores_of({"protocol": protocol, "results": rows})
@@ -130,14 +127,9 @@ def _learner(environment: Any, name: str, documents: Documents, title: str) -> s
         {"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]}
         for d in documents
         for s in d.get("skipped", ())
-        if s["learner"].partition("(")[0].strip() == name
+        if _base(s["learner"]) == name
     ]
-    text = _paragraphs(LEARNERS, name)
-    return str(
-        environment.get_template("learner.html.j2").render(
-            title=name, up=title, notice="", text=text, groups=groups, skipped=skipped
-        )
-    )
+    return {"text": _paragraphs(LEARNERS, name), "groups": groups, "skipped": skipped}
 
 
 def _paragraphs(registry: Registry, name: str) -> list[str]:
@@ -147,9 +139,7 @@ def _paragraphs(registry: Registry, name: str) -> list[str]:
     return [" ".join(part.split()) for part in inspect.cleandoc(registry[name].__doc__ or "").split("\n\n")]
 
 
-def _stream(
-    environment: Any, about: Mapping[str, Any], documents: Documents, title: str, streams: Mapping[str, Stream]
-) -> str:
+def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str, Stream]) -> dict[str, Any]:
     known = streams.get(about["sha256"])
     protocols = []
     for d in documents:
@@ -157,20 +147,8 @@ def _stream(
             continue
         score = primary_of(d)
         mean = score.best(map(score.mean, d["results"]))
-        protocols.append(
-            {
-                "protocol": d["protocol"],
-                "page": d["page"],
-                "by": score.label,
-                "best": next((r["learner"] for r in d["results"] if mean is not None and score.mean(r) == mean), "–"),
-                "score": score.text(mean),
-                "learners": len(d["results"]),
-            }
-        )
+        best = next((r["learner"] for r in d["results"] if mean is not None and score.mean(r) == mean), "–")
+        scored = {"by": score.label, "best": best, "score": score.text(mean), "learners": len(d["results"])}
+        protocols.append({"protocol": d["protocol"], "page": d["page"], **scored})
     properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))
-    parts = [] if known is None else sections(known)
-    return str(
-        environment.get_template("stream.html.j2").render(
-            title=about["name"], up=title, notice="", facts=properties, sections=parts, protocols=protocols
-        )
-    )
+    return {"facts": properties, "sections": [] if known is None else sections(known), "protocols": protocols}

@@ -22,10 +22,7 @@ BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Row folders → one document of `eval --json` for each protocol and stream. A learner that was skipped once and has
     rows now is not listed as skipped. Raises MissingFile for no rows, UnknownName for rows of an unknown protocol."""
-    groups: dict[tuple[str, str, str], list[row_files.Run]] = {}
-    for run in row_files.find(paths):
-        stream = run.about["stream"]
-        groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
+    groups = row_files.grouped(row_files.find(paths))
     reasons = {
         (entry["stream"]["sha256"], entry["protocol"], entry["stream"]["name"]): entry["skipped"]
         for entry in row_files.find_skipped(paths)
@@ -98,13 +95,8 @@ def write(
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=PackageLoader("eval.reporting"),
-    )
+    loader = PackageLoader("eval.reporting")
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {"pct": Score("", "").text, "colour": colour, "ink": ink}
     return made
 
@@ -180,13 +172,9 @@ def scores_tex(documents: Sequence[Document]) -> str:
             continue
         scores = scores_of(d)
         best = _best(d["results"], scores)
-        lines = [
-            f"% {d['protocol']} on {d['stream']['name']}",
-            r"\begin{tabular}{l" + "r" * len(scores) + "}",
-            r"\toprule",
-            " & ".join(["learner", *(score.label for score in scores)]) + r" \\",
-            r"\midrule",
-        ]
+        columns, head = "r" * len(scores), " & ".join(["learner", *(score.label for score in scores)])
+        lines = [f"% {d['protocol']} on {d['stream']['name']}", rf"\begin{{tabular}}{{l{columns}}}"]
+        lines += [r"\toprule", rf"{head} \\", r"\midrule"]
         for result, shown in zip(d["results"], labels(d["results"]), strict=True):
             cells = []
             for score in scores:
@@ -196,9 +184,8 @@ def scores_tex(documents: Sequence[Document]) -> str:
                 cells.append(rf"$\mathbf{{{text}}}$" if is_best else f"${text}$")
             lines.append(" & ".join([shown.replace("_", r"\_"), *cells]) + r" \\")
             if printed := result.get("published"):
-                theirs = [
-                    rf"${100 * printed[s.name]['mean']:.1f} \pm {100 * printed[s.name]['sd']:.1f}$" for s in scores
-                ]
+                pairs = [printed[score.name] for score in scores]
+                theirs = [rf"${100 * pair['mean']:.1f} \pm {100 * pair['sd']:.1f}$" for pair in pairs]
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"

@@ -28,6 +28,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
     for group in groups.values():
         about = group[0].about
         kind = stored_protocol(about["protocol"])
+        notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}
         scored = [_score(kind(**about["protocol_settings"]), run) for run in group]
         results.append(
             {
@@ -43,9 +44,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "matrix": _mean_matrix([s.matrix for s in scored]),
                 "curve": _mean_curve([s.curve for s in scored]),
-                **({"told": about["told"]} if "told" in about else {}),
-                **({"budget": about["budget"]} if "budget" in about else {}),
-                **({"learner_facts": about["learner_facts"]} if "learner_facts" in about else {}),
+                **notes,
                 "stored_bytes": max(run.about["stored_bytes"] for run in group),
                 "gradient_steps": max(run.about["gradient_steps"] for run in group),
                 "seconds": round(sum(run.about["seconds"] for run in group), 3),

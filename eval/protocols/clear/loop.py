@@ -81,8 +81,5 @@ def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
     for label in np.unique(whole.y):
         rows = np.flatnonzero(whole.y == label)
         side[rng.permutation(rows)[: round(share * len(rows))]] = True
-    splits: dict[str, Split] = {
-        "train": whole.take(np.flatnonzero(~side)),
-        "test": whole.take(np.flatnonzero(side)),
-    }
+    splits: dict[str, Split] = {"train": whole.take(np.flatnonzero(~side)), "test": whole.take(np.flatnonzero(side))}
     return replace(step, splits=splits)

@@ -21,39 +21,30 @@ def note(document: Document) -> str:
     text = f"S = {shift} samples, batches of {first['settings']['batch']}."
     if chance is not None:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
-    over = [
-        f"{r['learner']} ({r['budget']['overspent']} ×)"
-        for r in document["results"]
-        if "overspent" in r.get("budget", {})
-    ]
+    spent = [r for r in document["results"] if "overspent" in r.get("budget", {})]
+    over = [f"{r['learner']} ({r['budget']['overspent']} ×)" for r in spent]
     return " ".join([text, notes.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
 
 
 def figures(document: Document) -> list[Figure]:
     """The figures for which the results have the data."""
     results = document["results"]
+    crossing = (
+        "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
+        "lasts [near-future accuracy, figure 1]."
+    )
+    pairs = slopes({r["learner"]: _pair(r) for r in results}, "online", "near future")
+    retained = lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period")
+
+    def along(title: str, caption: str, at: str, value: str) -> Figure:
+        series = {r["learner"]: (r["curve"][at], r["curve"][value]) for r in results}
+        return Figure(f"{title} along the stream", caption, lines(series, "samples seen"))
+
     charts = [
-        Figure(
-            "Online against near-future accuracy",
-            "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
-            "lasts [near-future accuracy, figure 1].",
-            slopes({r["learner"]: _pair(r) for r in results}, "online", "near future"),
-        ),
-        Figure(
-            "Near-future accuracy along the stream",
-            "Mean over all samples tested so far.",
-            lines({r["learner"]: (r["curve"]["at"], r["curve"]["value"]) for r in results}, "samples seen"),
-        ),
-        Figure(
-            "Online accuracy along the stream",
-            "The same without a gap: label correlation included.",
-            lines({r["learner"]: (r["curve"]["online_at"], r["curve"]["online"]) for r in results}, "samples seen"),
-        ),
-        Figure(
-            "Retention",
-            "After each period, accuracy on the held-out samples of all periods so far.",
-            lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period"),
-        ),
+        Figure("Online against near-future accuracy", crossing, pairs),
+        along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value"),
+        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online"),
+        Figure("Retention", "After each period, accuracy on the held-out samples of all periods so far.", retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
         charts.insert(1, _blind(blind, int(results[0]["settings"]["shift"])))

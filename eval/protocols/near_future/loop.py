@@ -17,7 +17,7 @@ from curate.core.errors import BadArray
 from eval.checkpoint import Checkpoint
 from eval.history import Past
 from eval.learner import Learner
-from eval.protocol import evaluate_split, skip_reason
+from eval.protocol import answers, evaluate_split, skip_reason
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
@@ -106,18 +106,10 @@ def _count(
     ahead: Mapping[str, tuple[int, int]], labels: np.ndarray, stream: Stream,
 ) -> None:  # fmt: skip
     """Predict all spans at once, and count right answers by name."""
-    expected = sum(high - low for low, high in spans)
-    answer = np.asarray(learner.predict(x))  # type: ignore[arg-type]
-    if answer.shape != (expected,):
-        raise BadArray(
-            f"{type(learner).__name__}.predict gave shape {answer.shape} for {expected} samples.",
-            f"Expected ({expected},).",
-        )
+    answer = answers(learner, x, sum(high - low for low, high in spans))
     if len(answer) and not 0 <= int(answer.min()) <= int(answer.max()) < len(stream.classes):
-        raise BadArray(
-            f"{type(learner).__name__}.predict named label {int(answer.max())}.",
-            f"Expected 0 … {len(stream.classes) - 1}.",
-        )
+        text = f"{type(learner).__name__}.predict named label {int(answer.max())}."
+        raise BadArray(text, f"Expected 0 … {len(stream.classes) - 1}.")
     places = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans)]).tolist(), strict=False))
     for name, (low, high) in ahead.items():
         begin = places[low, high]

@@ -51,13 +51,7 @@ def scored(rows: Sequence[Row], steps: int) -> Result:
     """Scores, the accuracy at further shifts, the retention matrix and the running curves."""
     at, value = running(rows, "near_future")
     at_online, online = running(rows, "online")
-    return Result(
-        {
-            "online": accuracy(rows, "online"),
-            "near_future": accuracy(rows, "near_future"),
-            "retention": final_retention(rows),
-        },
-        {f"shift_{s}": value for s, value in shifts(rows).items()},
-        matrix=retention(rows, steps),
-        curve={"at": at, "value": value, "online_at": at_online, "online": online},
-    )
+    scores = {name: accuracy(rows, name) for name in ("online", "near_future")}
+    measures = {f"shift_{s}": share for s, share in shifts(rows).items()}
+    curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
+    return Result(scores | {"retention": final_retention(rows)}, measures, None, retention(rows, steps), curve)

@@ -15,25 +15,21 @@ from eval.scoring.aggregate import labels
 def figures(document: Document) -> list[Figure]:
     """Recovery, forgetting, and accuracy over storage."""
     results = document["results"]
-    names = {id(r): shown for r, shown in zip(results, labels(results), strict=True)}
-    places = {names[id(r)]: (float(r["stored_bytes"]), _both(r)) for r in results}
+    by_name = dict(zip(labels(results), results, strict=True))
+    places = {name: (float(r["stored_bytes"]), _both(r)) for name, r in by_name.items()}
+
+    def over_corrections(title: str, tested_on: str, key: str) -> Figure:
+        series = {name: (r["curve"]["at"], r["curve"][key]) for name, r in by_name.items()}
+        return Figure(title, f"Accuracy on {tested_on} samples, over corrections given.", lines(series, "corrections"))
+
+    storage = (
+        "Mean of final novel and original accuracy over bytes kept. Blue, with a dot in the list: no other learner "
+        "is as small and as good."
+    )
     return [
-        Figure(
-            "Recovery",
-            "Accuracy on novel samples, over corrections given.",
-            lines({names[id(r)]: (r["curve"]["at"], r["curve"]["value"]) for r in results}, "corrections"),
-        ),
-        Figure(
-            "Retention during recovery",
-            "Accuracy on original samples, over corrections given.",
-            lines({names[id(r)]: (r["curve"]["at"], r["curve"]["original"]) for r in results}, "corrections"),
-        ),
-        Figure(
-            "Accuracy over storage",
-            "Mean of final novel and original accuracy over bytes kept. Blue, with a dot in the list: no other learner "
-            "is as small and as good.",
-            points(places, front(places), "bytes kept"),
-        ),
+        over_corrections("Recovery", "novel", "value"),
+        over_corrections("Retention during recovery", "original", "original"),
+        Figure("Accuracy over storage", storage, points(places, front(places), "bytes kept")),
     ]
 
 
@@ -43,11 +39,11 @@ def front(places: Mapping[str, tuple[float, float]]) -> list[str]:
     >>> front({"a": (1.0, 0.5), "b": (2.0, 0.9), "c": (2.0, 0.4)})
     ['a', 'b']
     """
-    return [
-        name
-        for name, (x, y) in places.items()
-        if not any(p <= x and q >= y and (p < x or q > y) for p, q in places.values())
-    ]
+
+    def beaten(x: float, y: float) -> bool:
+        return any(p <= x and q >= y and (p < x or q > y) for p, q in places.values())
+
+    return [name for name, place in places.items() if not beaten(*place)]
 
 
 def _both(result: Mapping[str, Any]) -> float:

@@ -36,10 +36,9 @@ def recover(
 
     def tests(seen: int) -> Iterator[Row]:
         for name in ("novel", "original"):
-            row = evaluate_split(
-                learner, getattr(scenario, name), name, begun, learned_to=0, seen=seen, corrections=given
-            )
-            recall = learner.recall(getattr(scenario, name).x)
+            part = getattr(scenario, name)
+            row = evaluate_split(learner, part, name, begun, learned_to=0, seen=seen, corrections=given)
+            recall = learner.recall(part.x)
             yield replace(row, class_n=(), class_correct=(), stored=learner.stored_bytes(), recall=recall)
 
     def correct(which: int, label: int) -> None:

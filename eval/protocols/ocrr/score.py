@@ -47,24 +47,14 @@ def scored(rows: Sequence[Row]) -> Result:
     on_stream = [row for row in rows if row.tested_on == "stream"]
     tests = [row for row in rows if row.tested_on == "novel"]
     reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
+    scores = {"novel": novel[-1], "original": original[-1]} | {REACHED[n].name: reached[n] for n in NAMED}
+    right = sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream)
+    measures = {"start_novel": novel[0], "start_original": original[0], "on_the_stream": right}
+    measures["corrections"] = float(at[-1])
+    others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
+    kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
     return Result(
-        {"novel": novel[-1], "original": original[-1]} | {REACHED[n].name: reached[n] for n in NAMED},
-        {
-            "start_novel": novel[0],
-            "start_original": original[0],
-            "on_the_stream": sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream),
-            "corrections": float(at[-1]),
-            **{REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED},
-            **_costs(rows),
-        },
-        curve={
-            "at": at,
-            "value": novel,
-            "original": original,
-            "seen": [row.seen for row in tests],
-            "stored": [row.stored for row in tests],
-            "recall": [row.recall for row in tests],
-        },
+        scores, measures | others | _costs(rows), curve={"at": at, "value": novel, "original": original, **kept}
     )
 
 

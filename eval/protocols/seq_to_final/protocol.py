@@ -102,16 +102,10 @@ class SeqToFinal(Protocol):
 
         paper = self.fidelity == "paper-code"
         augment = () if paper or len(stream.x_shape) != 3 else tuple(_augment(stream))
-        rule = Rule(
-            epochs=self.epochs,
-            patience=6 if paper else 10,
-            stop="previous" if paper else "best",
-            augment=augment,
-            normalise=not paper,
-            half=self.precision == "bfloat16",
-            still=not paper,
-            whole=paper,
-        )
+        half = self.precision == "bfloat16"
+        rule = Rule(self.epochs, augment=augment, normalise=not paper, half=half, still=not paper, whole=paper)
+        if not paper:
+            rule = replace(rule, patience=10, stop="best")
         pulls = self.values("adjacents", ADJACENTS, 0.0)
         points = grids(self.budget, paper, self.values("lrs", RATES, TINY), pulls)
         return Rules(self.network, self.fidelity, self.search, rule, points, compiled=self.compile)
