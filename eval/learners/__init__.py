@@ -1,31 +1,75 @@
 """One file a method, used by every family that names it.
 
-A new learner is one file here and its name in `NAMES`; the class of `er-online` is ErOnline.
+A new learner is one file here and one line in `LEARNERS`.
 """
 
 from __future__ import annotations
 
 from curate.core.registry import Registry
 
-NAMES = (  # file, and its learners; "": each learner has a file of its own, er_online for `er-online`
-    ("", "majority random nearest-mean nap scratch finetune cumulative joint er reservoir gdumb agem ewc si lwf cwr"),
-    ("", "blind overadapt er-online fc-only ace acm cosine-fc"),
-    ("substrate", "substrate substrate-k1 substrate-sumsim substrate-count-only substrate-no-recency static-knn"),
-    ("bounded", "bounded-reservoir bounded-fifo"),
-    ("heads", "static-linear online-linear knn-lm"),
-    ("", "river-logreg self-training lora llm"),
-    ("seq_to_final", "oracle baseline erm irm dro ft lp-ft i-ft d-ft st-1 st-b sft sft-linear sft-exponential seq-ewc"),
-    ("seq_to_final", "sst-1 sst-b jm jst-1 jst-b to-final"),
-)
-
-
-def _target(file: str, name: str) -> str:
-    return f"eval.learners.{file or name.replace('-', '_')}:{name.title().replace('-', '')}"
-
-
 LEARNERS = Registry(
     "learner",
-    {name: _target(file, name) for file, names in NAMES for name in names.split()},
+    {
+        "majority": "eval.learners.majority:Majority",
+        "random": "eval.learners.random:Random",
+        "nearest-mean": "eval.learners.nearest_mean:NearestMean",
+        "nap": "eval.learners.nap:Nap",
+        "scratch": "eval.learners.scratch:Scratch",
+        "finetune": "eval.learners.finetune:Finetune",
+        "cumulative": "eval.learners.cumulative:Cumulative",
+        "joint": "eval.learners.joint:Joint",
+        "er": "eval.learners.er:Er",
+        "reservoir": "eval.learners.reservoir:Reservoir",
+        "gdumb": "eval.learners.gdumb:Gdumb",
+        "agem": "eval.learners.agem:Agem",
+        "ewc": "eval.learners.ewc:Ewc",
+        "si": "eval.learners.si:Si",
+        "lwf": "eval.learners.lwf:Lwf",
+        "cwr": "eval.learners.cwr:Cwr",
+        "blind": "eval.learners.blind:Blind",
+        "overadapt": "eval.learners.overadapt:Overadapt",
+        "er-online": "eval.learners.er_online:ErOnline",
+        "fc-only": "eval.learners.fc_only:FcOnly",
+        "ace": "eval.learners.ace:Ace",
+        "acm": "eval.learners.acm:Acm",
+        "cosine-fc": "eval.learners.cosine_fc:CosineFc",
+        "substrate": "eval.learners.substrate:Substrate",
+        "substrate-k1": "eval.learners.substrate:SubstrateK1",
+        "substrate-sumsim": "eval.learners.substrate:SubstrateSumsim",
+        "substrate-count-only": "eval.learners.substrate:SubstrateCountOnly",
+        "substrate-no-recency": "eval.learners.substrate:SubstrateNoRecency",
+        "static-knn": "eval.learners.substrate:StaticKnn",
+        "bounded-reservoir": "eval.learners.bounded:BoundedReservoir",
+        "bounded-fifo": "eval.learners.bounded:BoundedFifo",
+        "static-linear": "eval.learners.heads:StaticLinear",
+        "online-linear": "eval.learners.heads:OnlineLinear",
+        "knn-lm": "eval.learners.heads:KnnLm",
+        "river-logreg": "eval.learners.river_logreg:RiverLogreg",
+        "self-training": "eval.learners.self_training:SelfTraining",
+        "lora": "eval.learners.lora:Lora",
+        "llm": "eval.learners.llm:Llm",
+        "oracle": "eval.learners.seq_to_final:Oracle",
+        "baseline": "eval.learners.seq_to_final:Baseline",
+        "erm": "eval.learners.seq_to_final:Erm",
+        "irm": "eval.learners.seq_to_final:Irm",
+        "dro": "eval.learners.seq_to_final:Dro",
+        "ft": "eval.learners.seq_to_final:Ft",
+        "lp-ft": "eval.learners.seq_to_final:LpFt",
+        "i-ft": "eval.learners.seq_to_final:IFt",
+        "d-ft": "eval.learners.seq_to_final:DFt",
+        "st-1": "eval.learners.seq_to_final:St1",
+        "st-b": "eval.learners.seq_to_final:StB",
+        "sft": "eval.learners.seq_to_final:Sft",
+        "sft-linear": "eval.learners.seq_to_final:SftLinear",
+        "sft-exponential": "eval.learners.seq_to_final:SftExponential",
+        "seq-ewc": "eval.learners.seq_to_final:SeqEwc",
+        "sst-1": "eval.learners.seq_to_final:Sst1",
+        "sst-b": "eval.learners.seq_to_final:SstB",
+        "jm": "eval.learners.seq_to_final:Jm",
+        "jst-1": "eval.learners.seq_to_final:Jst1",
+        "jst-b": "eval.learners.seq_to_final:JstB",
+        "to-final": "eval.learners.seq_to_final:ToFinal",
+    },
     group="learners",
     base="eval.learner:Learner",
 )
