@@ -1,6 +1,6 @@
 """The papers' hyper-parameters by name, as settings of `evaluate`; --set overrides the preset.
 
-A new preset is one dictionary here and its name in `PRESETS`; it applies to every learner that has its settings.
+A new preset is one dictionary here and one line in `PRESETS`; it applies to every learner that has its settings.
 """
 
 from __future__ import annotations
@@ -13,21 +13,59 @@ from eval.experiment.settings import setting_names
 
 CLEAR_LINEAR = {"net": "linear", "lr": 1.0, "batch": 256, "epochs": 100, "decay_after": 60}  # [CLEAR, supplement 5]
 CLEAR_MLP = CLEAR_LINEAR | {"net": "mlp", "hidden": 2048, "lr": 0.1}  # [CLEAR, supplement 6]
-_LONGER = {"batch": 64, "epochs": 70, "decay_after": 30, "augment": "flip+crop"}
-CLEAR_RESNET18 = {"net": "resnet18", "lr": 0.01, "weight_decay": 1e-5} | _LONGER  # [CLEAR, supplement 5]
-# [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning rate]
-CGLM = {"batch": 64, "shift": 256, "updates": 10, "lr": 0.005, "weight_decay": 1e-4, "scale": "none"}
+CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
+    "net": "resnet18",
+    "lr": 0.01,
+    "weight_decay": 1e-5,
+    "batch": 64,
+    "epochs": 70,
+    "decay_after": 30,
+    "augment": "flip+crop",
+}
+
+CGLM = {  # [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning rate]
+    "batch": 64,
+    "shift": 256,
+    "updates": 10,
+    "lr": 0.005,
+    "weight_decay": 1e-4,
+    "scale": "none",
+}
 CLOC = CGLM | {"batch": 128, "shift": 16_384, "updates": 5}
-_SEED = {"optimiser": "adamw", "lr": 0.01, "weight_decay": 1e-4, "batch": 256, "epochs": 30, "decay_after": 30}
-_EWC, _LWF = {"ewc.strength": 1000.0}, {"lwf.weight": 1.0, "lwf.temperature": 2.0}
-OCRR = _SEED | {"scale": "none", "correct_lr": 0.05} | _EWC | {"agem.memory": 1000, "agem.sample": 64} | _LWF
+OCRR = {
+    "optimiser": "adamw",
+    "lr": 0.01,
+    "weight_decay": 1e-4,
+    "batch": 256,
+    "epochs": 30,
+    "decay_after": 30,
+    "scale": "none",
+    "correct_lr": 0.05,
+    "ewc.strength": 1000.0,
+    "agem.memory": 1000,
+    "agem.sample": 64,
+    "lwf.weight": 1.0,
+    "lwf.temperature": 2.0,
+}
 SEQ_TO_FINAL = {"budget": "paper", "fidelity": "clean"}
 SEQ_TO_FINAL_CODE = {"budget": "paper", "fidelity": "paper-code"}  # the source of its published numbers
 CGLM_FAST, CLOC_FAST = CGLM | {"updates": 1}, CLOC | {"updates": 1}
 
-_CLEAR, _NEAR_FUTURE = ("clear-linear", "clear-mlp", "clear-resnet18"), ("cglm", "cglm-fast", "cloc", "cloc-fast")
-NAMES = (*_CLEAR, "ocrr", "seq-to-final", "seq-to-final-code", *_NEAR_FUTURE)
-PRESETS = Registry("preset", {name: f"{__name__}:{name.upper().replace('-', '_')}" for name in NAMES})
+PRESETS = Registry(
+    "preset",
+    {
+        "clear-linear": "eval.experiment.presets:CLEAR_LINEAR",
+        "clear-mlp": "eval.experiment.presets:CLEAR_MLP",
+        "clear-resnet18": "eval.experiment.presets:CLEAR_RESNET18",
+        "ocrr": "eval.experiment.presets:OCRR",
+        "seq-to-final": "eval.experiment.presets:SEQ_TO_FINAL",
+        "seq-to-final-code": "eval.experiment.presets:SEQ_TO_FINAL_CODE",
+        "cglm": "eval.experiment.presets:CGLM",
+        "cglm-fast": "eval.experiment.presets:CGLM_FAST",
+        "cloc": "eval.experiment.presets:CLOC",
+        "cloc-fast": "eval.experiment.presets:CLOC_FAST",
+    },
+)
 
 
 def fitting(name: str, kinds: Mapping[str, Any]) -> dict[str, Any]:

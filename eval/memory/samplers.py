@@ -1,6 +1,6 @@
 """Samplers: which past samples an online learner trains on, as positions in the stream, so that none is stored twice.
 
-A new sampler is one class here and its name in `SAMPLERS`.
+A new sampler is one class here and one line in `SAMPLERS`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,12 @@ class Balanced(Sampler):
 
 SAMPLERS = Registry(
     "sampler",
-    {name: f"{__name__}:{name.title()}" for name in ("fifo", "uniform", "mixed", "balanced")},
+    {
+        "fifo": "eval.memory.samplers:Fifo",
+        "uniform": "eval.memory.samplers:Uniform",
+        "mixed": "eval.memory.samplers:Mixed",
+        "balanced": "eval.memory.samplers:Balanced",
+    },
     base="eval.memory.samplers:Sampler",
 )
 
