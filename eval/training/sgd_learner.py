@@ -143,9 +143,16 @@ class NetLearner(Learner):
         if online and not updates:
             return 0
         self.measure(x)
-        lr = self.lr or HEADS.get(self.net, OF_IMAGES)
-        schedule = (len(y), updates, updates) if online else (self.batch, self.epochs, self.decay_after)
-        settings = LinearSettings(lr, self.momentum, self.weight_decay, *schedule, self.decay, self.optimiser)
+        settings = LinearSettings(
+            self.lr or HEADS.get(self.net, OF_IMAGES),
+            self.momentum,
+            self.weight_decay,
+            len(y) if online else self.batch,
+            updates if online else self.epochs,
+            updates if online else self.decay_after,
+            self.decay,
+            self.optimiser,
+        )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
         done = fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
         self.gradient_steps += done
