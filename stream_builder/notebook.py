@@ -11,12 +11,13 @@ from curate.core.errors import DriftlineError
 from curate.core.notebook import Thumbnail, table
 from stream_builder.export.contact_sheet import MAX_CLASSES, examples
 from stream_builder.lazy_images import LazyImages
-from stream_builder.measures.shift_distance import drift
+from stream_builder.measures.shift_distance import distances, thinned
 from stream_builder.stream import SPLITS, Step, Stream
 
 MAX_STEPS = 30
 MAX_STEPS_WITH_IMAGES = 10
-MAX_DIMENSIONS = 1024  # of features whose drift is computed
+MAX_DIMENSIONS = 512  # of features whose drift is computed
+THINNED, EDGE = 100, 8  # samples of a split and pixels of an image's edge from which drift is estimated
 SCANNED = 20_000  # samples of a step in which an example of each class is searched
 
 
@@ -24,14 +25,14 @@ def html_of(stream: Stream) -> str:
     """A table with a row per step. Takes about a second at most, also for large streams."""
     steps = stream.steps[:MAX_STEPS]
     splits = [name for name in SPLITS if any(name in step.splits for step in steps)]
-    distances = _drift(stream)
+    drift = _drift(stream)
     has_images = len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
     classes = [str(name) for name in stream.classes[:MAX_CLASSES]]
-    heads = ["step", *splits, *(["drift"] if distances else []), *(classes if has_images else [])]
+    heads = ["step", *splits, *(["drift"] if drift else []), *(classes if has_images else [])]
     rows: list[list[object]] = []
     for i, step in enumerate(steps):
         rows.append([step.name, *(len(step.splits[name]) if name in step.splits else "–" for name in splits)])
-        rows[-1] += [f"{distances[i]:.3g}"] if distances else []
+        rows[-1] += [f"{drift[i]:.3g}"] if drift else []
         rows[-1] += _images(step, classes) if has_images and i < MAX_STEPS_WITH_IMAGES else []
     if len(steps) < len(stream.steps):
         rows.append([f"… and {len(stream.steps) - len(steps)} more steps"])
@@ -48,7 +49,7 @@ def _drift(stream: Stream) -> list[float] | None:
     if lazy or wide or not stream.x_shape or len(stream.steps) > MAX_STEPS:
         return None
     try:
-        return drift(stream)
+        return distances(thinned(stream, THINNED, EDGE), ["sliced"])["sliced"]
     except DriftlineError:  # one step, or no test data
         return None
 

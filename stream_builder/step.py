@@ -26,9 +26,13 @@ class Split:
     y: npt.NDArray[np.int64]
     """(N,) labels"""
     ids: Array = field(default_factory=lambda: np.zeros(0, "U1"))
-    """(N,) strings"""
+    """(N,) strings; default: positions"""
     time: npt.NDArray[np.int64] | None = None
     """(N,) seconds UTC, or None"""
+
+    def __post_init__(self) -> None:
+        if len(self.y) and not len(self.ids):
+            object.__setattr__(self, "ids", np.arange(len(self.y)).astype(np.str_))
 
     def __len__(self) -> int:
         return len(self.y)
