@@ -56,79 +56,31 @@ class Common(Shift):
         return out, y
 
 
-def gaussian_noise(severity: Severity = 1) -> Common:
-    """Gaussian noise."""
-    return Common("gaussian_noise", severity)
+def _shift(kind: str, summary: str) -> Callable[..., Common]:
+    """What the registry calls: severity → shift."""
+
+    def make(severity: Severity = 1) -> Common:
+        return Common(kind, severity)
+
+    make.__name__, make.__doc__ = kind, summary
+    return make
 
 
-def shot_noise(severity: Severity = 1) -> Common:
-    """Poisson noise, as from few photons."""
-    return Common("shot_noise", severity)
-
-
-def impulse_noise(severity: Severity = 1) -> Common:
-    """Single values become black or white."""
-    return Common("impulse_noise", severity)
-
-
-def speckle_noise(severity: Severity = 1) -> Common:
-    """Gaussian noise in proportion to the pixel."""
-    return Common("speckle_noise", severity)
-
-
-def gaussian_blur(severity: Severity = 1) -> Common:
-    """Gaussian blur."""
-    return Common("gaussian_blur", severity)
-
-
-def defocus_blur(severity: Severity = 1) -> Common:
-    """Disk-shaped blur, as from an unfocused lens."""
-    return Common("defocus_blur", severity)
-
-
-def motion_blur(severity: Severity = 1) -> Common:
-    """Motion blur, in a random direction for each image."""
-    return Common("motion_blur", severity)
-
-
-def zoom_blur(severity: Severity = 1) -> Common:
-    """Radial blur, as from a camera that moves closer."""
-    return Common("zoom_blur", severity)
-
-
-def fog(severity: Severity = 1) -> Common:
-    """Plasma noise over the image."""
-    return Common("fog", severity)
-
-
-def brightness(severity: Severity = 1) -> Common:
-    """Brighter."""
-    return Common("brightness", severity)
-
-
-def contrast(severity: Severity = 1) -> Common:
-    """Less contrast."""
-    return Common("contrast", severity)
-
-
-def saturate(severity: Severity = 1) -> Common:
-    """Less saturated at severity 1 and 2, more from 3 on."""
-    return Common("saturate", severity)
-
-
-def jpeg(severity: Severity = 1) -> Common:
-    """JPEG compression at low quality."""
-    return Common("jpeg", severity)
-
-
-def pixelate(severity: Severity = 1) -> Common:
-    """Fewer pixels, enlarged again."""
-    return Common("pixelate", severity)
-
-
-def elastic_transform(severity: Severity = 1) -> Common:
-    """Random smooth displacement of pixels."""
-    return Common("elastic_transform", severity)
+gaussian_noise = _shift("gaussian_noise", "Gaussian noise.")
+shot_noise = _shift("shot_noise", "Poisson noise, as from few photons.")
+impulse_noise = _shift("impulse_noise", "Single values become black or white.")
+speckle_noise = _shift("speckle_noise", "Gaussian noise in proportion to the pixel.")
+gaussian_blur = _shift("gaussian_blur", "Gaussian blur.")
+defocus_blur = _shift("defocus_blur", "Disk-shaped blur, as from an unfocused lens.")
+motion_blur = _shift("motion_blur", "Motion blur, in a random direction for each image.")
+zoom_blur = _shift("zoom_blur", "Radial blur, as from a camera that moves closer.")
+fog = _shift("fog", "Plasma noise over the image.")
+brightness = _shift("brightness", "Brighter.")
+contrast = _shift("contrast", "Less contrast.")
+saturate = _shift("saturate", "Less saturated at severity 1 and 2, more from 3 on.")
+jpeg = _shift("jpeg", "JPEG compression at low quality.")
+pixelate = _shift("pixelate", "Fewer pixels, enlarged again.")
+elastic_transform = _shift("elastic_transform", "Random smooth displacement of pixels.")
 
 
 def _gaussian_noise(x: Floats, scale: float, rng: np.random.Generator) -> Floats:
