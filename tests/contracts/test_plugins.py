@@ -21,7 +21,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import contracts.test_exports as export_contract
 import contracts.test_learners as learner_contract
+import contracts.test_measures as measure_contract
 import contracts.test_protocols as protocol_contract
 import contracts.test_shifts as shift_contract
 import contracts.test_sources as source_contract
@@ -230,22 +232,35 @@ def write_album(folder: Path, n: int) -> dict[str, Any]:
 class TestContracts:
     """The checks that driftline's own entries pass, called with those of the package."""
 
-    @pytest.mark.parametrize("check", [name for name in dir(learner_contract.TestLearner) if name.startswith("test_")])
-    def test_learner(self, check: str) -> None:
-        getattr(learner_contract.TestLearner(), check)("acme-prototype")
+    @pytest.mark.parametrize(("checks", "check", "name"), [
+        (checks, check, name)
+        for checks, name in (
+            (learner_contract.TestLearner, "acme-prototype"),
+            (shift_contract.TestShift, "acme-invert"),
+            (measure_contract.TestDistance, "acme-centres"),
+        )
+        for check in dir(checks) if check.startswith("test_")
+    ])  # fmt: skip
+    def test_learner_shift_and_measure(self, checks: type, check: str, name: str) -> None:
+        getattr(checks(), check)(name)
 
-    @pytest.mark.parametrize("check", [name for name in dir(shift_contract.TestShift) if name.startswith("test_")])
-    def test_shift(self, check: str) -> None:
-        getattr(shift_contract.TestShift(), check)("acme-invert")
-
-    @pytest.mark.parametrize("check", ["columns_order_and_ids", "restart_in_the_middle_gives_the_same_rest",
-                                       "missing_input_is_an_error_that_names_the_path"])  # fmt: skip
+    @pytest.mark.parametrize("check", [
+        "columns_order_and_ids", "restart_in_the_middle_gives_the_same_rest",
+        "empty_input_is_an_error_that_names_the_file", "missing_input_is_an_error_that_names_the_path",
+    ])  # fmt: skip
     def test_source(self, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(vars(source_contract), "acme-album", write_album)
         getattr(source_contract, f"test_{check}")("acme-album", tmp_path)
 
+    def test_export(self, fixtures: Path, tmp_path: Path) -> None:
+        release = dl.Release.open(fixtures / "finished")
+        assert EXPORTS["acme-listing"](release, tmp_path / "first")["images"] == len(release.table)
+        exports = {"acme-listing": tmp_path / "first"}
+        export_contract.test_every_registered_format_has_every_image("acme-listing", exports, release)
+
     def test_protocol(self, stream: dl.Stream) -> None:
         protocol_contract.test_the_learner_never_holds_a_test_split("acme-last-step", stream)
+        protocol_contract.test_every_learner_is_deterministic_and_scores_are_in_range("acme-last-step", stream)
 
 
 def test_a_stage_inside_is_one_file_and_one_line(
