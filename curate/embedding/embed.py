@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
-from curate.core.errors import BadInput, MissingFile
+from curate.core.columns import schema
+from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
@@ -32,7 +32,7 @@ from curate.encoders import Encoder, EncoderSpec
 from curate.images.near_duplicates import perceptual_hashes, thumbnail
 from curate.images.shards import Reader
 
-PART = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("fault", pa.string()), ("phash", pa.uint64())])
+PART = schema("id string, bucket int32, fault string, phash uint64")
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 
@@ -267,30 +267,3 @@ def _write(
 
 def _metadata(out: Path, shard: int) -> Path:
     return out / "metadata" / f"metadata_{shard:05d}.parquet"
-
-
-def parts(folder: Path) -> Iterator[tuple[pa.Table, npt.NDArray[np.float16]]]:
-    """Yield (table with id, bucket, phash; memory-mapped vectors (N, D) float16) of every part, in shard order."""
-    for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
-        table = pq.read_table(metadata)
-        table = table.filter(pc.is_null(table["fault"]))
-        path = folder / "img_emb" / metadata.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy")
-        vectors = np.load(path, mmap_mode="r")
-        if len(vectors) != len(table):
-            raise BadInput(f"{path} has {len(vectors)} vectors for {len(table)} ids.", "", "Embed the shard again.")
-        yield table, vectors
-
-
-def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
-    """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile if it has no vectors."""
-    row_of = {id_: i for i, id_ in enumerate(ids)}
-    out: npt.NDArray[np.float16] | None = None
-    for table, vectors in parts(folder):
-        if out is None:
-            out = np.zeros((len(ids), vectors.shape[1]), np.float16)
-        for position, id_ in enumerate(table["id"].to_pylist()):
-            if id_ in row_of:
-                out[row_of[id_]] = vectors[position]
-    if out is None:
-        raise MissingFile(f"{folder} holds no vectors.", "Expected a finished embed stage.")
-    return out

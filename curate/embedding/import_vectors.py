@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -14,7 +15,7 @@ from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
 from curate.embedding.embed import PART
 from curate.encoders import unit
-from curate.retrieval.vector_store import vector_file
+from curate.retrieval.vector_store import vector_file, vectors_path
 
 KEYS = ("id", "key", "image_path")  # columns of their metadata that may name an image
 
@@ -35,18 +36,15 @@ def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -
             "Expected img_emb/ and metadata/ in clip-retrieval's layout.",
             "Set embed.from to that folder.",
         )
-    names = members["member"].to_pylist()
-    row_of = {name.rpartition(".")[0]: i for i, name in enumerate(names)} | {
-        id_: i for i, id_ in enumerate(members["id"].to_pylist())
-    }
-    ids, buckets = members["id"].to_pylist(), members["bucket"].to_pylist()
+    ids, names = members["id"].to_pylist(), members["member"].to_pylist()
+    row_of = {name.rpartition(".")[0]: i for i, name in enumerate(names)} | {id_: i for i, id_ in enumerate(ids)}
     done = np.zeros(len(members), bool)
     counts: Counter[str] = Counter()
     with run_log.progress("embed", len(listed), "parts") as tick:
         for number, path in enumerate(listed):
             imported = out / "metadata" / f"metadata_{number:05d}.parquet"
             if not imported.exists():
-                _import_part(path, given, out, number, row_of, ids, buckets, done)
+                _import_part(path, imported, members, row_of, done)
             part = pq.read_table(imported)
             done[[row_of[id_] for id_ in part["id"].to_pylist()]] = True
             counts.update(reason or "" for reason in part["fault"].to_pylist())
@@ -56,14 +54,7 @@ def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -
 
 
 def _import_part(
-    path: Path,
-    given: Path,
-    out: Path,
-    number: int,
-    row_of: dict[str, int],
-    ids: list[str],
-    buckets: list[int],
-    done: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    path: Path, imported: Path, members: pa.Table, row_of: dict[str, int], done: npt.NDArray[np.bool_]
 ) -> None:
     schema = pq.read_schema(path)
     column = next((key for key in KEYS if key in schema.names), None)
@@ -72,7 +63,7 @@ def _import_part(
             f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
         )
     keys = [str(key) for key in pq.read_table(path, columns=[column])[column].to_pylist()]
-    vectors = vector_file(given / "img_emb" / path.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy"))
+    vectors = vector_file(vectors_path(path))
     if vectors.rows != len(keys):
         raise BadInput(
             f"{vectors.path} has {vectors.rows} vectors for {len(keys)} rows of {path}.", "Expected as many."
@@ -91,14 +82,7 @@ def _import_part(
         "not_finite" if not f else "zero_vector" if n == 0 else None for f, n in zip(finite, lengths, strict=True)
     ]
     good = finite & (lengths > 0)
-    write_array(out / "img_emb" / f"img_emb_{number:05d}.npy", unit(x[good]).astype(np.float16))
-    table = pa.Table.from_arrays(
-        [
-            pa.array([ids[row] for row in our_rows], pa.string()),
-            pa.array([buckets[row] for row in our_rows], pa.int32()),
-            pa.array(reasons, pa.string()),
-            pa.nulls(len(our_rows), pa.uint64()),
-        ],
-        schema=PART,
-    )
-    write_parquet(out / "metadata" / f"metadata_{number:05d}.parquet", table)
+    write_array(vectors_path(imported), unit(x[good]).astype(np.float16))
+    ours = members.select(["id", "bucket"]).take(pa.array(our_rows, pa.int64()))
+    ours = ours.append_column("fault", pa.array(reasons, pa.string()))
+    write_parquet(imported, ours.append_column("phash", pa.nulls(len(ours), pa.uint64())).cast(PART))

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from curate.core.atomic_io import write_bytes, write_json, write_text
+from curate.core.columns import rows_of
 from curate.release.format import Release
 
 LOADABLE = "moco_b0"  # the only name of features that both old data names of Avalanche accept
@@ -25,8 +26,7 @@ def export(release: Release, out: Path) -> dict[str, int]:
     import torch
 
     training = out / "training_folder"
-    columns = ("id", "bucket", "class", "label", "member")
-    rows = list(zip(*(release.table[c].to_pylist() for c in columns), strict=True))
+    rows = list(rows_of(release.table, "id", "bucket", "class", "label", "member"))
     paths = {id_: f"labeled_images/{b}/{label:03d}/{member}" for id_, b, _, label, member in rows}
     for id_, data in release.images():
         write_bytes(out / paths[id_], data)

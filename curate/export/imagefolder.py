@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from curate.core.atomic_io import write_bytes
+from curate.core.columns import rows_of
 from curate.release.format import Release
 
 UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")
@@ -15,9 +16,7 @@ def export(release: Release, out: Path) -> dict[str, int]:
     """One folder per bucket and in it one per class, for torchvision's `ImageFolder`."""
     paths = {
         id_: out / f"bucket_{bucket:02d}" / _folder(name) / member
-        for id_, bucket, name, member in zip(
-            *(release.table[c].to_pylist() for c in ("id", "bucket", "class", "member")), strict=True
-        )
+        for id_, bucket, name, member in rows_of(release.table, "id", "bucket", "class", "member")
     }
     for id_, data in release.images():
         write_bytes(paths[id_], data)

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.core.columns import rows_of
+
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
 CELL = re.compile(r"(.+\.(?:parquet|arrow))#([^#]+)#([0-9]+)")
 
@@ -27,7 +29,7 @@ def cell_path(file: Path, column: str, row: int) -> str:
 def read_local(part: pa.Table, keep: Keep) -> None:
     """Call `keep(row, bytes, reason, detail)` for every row of `part` that has a path."""
     cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    for row, path in zip(part["row"].to_pylist(), part["path"].to_pylist(), strict=True):
+    for row, path in rows_of(part, "row", "path"):
         if path is None:
             continue
         if match := CELL.fullmatch(path):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, writing
+from curate.core.columns import rows_of
 from curate.core.errors import IntegrityError, MissingFile
 
 Member = tuple[str, bytes]  # name inside the tar, content
@@ -85,9 +86,7 @@ def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str
     """
     wanted = {
         member: (id_, sha)
-        for member, id_, sha, number in zip(
-            *(index[c].to_pylist() for c in ("member", "id", "sha256", "shard")), strict=True
-        )
+        for member, id_, sha, number in rows_of(index, "member", "id", "sha256", "shard")
         if number == shard and member is not None
     }
     if not wanted:
@@ -120,7 +119,7 @@ class Reader:
         index = pq.read_table(index_path(folder, shard), columns=["id", "member", "sha256", "bytes"])
         self._members: dict[str, tuple[int, int, str, str]] = {}  # id → offset, size, SHA-256, name
         offset = 0
-        for id_, member, sha, size in zip(*(column.to_pylist() for column in index.columns), strict=True):
+        for id_, member, sha, size in rows_of(index, *index.column_names):
             if member is not None:
                 self._members[id_] = (offset, size, sha, member)
                 offset += tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
@@ -154,8 +153,3 @@ def good(index: pa.Table) -> pa.Table:
     import pyarrow.compute as pc
 
     return index.filter(pc.is_null(index["fault"]))
-
-
-def load_index(folder: Path) -> pa.Table:
-    """The index of all shards of a finished fetch stage."""
-    return pq.read_table(folder / "index.parquet")

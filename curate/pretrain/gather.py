@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
+from curate.core.columns import rows_of
 from curate.core.errors import BadConfig, IntegrityError, MissingFile
 from curate.images.checks import ImageLimits, check_image
 from curate.images.shards import read_images, read_tar
@@ -124,10 +125,7 @@ def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
         if sums.get(f"unlabelled/{tar.name}") != sha256_file(tar):
             raise IntegrityError(f"{tar} does not match its checksum.", "", "Copy the release again.")
         yield from (data for name, data in read_tar(tar) if not name.endswith((".json", ".cls")))
-    table = release.table
-    tested = {
-        i for i, side in zip(table["id"].to_pylist(), table["split_0"].to_pylist(), strict=True) if side == "test"
-    }
+    tested = {id_ for id_, side in rows_of(release.table, "id", "split_0") if side == "test"}
     yield from (data for id_, data in release.images(bucket) if id_ not in tested)
 
 

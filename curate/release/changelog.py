@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curate.core.atomic_io import csv_text
+from curate.core.columns import rows_of
 from curate.core.errors import BadConfig
 from curate.release.format import Release
 
@@ -26,8 +27,8 @@ def changes_since(
     comparable only if just the last number of their versions differs.
     """
     columns = ("id", "bucket", "class", "sha256")
-    old = {r[0]: r[1:] for r in zip(*(before.table[c].to_pylist() for c in columns), strict=True)}
-    new = {row["id"]: tuple(row[c] for c in columns[1:]) for row in rows}
+    old = {id_: values for id_, *values in rows_of(before.table, *columns)}
+    new = {row["id"]: [row[c] for c in columns[1:]] for row in rows}
     both = sorted(set(old) & set(new))
     gone, requested = set(old) - set(new), set(withdrawn)
     lists: dict[str, list[str]] = {
@@ -61,7 +62,7 @@ def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[st
     """Ids of images that are on another side of some split than in `before`."""
     moved: set[str] = set()
     for name in set(splits) & set(before.facts["splits"]):
-        old = dict(zip(before.table["id"].to_pylist(), before.table[name].to_pylist(), strict=True))
+        old = dict(rows_of(before.table, "id", name))
         moved |= {i for i, side in zip(ids, splits[name], strict=True) if old.get(i, side) != side}
     return sorted(moved)
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.core.columns import rows_of
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.embedding.embed import parts, vectors_of
 from curate.embedding.features import features
 from curate.encoders import EncoderSpec
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
@@ -32,6 +32,7 @@ from curate.release.selection import all_splits, select
 from curate.release.settings import ReleaseSettings
 from curate.release.unlabelled import read_unlabelled, write_unlabelled
 from curate.release.writer import write_release
+from curate.retrieval.vector_store import parts, vectors_of
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
@@ -165,8 +166,7 @@ def near_copy_groups(embedded: Path, rows: Rows, settings: ReleaseSettings) -> d
     ids = sorted({row["id"] for row in rows})
     hashes: dict[str, int] = {}
     for table, _ in parts(embedded):
-        columns = (table[name].to_pylist() for name in ("id", "phash"))
-        hashes |= {i: h for i, h in zip(*columns, strict=True) if h is not None}
+        hashes |= {i: h for i, h in rows_of(table, "id", "phash") if h is not None}
     hashed = [i for i in ids if i in hashes]
     order = hashed + [i for i in ids if i not in hashes]  # imported vectors have no hashes: only their cosines count
     links = pairs_by_hash(np.array([hashes[i] for i in hashed], np.uint64), settings.copy_bits)
@@ -230,7 +230,7 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
     table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
     members = _lookup(rows, collection.members, ("uploaded", "width", "height"))
     asked = pq.read_table(collection.asked)
-    scores = {(i, c): s for i, c, s in zip(*(asked[k].to_pylist() for k in ("id", "concept", "score")), strict=True)}
+    scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
     return [
         {
             **row,

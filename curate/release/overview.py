@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from curate.core.columns import rows_of
 from curate.core.notebook import Thumbnail, table
 
 if TYPE_CHECKING:
@@ -19,10 +20,9 @@ MAX_SHOWN = 6  # classes and buckets with an example
 def html(release: Release) -> str:
     """One row a class, one column a bucket. Examples come from the first shard of a bucket: bounded work."""
     buckets, names = release.buckets[:MAX_BUCKETS], release.classes[:MAX_CLASSES]
-    columns = (release.table[name].to_pylist() for name in ("class", "bucket", "shard", "member"))
     counts: Counter[tuple[str, int]] = Counter()
     first: dict[tuple[str, int], tuple[str, str]] = {}
-    for name, bucket, shard, member in zip(*columns, strict=True):
+    for name, bucket, shard, member in rows_of(release.table, "class", "bucket", "shard", "member"):
         counts[name, bucket] += 1
         first.setdefault((name, bucket), (shard, member))
     images: dict[tuple[str, str], bytes] = {}

@@ -12,13 +12,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, write_json
+from curate.core.columns import rows_of
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
@@ -27,18 +28,6 @@ from curate.images.strip_exif import strip_metadata
 
 SHARD_IMAGES = 5000  # images per tar
 SIDE = ("id", "class", "licence", "licence_url", "creator", "page_url")
-
-
-class Images(Protocol):
-    """A source of images, as plain data that can be sent to workers."""
-
-    def get(self, id_: str) -> tuple[bytes, str]:
-        """Bytes and extension of one image."""
-        ...
-
-    def subset(self, ids: Collection[str]) -> Images:
-        """The source restricted to some ids."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class FetchedImages:
         """Open the images `wanted`. members: Parquet table with id, shard and member of all images."""
         table = pq.read_table(members, columns=["id", "shard", "member"])
         chosen = table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(wanted), pa.string())))
-        rows = zip(*(chosen[c].to_pylist() for c in ("id", "shard", "member")), strict=True)
+        rows = rows_of(chosen, "id", "shard", "member")
         found = {id_: (shard, member.rpartition(".")[2]) for id_, shard, member in rows}
         if lost := sorted(set(wanted) - set(found)):
             raise BadInput(
@@ -79,22 +68,6 @@ def _reader(folder: Path, shard: int) -> Reader:
 
 
 @dataclass(frozen=True)
-class ImagesInMemory:
-    """Images in memory."""
-
-    images: Mapping[str, tuple[bytes, str]]
-    """id → (bytes, extension)"""
-
-    def get(self, id_: str) -> tuple[bytes, str]:
-        """Bytes and extension of one image."""
-        return self.images[id_]
-
-    def subset(self, ids: Collection[str]) -> ImagesInMemory:
-        """The source restricted to some ids."""
-        return ImagesInMemory({id_: self.images[id_] for id_ in ids})
-
-
-@dataclass(frozen=True)
 class Packed:
     """The result of `pack`."""
 
@@ -111,13 +84,13 @@ class _Task:
     path: Path
     record: Path
     rows: Sequence[Mapping[str, Any]]
-    images: Images
+    images: FetchedImages
     strip: bool
 
 
 def pack(
     rows: Sequence[Mapping[str, Any]],
-    images: Images,
+    images: FetchedImages,
     folder: Path,
     records: Path,
     shard_images: int,

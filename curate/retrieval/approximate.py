@@ -21,8 +21,7 @@ def approximate_search(
     bucket: int,
     groups: Sequence[int],
     kind: Literal["ivf", "hnsw"],
-    sides: Sequence[Side],
-) -> tuple[dict[str, list[Ranked]], float]:
+) -> tuple[dict[Side, list[Ranked]], float]:
     """(side → ranked images of every concept in one bucket, recall); arguments as for `search`.
 
     recall: share of the exact top `depth` that the index found, for up to SAMPLE concepts. The vectors of the bucket
@@ -46,14 +45,12 @@ def approximate_search(
         index.hnsw.efConstruction, index.hnsw.efSearch = 200, max(256, min(depth, len(x)))
     index.add(x)
     ends = [*groups[1:], len(queries)]
-    ranked: dict[str, list[Ranked]] = {side: [] for side in sides}
-    for side in sides:
+    ranked: dict[Side, list[Ranked]] = {"top": [], "bottom": []}
+    for side in ranked:
         for low, high in zip(groups, ends, strict=True):
             signed = queries[low:high] if side == "top" else -queries[low:high]
             _, near = index.search(np.ascontiguousarray(signed), min(depth, len(x)))
             ranked[side].append(rank(store, rows[np.unique(near[near >= 0])], queries[low:high], depth, side))
-    if "top" not in ranked:
-        return ranked, 1.0
     found = total = 0
     for c in list(range(0, len(groups), max(1, len(groups) // SAMPLE)))[:SAMPLE]:
         exact = search(store, queries[groups[c] : ends[c]], depth, [bucket], [0], ("top",)).ranked["top"][bucket][0]

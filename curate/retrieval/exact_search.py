@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -39,7 +40,7 @@ class Ranked:
 class SearchResult:
     """What `search` returns."""
 
-    ranked: dict[str, dict[int, list[Ranked]]]
+    ranked: dict[Side, dict[int, list[Ranked]]]
     """[side][bucket][concept]"""
     histogram: dict[int, Ints]
     """bucket → (concepts, bins) counts of cosines over [-1, 1]"""
@@ -50,17 +51,33 @@ Piece = tuple[VectorFile, int, int, int, npt.NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
-class _Task:
-    """A range of rows to scan; the other fields are arguments of `search`."""
+class _Pass:
+    """What one pass over the vectors looks for; the fields are arguments of `search`."""
 
-    pieces: tuple[Piece, ...]
     queries: Vectors
     groups: tuple[int, ...]
     asked: tuple[int, ...]
     depth: int
     sides: tuple[Side, ...]
-    slack: float
     bins: int
+
+    def collectors(self) -> dict[Side, _Collector]:
+        """An empty collector for each side."""
+        # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, for both sides of a comparison
+        slack = 4.0 * max(1, self.queries.shape[1]) * 2.0**-24
+        return {side: _Collector(len(self.asked) * len(self.groups), self.depth, slack) for side in self.sides}
+
+    def counts(self) -> Ints:
+        """An empty histogram."""
+        return np.zeros((len(self.asked), len(self.groups), self.bins), np.int64)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A range of rows to scan."""
+
+    pieces: tuple[Piece, ...]
+    wanted: _Pass
 
 
 def search(
@@ -87,17 +104,24 @@ def search(
     ends = [*groups[1:], len(queries)]
     per_concept = 2 * len(sides) * executor.workers * max(1, len(asked)) * min(depth, max(1, len(store))) * 16  # bytes
     step = max(1, memory // per_concept)
-    ranked: dict[str, dict[int, list[Ranked]]] = {side: {b: [] for b in asked} for side in sides}
-    histogram: dict[int, list[Ints]] = {b: [] for b in asked}
+    ranked: dict[Side, dict[int, list[Ranked]]] = {side: {b: [] for b in asked} for side in sides}
+    histograms = []
     for first in range(0, len(groups), step):
         low, high = groups[first], ends[min(first + step, len(groups)) - 1]
         pass_groups = tuple(g - low for g in groups[first : first + step])
-        for side, by_bucket in _one_pass(
-            store, queries[low:high], depth, tuple(asked), pass_groups, tuple(sides), executor, bins, histogram
-        ).items():
-            for bucket, lists in by_bucket.items():
+        wanted = _Pass(queries[low:high], pass_groups, tuple(asked), depth, tuple(sides), bins)
+        collectors, counts = wanted.collectors(), wanted.counts()
+        tasks = [_Task(pieces, wanted) for pieces in _ranges(store, executor)]
+        for _, (candidates, task_counts) in executor.run_tasks(_scan, tasks, threads=True):
+            for side, collector in collectors.items():
+                collector.add(candidates[side])
+            counts += task_counts
+        histograms.append(counts)
+        for side, collector in collectors.items():
+            for bucket, lists in _rank_all(store, wanted, side, collector.shrink()).items():
                 ranked[side][bucket] += lists
-    return SearchResult(ranked, {b: np.concatenate(h) for b, h in histogram.items()} if bins else {})
+    histogram = dict(zip(asked, np.concatenate(histograms, axis=1), strict=True)) if bins else {}
+    return SearchResult(ranked, histogram)
 
 
 def check_search(store: Store, queries: Vectors, depth: int) -> None:
@@ -110,31 +134,6 @@ def check_search(store: Store, queries: Vectors, depth: int) -> None:
             "Expected one model for images and texts.",
             "Set embed.model and embed.weights to the model that made the vectors.",
         )
-
-
-def _one_pass(
-    store: Store,
-    queries: Vectors,
-    depth: int,
-    asked: tuple[int, ...],
-    groups: tuple[int, ...],
-    sides: tuple[Side, ...],
-    executor: Executor,
-    bins: int,
-    histogram: dict[int, list[Ints]],
-) -> dict[str, dict[int, list[Ranked]]]:
-    # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, for both sides of a comparison
-    slack = 4.0 * max(1, store.width) * 2.0**-24
-    tasks = [_Task(pieces, queries, groups, asked, depth, sides, slack, bins) for pieces in _ranges(store, executor)]
-    candidates: dict[str, list[_Candidates]] = {side: [] for side in sides}
-    counts = np.zeros((len(asked), len(groups), bins), np.int64)
-    for _, (task_candidates, task_counts) in executor.run_tasks(_scan, tasks, threads=True):
-        for side in sides:
-            candidates[side].append(task_candidates[side])
-        counts += task_counts
-    for i, bucket in enumerate(asked):
-        histogram[bucket].append(counts[i])
-    return {side: _rank_all(store, queries, groups, asked, depth, side, slack, candidates[side]) for side in sides}
 
 
 def _ranges(store: Store, executor: Executor) -> Iterator[tuple[Piece, ...]]:
@@ -201,22 +200,21 @@ def _joined(collected: Sequence[_Candidates]) -> _Candidates:
     return _Candidates(*(np.concatenate([getattr(c, f.name) for c in collected]) for f in fields(_Candidates)))
 
 
-def _scan(task: _Task) -> tuple[dict[str, _Candidates], Ints]:
+def _scan(task: _Task) -> tuple[dict[Side, _Candidates], Ints]:
     """Score one range of rows in float32, block by block; each block is read into the same small buffer."""
     import torch
 
     torch.set_num_threads(1)  # of this thread: the ranges are the parallelism
-    concepts, buckets, width = len(task.groups), len(task.asked), task.queries.shape[1]
-    position = np.full(max([*task.asked, 0], default=0) + 2, -1, np.int32)
-    position[list(task.asked)] = np.arange(buckets)
-    collectors = {side: _Collector(buckets * concepts, task.depth, task.slack) for side in task.sides}
-    counts = np.zeros((buckets, concepts, task.bins), np.int64)
-    queries = torch.from_numpy(np.ascontiguousarray(task.queries))
-    single = len(task.groups) == len(task.queries)
+    wanted, width = task.wanted, task.wanted.queries.shape[1]
+    position = np.full(max([*wanted.asked, 0]) + 2, -1, np.int32)
+    position[list(wanted.asked)] = np.arange(len(wanted.asked))
+    collectors, counts = wanted.collectors(), wanted.counts()
+    queries = torch.from_numpy(np.ascontiguousarray(wanted.queries))
+    single = len(wanted.groups) == len(wanted.queries)
     rows = max(64, BLOCK_BYTES // (4 * width))
     wide = torch.empty((rows, width))
     buffers = {"float32": wide, "float16": torch.empty((rows, width), dtype=torch.float16)}
-    product = np.empty((concepts, SPAN * rows), np.float32)
+    product = np.empty((len(wanted.groups), SPAN * rows), np.float32)
     for vectors, start, low, high, buckets_of in task.pieces:
         buffer = buffers[vectors.dtype]
         view = buffer.numpy().reshape(-1).view(np.uint8).data
@@ -231,10 +229,10 @@ def _scan(task: _Task) -> tuple[dict[str, _Candidates], Ints]:
                         wide[:n].copy_(buffer[:n])
                     scores = torch.mm(queries, wide[:n].t()).numpy()
                     target = product[:, block - span : block - span + n]
-                    np.copyto(target, scores if single else np.maximum.reduceat(scores, task.groups, axis=0))
+                    np.copyto(target, scores if single else np.maximum.reduceat(scores, wanted.groups, axis=0))
                 bucket = buckets_of[span - low : stop - low]
                 positions = position[np.where((bucket < 0) | (bucket >= len(position)), len(position) - 1, bucket)]
-                _collect(product[:, : stop - span], positions, start + span, concepts, collectors, counts, task.bins)
+                _collect(product[:, : stop - span], positions, start + span, collectors, counts)
     return {side: collector.shrink() for side, collector in collectors.items()}, counts
 
 
@@ -249,15 +247,10 @@ def _fill(descriptor: int, view: memoryview, vectors: VectorFile, offset: int) -
 
 
 def _collect(
-    scores: Vectors,
-    positions: npt.NDArray[np.int32],
-    first: int,
-    concepts: int,
-    collectors: Mapping[Side, _Collector],
-    counts: Ints,
-    bins: int,
+    scores: Vectors, positions: npt.NDArray[np.int32], first: int, collectors: Mapping[Side, _Collector], counts: Ints
 ) -> None:
     """scores: (concepts, n). positions: (n,) position of each row's bucket, -1: not asked. first: row of column 0."""
+    _, concepts, bins = counts.shape
     for side, collector in collectors.items():
         signed = scores if side == "top" else -scores
         # index -1, for rows of buckets that are not asked, selects the last line: no score reaches infinity
@@ -272,31 +265,16 @@ def _collect(
         counts += np.bincount(index.ravel(), minlength=counts.size).reshape(counts.shape)
 
 
-def _rank_all(
-    store: Store,
-    queries: Vectors,
-    groups: tuple[int, ...],
-    asked: tuple[int, ...],
-    depth: int,
-    side: str,
-    slack: float,
-    candidates: Sequence[_Candidates],
-) -> dict[int, list[Ranked]]:
+def _rank_all(store: Store, wanted: _Pass, side: Side, candidates: _Candidates) -> dict[int, list[Ranked]]:
     """The candidates of all ranges → exact scores in exact order."""
-    collector = _Collector(len(asked) * len(groups), depth, slack)
-    for some in candidates:
-        collector.add(some)
-    merged = collector.shrink()
-    order = np.argsort(merged.cells, kind="stable")
-    edges = np.searchsorted(merged.cells[order], np.arange(len(asked) * len(groups) + 1))
-    ends = [*groups[1:], len(queries)]
-    ranked: dict[int, list[Ranked]] = {b: [] for b in asked}
-    for i, bucket in enumerate(asked):
-        for c, (low, high) in enumerate(zip(groups, ends, strict=True)):
-            cell = i * len(groups) + c
-            rows = np.sort(merged.rows[order[edges[cell] : edges[cell + 1]]])
-            ranked[bucket].append(rank(store, rows, queries[low:high], depth, side))
-    return ranked
+    order = np.argsort(candidates.cells, kind="stable")
+    edges = np.searchsorted(candidates.cells[order], np.arange(len(wanted.asked) * len(wanted.groups) + 1)).tolist()
+    rows = (np.sort(candidates.rows[order[low:high]]) for low, high in pairwise(edges))
+    groups = list(pairwise([*wanted.groups, len(wanted.queries)]))
+    return {
+        bucket: [rank(store, next(rows), wanted.queries[low:high], wanted.depth, side) for low, high in groups]
+        for bucket in wanted.asked
+    }
 
 
 def rank(store: Store, rows: Ints, queries: Vectors, depth: int, side: str = "top") -> Ranked:

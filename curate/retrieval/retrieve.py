@@ -14,29 +14,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_array, write_json, writing
+from curate.core.columns import rows_of, schema
 from curate.core.errors import BadInput, Shortage
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec, Vectors
 from curate.retrieval.approximate import approximate_search
 from curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
-from curate.retrieval.exact_search import Ranked, cosines, search
+from curate.retrieval.exact_search import Ranked, Side, cosines, search
 from curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
 from curate.retrieval.vector_store import Ints, Store
 
-CANDIDATES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("concept", pa.string()),
-        ("score", pa.float32()),
-        ("rank", pa.int32()),
-        ("fate", pa.string()),
-    ]
-)
+CANDIDATES = schema("id string, bucket int32, concept string, score float32, rank int32, fate string")
 # An image may be in several lists; its own fate is the best of them, in this order.
 FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
-SIDES = ("top", "bottom")
+SIDES: tuple[Side, ...] = ("top", "bottom")
 RESERVE = 4  # further background images, as a multiple of those asked
 
 
@@ -151,18 +143,16 @@ def _ranked(
     out: Path,
     run_log: RunLog,
     executor: Executor,
-) -> dict[str, dict[int, list[Ranked]]]:
+) -> dict[Side, dict[int, list[Ranked]]]:
     """The lists of all buckets; `search.json` tells how they were found, and the recall of an approximate search."""
     if settings.search == "exact":
         write_json(out / "search.json", {"search": "exact", "recall": 1.0})
         memory = settings.memory << 20
         return search(store, texts, settings.depth, buckets, groups, executor=executor, memory=memory).ranked
-    ranked: dict[str, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
+    ranked: dict[Side, dict[int, list[Ranked]]] = {side: {} for side in SIDES}
     recalls = {}
     for bucket in buckets:
-        lists, recalls[str(bucket)] = approximate_search(
-            store, texts, settings.depth, bucket, groups, settings.search, ("top", "bottom")
-        )
+        lists, recalls[str(bucket)] = approximate_search(store, texts, settings.depth, bucket, groups, settings.search)
         for side in SIDES:
             ranked[side][bucket] = lists[side]
     lowest = min(recalls.values())
@@ -180,10 +170,10 @@ def _lookups(
     spans: dict[int, tuple[int, int]] = {}
     if settings.per_user is not None:
         table = pq.read_table(list(collection.table), columns=["id", "user"])
-        users = dict(zip(table["id"].to_pylist(), table["user"].to_pylist(), strict=True))
+        users = dict(rows_of(table, "id", "user"))
     if settings.strata is not None:
         table = pq.read_table(collection.members, columns=["id", "bucket", "uploaded"])
-        times = dict(zip(table["id"].to_pylist(), table["uploaded"].to_pylist(), strict=True))
+        times = dict(rows_of(table, "id", "uploaded"))
         limits = table.group_by("bucket").aggregate([("uploaded", "min"), ("uploaded", "max")])
         spans = {r["bucket"]: (r["uploaded_min"], r["uploaded_max"]) for r in limits.to_pylist()}
     ends = [*groups[1:], len(texts)]

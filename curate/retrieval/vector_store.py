@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadInput
+from curate.core.errors import BadInput, MissingFile
 
 Ints = npt.NDArray[np.int64]
 
@@ -70,13 +70,7 @@ class Store:
     def open(folder: Path) -> Store:
         """Open the folder of an embed stage: `img_emb/*.npy`, `metadata/*.parquet` (id, bucket, fault)."""
         files, buckets, ids = [], [], []
-        for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
-            table = pq.read_table(metadata, columns=["id", "bucket", "fault"])
-            table = table.filter(pc.is_null(table["fault"]))
-            name = metadata.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy")
-            file = vector_file(folder / "img_emb" / name)
-            if file.rows != len(table):
-                raise BadInput(f"{file.path} has {file.rows} vectors for {len(table)} ids.", "", "Embed it again.")
+        for table, file in parts(folder):
             files.append(file)
             buckets.append(table["bucket"].to_numpy())
             ids += table["id"].chunks
@@ -85,12 +79,6 @@ class Store:
             np.concatenate(buckets).astype(np.int32) if buckets else np.zeros(0, np.int32),
             pa.chunked_array(ids, pa.string()),
         )
-
-    @staticmethod
-    def of_array(vectors: npt.NDArray[Any], ids: Sequence[str], path: Path, bucket: int = 0) -> Store:
-        """A store of vectors (N, D) in memory; writes them to `path`."""
-        np.save(path, np.ascontiguousarray(vectors), allow_pickle=False)
-        return Store((vector_file(path),), np.full(len(ids), bucket, np.int32), pa.chunked_array([pa.array(ids)]))
 
     def take(self, rows: Ints) -> npt.NDArray[Any]:
         """The vectors of some rows, in the order of `rows`, in the stored dtype."""
@@ -107,6 +95,31 @@ class Store:
         """The ids of some rows."""
         names: list[str] = pc.take(self.ids, pa.array(rows)).to_pylist()
         return names
+
+
+def parts(folder: Path) -> Iterator[tuple[pa.Table, VectorFile]]:
+    """Yield (table with id, bucket and phash, its vectors) of every part of an embed stage's folder, in shard order."""
+    for metadata in sorted((folder / "metadata").glob("metadata_*.parquet")):
+        table = pq.read_table(metadata)
+        table = table.filter(pc.is_null(table["fault"]))
+        file = vector_file(vectors_path(metadata))
+        if file.rows != len(table):
+            raise BadInput(f"{file.path} has {file.rows} vectors for {len(table)} ids.", "", "Embed the shard again.")
+        yield table, file
+
+
+def vectors_path(metadata: Path) -> Path:
+    """The file with the vectors of a metadata file."""
+    name = metadata.name.replace("metadata_", "img_emb_").replace(".parquet", ".npy")
+    return metadata.parent.parent / "img_emb" / name
+
+
+def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
+    """(N, D) float16 in the order of `ids`, from a finished embed stage. Raises MissingFile if it has no vectors."""
+    store = Store.open(folder)
+    if not store.files:
+        raise MissingFile(f"{folder} holds no vectors.", "Expected a finished embed stage.")
+    return store.take(pc.index_in(pa.array(ids, pa.string()), value_set=store.ids).to_numpy())
 
 
 def vector_file(path: Path) -> VectorFile:

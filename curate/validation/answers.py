@@ -21,20 +21,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from curate.core.columns import schema
 from curate.core.errors import BadInput
 from curate.validation.batches import NONE
 
-ANSWERS = pa.schema(
-    [
-        ("item", pa.string()),
-        ("id", pa.string()),
-        ("worker", pa.string()),
-        ("assignment", pa.string()),
-        ("labels", pa.list_(pa.string())),
-        ("sensitive", pa.bool_()),
-        ("seconds", pa.int32()),
-        ("fault", pa.string()),
-    ]
+ANSWERS = schema(
+    "item string, id string, worker string, assignment string, labels [string], sensitive bool, seconds int32, "
+    "fault string"
 )
 TRUE = {"true", "on", "1", "yes"}
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from curate.core.columns import rows_of
 from curate.core.errors import Waiting
 from curate.core.run_log import RunLog
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
@@ -85,8 +86,7 @@ class Crowd:
             shutil.rmtree(folder)
             return False
         table = read_answers(lines, batch, self.key)
-        faults = zip(table["id"].to_pylist(), table["fault"].to_pylist(), strict=True)
-        valid = Counter(id_ for id_, fault in faults if fault is None)
+        valid = Counter(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
         short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
         place = self.root / self.settings.answers
         if not lines or (short and not incomplete):

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.core.columns import rows_of
 from curate.retrieval.settings import BACKGROUND
 
 LEAST_RATE = 0.1  # limits the number of candidates for a class that was rarely accepted
@@ -21,11 +22,10 @@ def short_cells(verdicts: pa.Table, wanted: Mapping[str, int], buckets: Iterable
 
     verdicts: table of VERDICTS. An image accepted for two concepts counts for neither, because it is not published.
     """
-    ids, buckets_of, concepts, results = (verdicts[c].to_pylist() for c in ("id", "bucket", "concept", "verdict"))
-    cells = list(zip(buckets_of, concepts, strict=True))
-    times = Counter(id_ for id_, result in zip(ids, results, strict=True) if result == "kept")
-    asked: Counter[Cell] = Counter(cells)
-    kept = Counter(cell for id_, cell, r in zip(ids, cells, results, strict=True) if r == "kept" and times[id_] == 1)
+    asked: Counter[Cell] = Counter(rows_of(verdicts, "bucket", "concept"))
+    accepted = list(rows_of(verdicts.filter(pc.equal(verdicts["verdict"], "kept")), "id", "bucket", "concept"))
+    times = Counter(id_ for id_, *_ in accepted)
+    kept = Counter((bucket, concept) for id_, bucket, concept in accepted if times[id_] == 1)
     return {
         (b, c): (n - kept[b, c], kept[b, c] / max(1, asked[b, c]))
         for b in buckets

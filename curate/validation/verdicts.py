@@ -14,22 +14,15 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from curate.core.columns import rows_of, schema
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.agreement import dawid_skene, numbered_answers, one_coin, summary, worker_table
 from curate.validation.batches import NONE
 from curate.validation.settings import ValidationSettings
 
-VERDICTS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("concept", pa.string()),
-        ("verdict", pa.string()),
-        ("votes", pa.string()),
-        ("answers", pa.int32()),
-        ("agreement", pa.float32()),
-        ("sensitive", pa.int32()),
-    ]
+VERDICTS = schema(
+    "id string, bucket int32, concept string, verdict string, votes string, answers int32, agreement float32, "
+    "sensitive int32"
 )
 
 ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence
@@ -81,9 +74,7 @@ def verdict(
 def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: ValidationSettings) -> pa.Table:
     """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order."""
     by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
-    for id_, labels, sensitive, fault in zip(
-        *(answers[c].to_pylist() for c in ("id", "labels", "sensitive", "fault")), strict=True
-    ):
+    for id_, labels, sensitive, fault in rows_of(answers, "id", "labels", "sensitive", "fault"):
         if fault is None:
             by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
     joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate)
@@ -109,9 +100,7 @@ def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
     """(ids, workers, label sets joined by "|") of the answers that count."""
     rows = [
         (id_, worker, "|".join(sorted(labels)))
-        for id_, worker, labels, fault in zip(
-            *(answers[c].to_pylist() for c in ("id", "worker", "labels", "fault")), strict=True
-        )
+        for id_, worker, labels, fault in rows_of(answers, "id", "worker", "labels", "fault")
         if fault is None
     ]
     ids, workers, labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
@@ -142,7 +131,7 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     if not columns[0]:
         return {"answers": 0}
     numbered, (_, workers, _) = numbered_answers(*columns)
-    times = [s for s, f in zip(answers["seconds"].to_pylist(), answers["fault"].to_pylist(), strict=True) if f is None]
+    times = [seconds for seconds, fault in rows_of(answers, "seconds", "fault") if fault is None]
     seconds = None if None in times else np.array(times, np.float64)
     table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, one_coin(numbered), seconds)]
     if gold:
@@ -167,12 +156,9 @@ def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[t
     """(assignment, reason) of all answers of workers with `suggest_reject` in a report of `agreement`."""
     poor = {row["worker"]: row for row in report.get("workers", []) if row.get("suggest_reject")}
     return [
-        (
-            assignment,
-            f"{poor[w]['gold_right']:.0%} of {poor[w]['gold_answers']} questions with known answers were right",
-        )
-        for assignment, w in zip(answers["assignment"].to_pylist(), answers["worker"].to_pylist(), strict=True)
-        if w in poor and assignment
+        (name, f"{poor[w]['gold_right']:.0%} of {poor[w]['gold_answers']} questions with known answers were right")
+        for name, w in rows_of(answers, "assignment", "worker")
+        if w in poor and name
     ]
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json
+from curate.core.columns import rows_of
 from curate.release import Release
 from eval.plotting.charts import Section
 from eval.reporting.report import results_of, write
@@ -60,7 +61,7 @@ def pictures(release: Release, each: int = 1) -> str:
     from PIL import Image, ImageOps
 
     ids: dict[tuple[int, str], str] = {}
-    for id_, bucket, name in zip(*(release.table[c].to_pylist() for c in ("id", "bucket", "class")), strict=True):
+    for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
         ids.setdefault((bucket, name), id_)
     wanted = set(ids.values())
     thumbs: dict[str, str] = {}

@@ -13,16 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_parquet
+from curate.core.columns import schema
 from curate.core.errors import BadInput
-from curate.embedding.embed import vectors_of
-from curate.images.shards import read_images
+from curate.release.packing import FetchedImages
 from curate.retrieval.retrieve import text_encoder
 from curate.retrieval.settings import BACKGROUND
+from curate.retrieval.vector_store import vectors_of
 from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
 from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.embed import spec_of
 
-ITEMS = pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
+ITEMS = schema("id string, bucket int32, concept string, score float32")
 
 
 @dataclass(frozen=True)
@@ -72,18 +73,19 @@ def batch_of(
     asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
     """
     config = context.config
-    ids = sorted({item["id"] for item in items})
+    ids = {item["id"] for item in items}
     gold = _gold(context, items, inputs["bucket"], asked or set())
-    images = images_of(inputs["fetch"], inputs["bucket"], {*ids, *gold})
+    images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", {*ids, *gold})
+    shown = sorted(images.members)
     return write_batch(
-        [(id_, *images[id_]) for id_ in sorted(images)],
+        [(id_, *images.get(id_)) for id_ in shown],
         config.retrieve.complete_concepts(),
         out,
         config.seed,
         config.validation,
         gold,
         after,
-        _blurred(context, inputs["embed"], sorted(images)),
+        _blurred(context, inputs["embed"], shown),
     )
 
 
@@ -119,15 +121,3 @@ def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
     texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
     scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)
     return {ids[i] for i in np.argsort(-scores, kind="stable")[:wanted].tolist()}
-
-
-def images_of(fetched: Path, bucketed: Path, wanted: set[str]) -> dict[str, tuple[bytes, str]]:
-    """id → (bytes, extension) of some images, checksums verified."""
-    members = pq.read_table(bucketed / "members.parquet")
-    chosen = members.filter(pc.is_in(members["id"], value_set=pa.array(sorted(wanted), pa.string())))
-    extension = {
-        id_: member.rpartition(".")[2]
-        for id_, member in zip(chosen["id"].to_pylist(), chosen["member"].to_pylist(), strict=True)
-    }
-    shards = sorted(set(chosen["shard"].to_pylist()))
-    return {id_: (data, extension[id_]) for shard in shards for id_, data in read_images(fetched, chosen, shard)}

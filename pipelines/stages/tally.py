@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_parquet
+from curate.core.columns import rows_of
 from curate.validation.answers import read_lines
 from curate.validation.judges import Catalogue, Crowd, Items
 from curate.validation.rounds import describe_short, next_candidates, short_cells
@@ -89,7 +90,7 @@ class Tally(Stage):
 
     def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
-        known = dict(zip(table["id"].to_pylist(), table["label"].to_pylist(), strict=True))
+        known = dict(rows_of(table, "id", "label"))
         return Catalogue(known, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
 
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from curate.core.errors import BadConfig, Shortage
 from curate.retrieval.candidates import Chosen, Lookup, check_enough, choose, query_vectors
 from curate.retrieval.exact_search import Ranked, search
 from curate.retrieval.settings import Concept, RetrieveSettings
-from curate.retrieval.vector_store import Store
+from curate.retrieval.vector_store import Store, vector_file
 
 NAMES = ["bus", "car", "dog"]
 
@@ -28,7 +29,8 @@ def settings_of(**values: Any) -> RetrieveSettings:
 def lists(
     scores_of: np.ndarray, x: np.ndarray, ids: list[str], folder: Path, rules: RetrieveSettings
 ) -> tuple[list[Ranked], list[Ranked]]:
-    store = Store.of_array(x, ids, folder / "x.npy")
+    np.save(folder / "x.npy", np.ascontiguousarray(x))
+    store = Store((vector_file(folder / "x.npy"),), np.zeros(len(ids), np.int32), pa.chunked_array([pa.array(ids)]))
     ranked = search(store, scores_of, rules.depth, [0]).ranked
     return ranked["top"][0], ranked["bottom"][0]
 

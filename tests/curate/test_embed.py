@@ -18,7 +18,7 @@ from curate.core.executor import Executor
 from curate.core.registry import Entry
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
-from curate.embedding.embed import embed, parts
+from curate.embedding.embed import embed
 from curate.embedding.import_vectors import import_vectors
 from curate.encoders import ENCODERS, EncoderSpec, spec_of
 from curate.encoders.backbone import Backbone
@@ -26,7 +26,7 @@ from curate.encoders.clip import Clip
 from curate.images.shards import index_path, shard_path, write_tar
 from curate.retrieval.candidates import query_vectors
 from curate.retrieval.settings import Concept
-from curate.retrieval.vector_store import Store
+from curate.retrieval.vector_store import Store, parts
 from pipelines.demo.draw import jpeg, photo
 from stream_builder.builders.encoded import encode
 from stream_builder.stream import Split, Step, Stream
@@ -69,7 +69,8 @@ def test_vectors_are_unit_float16_in_clip_retrievals_layout(
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == [
         "img_emb_00000.npy", "img_emb_00001.npy", "metadata_00000.parquet", "metadata_00001.parquet",
     ]  # fmt: skip
-    for table, vectors in parts(tmp_path):
+    for table, file in parts(tmp_path):
+        vectors = file.map()
         assert vectors.dtype == np.float16
         assert vectors.shape == (len(table), encoder.width)
         assert np.allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
@@ -81,7 +82,7 @@ def test_a_text_finds_its_images(encoder: Clip, images: tuple[Path, pa.Table], t
     assert np.allclose(np.linalg.norm(texts, axis=1), 1, atol=1e-6)
     right = [
         id_.startswith(("car", "bus")[int(np.argmax(texts @ v.astype(np.float32)))])
-        for table, vectors in parts(tmp_path) for id_, v in zip(table["id"].to_pylist(), vectors, strict=True)
+        for table, file in parts(tmp_path) for id_, v in zip(table["id"].to_pylist(), file.map(), strict=True)
     ]  # fmt: skip
     assert np.mean(right) > 0.85
 

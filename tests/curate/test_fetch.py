@@ -23,7 +23,7 @@ from curate.fetch.settings import yfcc_hash
 from curate.fetch.shard import COLUMNS
 from curate.images.checks import ImageLimits, check_image
 from curate.images.local_files import cell_path
-from curate.images.shards import load_index, read_images, read_tar, write_tar
+from curate.images.shards import read_images, read_tar, write_tar
 
 QUIET = RunLog(quiet=True)
 RULES = FetchSettings(
@@ -38,6 +38,11 @@ RULES = FetchSettings(
     max_bytes=1_000_000,
 )
 WAYS = ("native", "img2dataset")
+
+
+def load_index(folder: Path) -> pa.Table:
+    """The index of all shards."""
+    return pq.read_table(folder / "index.parquet")
 
 
 @pytest.fixture(scope="module")

@@ -135,7 +135,7 @@ def test_an_approximate_index_measures_its_recall(tmp_path: Path, kind: str) -> 
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     store = store_of(x, np.arange(6000) % 2, tmp_path, [2500])
     groups = list(range(5))
-    lists, recall = approximate_search(store, x[:5] + 0.0, 40, 1, groups, kind, ("top", "bottom"))  # type: ignore[arg-type]
+    lists, recall = approximate_search(store, x[:5] + 0.0, 40, 1, groups, kind)  # type: ignore[arg-type]
     truth = search(store, x[:5], 40, [1]).ranked["top"][1]
     hits = sum(len(np.intersect1d(a.rows, b.rows)) for a, b in zip(lists["top"], truth, strict=True))
     assert recall == hits / 200

@@ -113,9 +113,9 @@ def stored(source: Parquet | HuggingFace, out: Path) -> dict[str, bytes]:
     pq.write_table(table, out / "part-0.parquet")
     counts = fetch([out / "part-0.parquet"], out / "a", FetchSettings(), RunLog(quiet=True))
     assert set(counts) == {""}
-    from curate.images.shards import load_index, read_images
+    from curate.images.shards import read_images
 
-    return dict(read_images(out / "a", load_index(out / "a"), 0))
+    return dict(read_images(out / "a", pq.read_table(out / "a" / "index.parquet"), 0))
 
 
 class TestParquet:

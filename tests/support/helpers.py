@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from PIL import Image
 
 from curate.core.seeding import rng_for
 from curate.release import Release
-from curate.release.packing import SHARD_IMAGES, ImagesInMemory, pack
+from curate.release.packing import SHARD_IMAGES, pack
 from curate.release.selection import all_splits
 from curate.release.settings import ReleaseSettings
 from curate.release.writer import write_release
@@ -93,6 +93,20 @@ def benchmark(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@dataclass(frozen=True)
+class ImagesInMemory:
+    """Images in memory, for `pack`."""
+
+    images: Mapping[str, tuple[bytes, str]]
+    """id → (bytes, extension)"""
+
+    def get(self, id_: str) -> tuple[bytes, str]:
+        return self.images[id_]
+
+    def subset(self, ids: Collection[str]) -> ImagesInMemory:
+        return ImagesInMemory({id_: self.images[id_] for id_ in ids})
 
 
 def release_of(
