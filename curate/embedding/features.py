@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +16,14 @@ from curate.encoders import EncoderSpec
 CHUNK = 256  # images per task
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    images: tuple[bytes, ...]
-    spec: EncoderSpec
-    batch: int
+_Chunk = tuple[tuple[bytes, ...], EncoderSpec, int]  # images, encoder, images per batch
 
 
 def features(
     images: Sequence[bytes], spec: EncoderSpec, run_log: RunLog, batch: int = 64, executor: Executor | None = None
 ) -> npt.NDArray[np.float16]:
     """(N, D) float16, unit length, in the order of `images`; the same bytes for any number of workers."""
-    chunks = [_Chunk(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
+    chunks = [(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
     on_cpu = spec.load().device == "cpu"
     vectors: dict[int, npt.NDArray[np.float16]] = {}
     with run_log.progress("features", len(images), "images") as tick:
@@ -42,12 +37,13 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     import torch
     from PIL import Image
 
-    encoder = chunk.spec.load()
+    images, spec, batch = chunk
+    encoder = spec.load()
     out = []
     with one_thread():
-        for low in range(0, len(chunk.images), chunk.batch):
+        for low in range(0, len(images), batch):
             tensors = []
-            for data in chunk.images[low : low + chunk.batch]:
+            for data in images[low : low + batch]:
                 with Image.open(io.BytesIO(data)) as image:
                     tensors.append(encoder.prepare(image.convert("RGB")))
             out.append(encoder.images(torch.stack(tensors)).astype(np.float16))

@@ -45,8 +45,7 @@ class TableOfVectors(Encoder):
             raise BadInput(f"{folder / 'texts.npy'} cannot be read ({error}).", "Expected a .npy file.") from None
         if not isinstance(texts, list) or vectors.ndim != 2 or len(texts) != len(vectors):
             raise BadInput(
-                f"{folder} holds vectors of shape {vectors.shape} for {len(texts)} texts.",
-                "Expected one row per text.",
+                f"{folder} holds vectors of shape {vectors.shape} for {len(texts)} texts.", "Expected one row per text."
             )
         if not np.isfinite(vectors).all():
             raise BadInput(f"{folder / 'texts.npy'} holds values that are not finite.", "Expected text vectors.")

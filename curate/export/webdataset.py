@@ -13,8 +13,7 @@ from curate.release.writer import seal
 def export(release: Release, out: Path) -> dict[str, int]:
     """WebDataset tars, one or more per bucket, with card, metadata and checksums."""
     release.verify()
-    names = [line.partition("  ")[2] for line in (release.path / "SHA256SUMS").read_text(encoding="utf-8").splitlines()]
-    for name in names:
+    for name in release.checksums():
         if not name.startswith("features/"):
             with (release.path / name).open("rb") as source, writing(out / name) as target:
                 shutil.copyfileobj(source, target, 1 << 20)

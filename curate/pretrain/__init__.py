@@ -72,14 +72,6 @@ MOCO_V2 = Recipe()  # the reference code's defaults, which CLEAR used [CLEAR, su
 # For 2,000 images: minutes on two cores. The queue is short: with a key encoder that changes fast enough for a few
 # thousand updates, negatives in a long queue would be recognised by their age.
 SMALL = Recipe(
-    "resnet10t",
-    size=64,
-    room=72,
-    epochs=100,
-    batch=128,
-    queue=256,
-    key_momentum=0.996,
-    temperature=0.1,
-    groups=2,
+    "resnet10t", size=64, room=72, epochs=100, batch=128, queue=256, key_momentum=0.996, temperature=0.1, groups=2
 )
 RECIPES = Registry("recipe", {"moco-v2": "curate.pretrain:MOCO_V2", "small": "curate.pretrain:SMALL"})

@@ -119,8 +119,7 @@ def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
     release = Release.open(source)
     tars = sorted((release.path / "unlabelled").glob(f"bucket_{bucket:02d}-*.tar"))
     _check_bucket(bucket, set(release.table["bucket"].to_pylist()), len(tars))
-    lines = [line.partition("  ") for line in (release.path / "SHA256SUMS").read_text().splitlines()]
-    sums = {name: digest for digest, _, name in lines}
+    sums = release.checksums()
     for tar in tars:
         if sums.get(f"unlabelled/{tar.name}") != sha256_file(tar):
             raise IntegrityError(f"{tar} does not match its checksum.", "", "Copy the release again.")

@@ -30,7 +30,7 @@ from curate.release.format import Release
 from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from curate.release.selection import all_splits, select
 from curate.release.settings import ReleaseSettings
-from curate.release.unlabelled import read_unlabelled, write_unlabelled
+from curate.release.unlabelled import write_unlabelled
 from curate.release.writer import write_release
 from curate.retrieval.vector_store import parts, vectors_of
 
@@ -59,6 +59,9 @@ class Collection:
     """the labelled buckets, as in buckets.json"""
     classes: Sequence[str]
     """names in the order of their labels"""
+    settings: ReleaseSettings
+    run_log: RunLog
+    executor: Executor
     withdrawn: Sequence[str] = ()
     """ids that their owners withdrew"""
     previous: Release | None = None
@@ -74,40 +77,33 @@ class Collection:
 
 
 def compose(
-    collection: Collection,
-    settings: ReleaseSettings,
-    seed: int,
-    provenance: Mapping[str, Any],
-    out: Path,
-    run_log: RunLog,
-    executor: Executor,
+    collection: Collection, seed: int, provenance: Mapping[str, Any], out: Path
 ) -> tuple[int, int, Counter[str]]:
     """Write the release into `out`/release; finished tars are not written again.
 
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
+    settings, release, records = collection.settings, out / "release", out / "records"
     if settings.strict and (missing := missing_sections(collection.judgement)):
         raise BadConfig(
             f"The card lacks the sections {', '.join(missing)}.",
             "Expected each as a paragraph that begins with its title in bold.",
             "Write them into the file release.judgement, or set release.strict: false.",
         )
-    release, records = out / "release", out / "records"
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    group = near_copy_groups(collection.embedded, accepted, settings)
-    left, dropped = publishable(accepted, group, collection, settings)
+    group = near_copy_groups(collection, accepted)
+    left, dropped = publishable(accepted, group, collection)
     numbers = [bucket["index"] for bucket in collection.buckets]
     chosen = _with_metadata(select(left, numbers, collection.classes, settings, seed), collection)
     dropped["surplus"] = len(left) - len(chosen)
     splits = all_splits(chosen, _numbers(chosen, group), settings, seed)
     # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(collection.embedded, chosen, settings))
+    copies = _numbers(chosen, near_copy_groups(collection, chosen))
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": collection.classes.index(row["concept"])}
         row["split"] = splits["split_0"][i]
     published = {row["id"] for row in chosen}
-    images = FetchedImages.open(collection.fetched, collection.members, published)
-    packed = pack(chosen, images, release / "shards", records, SHARD_IMAGES, settings.strip, executor, run_log)
+    packed = _pack(chosen, collection, release / "shards", records)
     withdrawn = dict.fromkeys(collection.withdrawn, settings.version)
     changes = None
     if collection.previous is not None:
@@ -115,12 +111,11 @@ def compose(
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
     for name, spec in collection.backbones.items():
-        vectors[name] = features(
-            list(packed_images(release / "shards", packed)), spec, run_log, collection.batch, executor
-        )
+        images = list(packed_images(release / "shards", packed))
+        vectors[name] = features(images, spec, collection.run_log, collection.batch, collection.executor)
     unlabelled = None
     if settings.unlabelled != "none":
-        unlabelled = _pack_unlabelled(collection, published, settings, release, records, run_log, executor)
+        unlabelled = _pack_unlabelled(collection, published, release, records)
     write_release(
         packed,
         vectors,
@@ -140,10 +135,9 @@ def compose(
     return len(accepted), len(chosen), dropped
 
 
-def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, settings: ReleaseSettings
-) -> tuple[Rows, Counter[str]]:
+def publishable(accepted: Rows, group: Mapping[str, str], collection: Collection) -> tuple[Rows, Counter[str]]:
     """(the accepted images that may be published, the numbers of the others by reason)."""
+    settings = collection.settings
     dropped: Counter[str] = Counter()
     times = Counter(row["id"] for row in accepted)
     left = [row for row in accepted if times[row["id"]] == 1]
@@ -161,8 +155,9 @@ def publishable(
     return left, dropped
 
 
-def near_copy_groups(embedded: Path, rows: Rows, settings: ReleaseSettings) -> dict[str, str]:
+def near_copy_groups(collection: Collection, rows: Rows) -> dict[str, str]:
     """id → the id that names its group of near copies."""
+    embedded, settings = collection.embedded, collection.settings
     ids = sorted({row["id"] for row in rows})
     hashes: dict[str, int] = {}
     for table, _ in parts(embedded):
@@ -243,27 +238,25 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
     ]
 
 
+def _pack(rows: Rows, collection: Collection, folder: Path, records: Path) -> Packed:
+    """Write the fetched images of `rows` as tars into `folder`."""
+    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
+    strip = collection.settings.strip
+    return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log)
+
+
 def _pack_unlabelled(
-    collection: Collection,
-    published: set[str],
-    settings: ReleaseSettings,
-    release: Path,
-    records: Path,
-    run_log: RunLog,
-    executor: Executor,
+    collection: Collection, published: set[str], release: Path, records: Path
 ) -> tuple[int, dict[str, str]]:
     """Write the unlabelled images; returns their number and the checksums of their tars."""
-    verdicts = collection.verdicts
+    verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
     without = published | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
     n = write_unlabelled(collection.members, list(collection.table), without, index, settings.licences)
     if settings.unlabelled == "index":
         return n, {}
-    rows = list(read_unlabelled(index))
-    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
-    folder, records = release / "unlabelled", records / "unlabelled"
-    packed = pack(rows, images, folder, records, SHARD_IMAGES, settings.strip, executor, run_log)
+    packed = _pack(pq.read_table(index).to_pylist(), collection, release / "unlabelled", records / "unlabelled")
     return n, {f"unlabelled/{name}": digest for name, digest in packed.sums.items()}
 
 

@@ -45,15 +45,10 @@ def croissant(
     facts: content of `release.json`. columns: column → Arrow type of the Parquet files. files: (path, sha256, bytes) of
     each. url: address of the folder; None: paths are relative to the document.
     """
-    parquet = {
-        "@type": "cr:FileSet",
-        "@id": "parquet-files",
-        "name": "parquet-files",
-        "encodingFormat": PARQUET,
-        "includes": "data/*.parquet",
-    }
+    parquet = _node("FileSet", "parquet-files", encodingFormat=PARQUET, includes="data/*.parquet")
     distribution = [*(_file(path, digest, size, PARQUET, url) for path, digest, size in files), parquet]
-    fields = [_field("images", name, kind, {"fileSet": {"@id": "parquet-files"}}) for name, kind in columns.items()]
+    source = {"fileSet": {"@id": "parquet-files"}}
+    fields = [_field("images", name, kind, source | _column(name)) for name, kind in columns.items()]
     return _document(facts, distribution, [_records("images", fields)], url)
 
 
@@ -68,47 +63,29 @@ def croissant_tars(
     """
     url = facts["provenance"].get("url")
     source = {"fileObject": {"@id": "metadata.parquet"}}
-    pictures = {
-        "@type": "cr:FileSet",
-        "@id": "pictures",
-        "name": "pictures",
-        "containedIn": [{"@id": path} for path, *_ in tars],
-        "encodingFormat": "image/jpeg",
-        "includes": ["*.jpg", "*.png", "*.webp", "*.gif", "*.bmp", "*.tif"],
-    }
+    pictures = _node(
+        "FileSet",
+        "pictures",
+        containedIn=[{"@id": path} for path, *_ in tars],
+        encodingFormat="image/jpeg",
+        includes=["*.jpg", "*.png", "*.webp", "*.gif", "*.bmp", "*.tif"],
+    )
     distribution = [
         _file("metadata.parquet", *table, PARQUET, url),
         *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
         pictures,
     ]
     from_files: dict[str, Any] = {"fileSet": {"@id": "pictures"}}
-    image = {
-        "@type": "cr:Field",
-        "@id": "images/image",
-        "name": "image",
-        "dataType": "sc:ImageObject",
-        "source": from_files | {"extract": {"fileProperty": "content"}},
-    }
-    name = {
-        "@type": "cr:Field",
-        "@id": "images/id",
-        "name": "id",
-        "dataType": "sc:Text",
-        "references": {"field": {"@id": "metadata/id"}},
-        "source": from_files | {"extract": {"fileProperty": "filename"}, "transform": {"regex": r"^([^.]+)(?:\..*)?$"}},
-    }
+    content = from_files | {"extract": {"fileProperty": "content"}}
+    by_name = {"extract": {"fileProperty": "filename"}, "transform": {"regex": r"^([^.]+)(?:\..*)?$"}}
+    id_ = _field("images", "id", "string", from_files | by_name) | {"references": {"field": {"@id": "metadata/id"}}}
     joined = [
-        {
-            "@type": "cr:Field",
-            "@id": f"images/{column}",
-            "name": column,
-            "dataType": TYPES.get(columns[column], "sc:Text"),
-            "source": {"field": {"@id": f"metadata/{column}"}},
-        }
+        _field("images", column, columns[column], {"field": {"@id": f"metadata/{column}"}})
         for column in ("bucket", "class", "label")
     ]
-    rows = [_field("metadata", column, kind, source) for column, kind in columns.items()]
-    return _document(facts, distribution, [_records("metadata", rows), _records("images", [image, name, *joined])], url)
+    fields = [_field("images", "image", "", content), id_, *joined]
+    rows = [_field("metadata", name, kind, source | _column(name)) for name, kind in columns.items()]
+    return _document(facts, distribution, [_records("metadata", rows), _records("images", fields)], url)
 
 
 def _document(
@@ -141,33 +118,29 @@ def _document(
     return document | _responsible(facts)
 
 
+def _node(kind: str, id_: str, **properties: Any) -> dict[str, Any]:
+    """A node whose name is the last part of its id; only files have their whole path as name."""
+    return {"@type": f"cr:{kind}", "@id": id_, "name": id_.rpartition("/")[2], **properties}
+
+
 def _file(path: str, digest: str, size: int, kind: str, url: str | None) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileObject",
-        "@id": path,
-        "name": path,
-        "contentUrl": path if url is None else f"{url.rstrip('/')}/{path}",
-        "contentSize": f"{size} B",
-        "encodingFormat": kind,
-        "sha256": digest,
-    }
+    address = path if url is None else f"{url.rstrip('/')}/{path}"
+    facts = {"contentUrl": address, "contentSize": f"{size} B", "encodingFormat": kind, "sha256": digest}
+    return _node("FileObject", path, **facts) | {"name": path}
 
 
 def _records(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"@type": "cr:RecordSet", "@id": name, "name": name, "key": {"@id": f"{name}/id"}, "field": fields}
+    return _node("RecordSet", name, key={"@id": f"{name}/id"}, field=fields)
 
 
-def _field(records: str, name: str, kind: str, place: Mapping[str, Any]) -> dict[str, Any]:
-    source: dict[str, Any] = {**place, "extract": {"column": name}}
-    if name == "image":
-        source["transform"] = {"jsonPath": "bytes"}
-    return {
-        "@type": "cr:Field",
-        "@id": f"{records}/{name}",
-        "name": name,
-        "dataType": "sc:ImageObject" if name == "image" else TYPES.get(kind, "sc:Text"),
-        "source": source,
-    }
+def _field(records: str, name: str, kind: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    data_type = "sc:ImageObject" if name == "image" else TYPES.get(kind, "sc:Text")
+    return _node("Field", f"{records}/{name}", dataType=data_type, source=source)
+
+
+def _column(name: str) -> dict[str, Any]:
+    """Where a Parquet file has a field; the bytes of an image are inside a struct."""
+    return {"extract": {"column": name}} | ({"transform": {"jsonPath": "bytes"}} if name == "image" else {})
 
 
 def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:

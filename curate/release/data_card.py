@@ -97,11 +97,5 @@ def _size(n: int) -> str:
     >>> _size(999), _size(66_000)
     ('n<1K', '10K<n<100K')
     """
-    steps = [
-        (10**3, "n<1K"),
-        (10**4, "1K<n<10K"),
-        (10**5, "10K<n<100K"),
-        (10**6, "100K<n<1M"),
-        (10**7, "1M<n<10M"),
-    ]
+    steps = [(10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M")]
     return next((name for limit, name in steps if n < limit), "10M<n<100M")

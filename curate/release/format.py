@@ -103,9 +103,7 @@ class Release:
                     id_, sha = members.pop(name)
                     if sha256_bytes(content) != sha:
                         raise IntegrityError(
-                            f"The image {name} in {shard} does not match its checksum.",
-                            "",
-                            "Copy the release again.",
+                            f"The image {name} in {shard} does not match its checksum.", "", "Copy the release again."
                         )
                     yield id_, content
             if members:
@@ -125,6 +123,11 @@ class Release:
         """Counts of each class and bucket, with examples."""
         return overview.html(self)
 
+    def checksums(self) -> dict[str, str]:
+        """File → checksum, of SHA256SUMS."""
+        lines = (self.path / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+        return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""
         sums = self.path / "SHA256SUMS"
@@ -134,8 +137,7 @@ class Release:
                 "It is written last, so the release is not finished.",
                 "Run publish again.",
             )
-        lines = (line.partition("  ") for line in sums.read_text(encoding="utf-8").splitlines())
-        listed = {name: digest for digest, _, name in lines}
+        listed = self.checksums()
         for path in sorted(self.path.rglob("*")):
             name = path.relative_to(self.path).as_posix()
             if path.is_file() and name not in listed and path != sums:
@@ -150,7 +152,5 @@ class Release:
                 raise IntegrityError(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")
             if sha256_file(path) != digest:
                 raise IntegrityError(
-                    f"The file {name} of {self.path} was changed.",
-                    "Its checksum differs.",
-                    "Copy the release again.",
+                    f"The file {name} of {self.path} was changed.", "Its checksum differs.", "Copy the release again."
                 )

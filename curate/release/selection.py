@@ -18,11 +18,7 @@ Row = Mapping[str, Any]
 
 
 def select(
-    accepted: Sequence[Row],
-    buckets: Sequence[int],
-    classes: Sequence[str],
-    settings: ReleaseSettings,
-    seed: int,
+    accepted: Sequence[Row], buckets: Sequence[int], classes: Sequence[str], settings: ReleaseSettings, seed: int
 ) -> list[Row]:
     """A random choice of `per_class` images for each bucket and class, in release order.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -52,9 +51,3 @@ def write_unlabelled(
             writer.write_table(table)
             n += len(table)
     return n
-
-
-def read_unlabelled(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of `unlabelled.parquet`."""
-    for batch in pq.ParquetFile(path).iter_batches(8192):
-        yield from batch.to_pylist()

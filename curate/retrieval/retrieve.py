@@ -207,17 +207,9 @@ def _table(store: Store, bucket: int, names: Sequence[str], tops: Sequence[Ranke
     ranks = [r for size in sizes for r in range(size)] + [rank for _, rank, _, _ in background]
     fates = [fate for fates in chosen.fates for fate in fates]
     fates += ["background"] * len(chosen.background) + ["reserve"] * len(chosen.reserve)
-    return pa.Table.from_arrays(
-        [
-            pa.array(store.names(rows.astype(np.int64)), pa.string()),
-            pa.array(np.full(len(rows), bucket, np.int32)),
-            pa.array(concept, pa.string()),
-            pa.array(np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)),
-            pa.array(ranks, pa.int32()),
-            pa.array(fates, pa.string()),
-        ],
-        schema=CANDIDATES,
-    )
+    scores = np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)
+    columns = [store.names(rows.astype(np.int64)), np.full(len(rows), bucket, np.int32), concept, scores, ranks, fates]
+    return pa.table(columns, schema=CANDIDATES)
 
 
 def _best_fates(rows: pa.Table) -> Counter[str]:

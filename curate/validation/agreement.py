@@ -5,7 +5,7 @@ Items, workers and labels are numbered from 0. A set of ticked checkboxes is one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,58 +96,55 @@ def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) ->
 
     Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
     """
-    probabilities = _shares(answers)
-    n_labels, n_workers = probabilities.shape[1], int(answers.workers.max()) + 1
+    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
     given = answers.workers * n_labels + answers.labels
     errors = np.zeros((n_workers, n_labels, n_labels))
-    for _ in range(rounds):
+
+    def update(probabilities: Floats, logs: Floats) -> Floats:
         for true in range(n_labels):  # errors: (worker, true, given)
             weights = probabilities[answers.items, true]
             errors[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
-        errors = np.maximum(errors, SMALLEST)
-        errors /= errors.sum(2, keepdims=True)
-        logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
+        np.maximum(errors, SMALLEST, out=errors)
+        errors[:] /= errors.sum(2, keepdims=True)
         log_errors = np.log(errors)
         for true in range(n_labels):
             logs[:, true] += np.bincount(answers.items, log_errors[answers.workers, true, answers.labels], len(logs))
-        change, probabilities = _normalised(logs, probabilities)
-        if change < tolerance:
-            break
-    return Aggregated(probabilities, errors)
+        return errors
+
+    return _maximise(answers, update, rounds, tolerance)
 
 
 def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Aggregated:
     """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label."""
-    probabilities = _shares(answers)
-    n_labels, n_workers = probabilities.shape[1], int(answers.workers.max()) + 1
+    n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
     given = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
-    skill = np.ones(n_workers)
-    for _ in range(rounds):
+
+    def update(probabilities: Floats, logs: Floats) -> Floats:
         right = np.bincount(answers.workers, probabilities[answers.items, answers.labels], n_workers)
         skill = np.clip(right / np.maximum(given, 1), SMALLEST, 1 - SMALLEST)
         wrong = np.log((1 - skill) / max(1, n_labels - 1))
-        logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
         logs += np.bincount(answers.items, wrong[answers.workers], len(logs))[:, None]
-        right = np.bincount(
-            answers.items * n_labels + answers.labels, (np.log(skill) - wrong)[answers.workers], logs.size
-        )
-        logs += right.reshape(logs.shape)
-        change, probabilities = _normalised(logs, probabilities)
-        if change < tolerance:
-            break
-    return Aggregated(probabilities, skill)
+        gains = (np.log(skill) - wrong)[answers.workers]
+        logs += np.bincount(answers.items * n_labels + answers.labels, gains, logs.size).reshape(logs.shape)
+        return np.asarray(skill)
+
+    return _maximise(answers, update, rounds, tolerance)
 
 
-def _shares(answers: Answers) -> Floats:
+def _maximise(
+    answers: Answers, update: Callable[[Floats, Floats], Floats], rounds: int, tolerance: float
+) -> Aggregated:
+    """EM from the shares of votes. update: (probabilities, log-priors, to which it adds the answers) → workers."""
     table = answers.counts()
-    return np.asarray(table / np.maximum(table.sum(1, keepdims=True), 1))
-
-
-def _normalised(logs: Floats, before: Floats) -> tuple[float, Floats]:
-    """(largest change, probabilities) from log-likelihoods."""
-    after = np.exp(logs - logs.max(1, keepdims=True))
-    after /= after.sum(1, keepdims=True)
-    return float(np.abs(after - before).max()), after
+    probabilities = table / np.maximum(table.sum(1, keepdims=True), 1)
+    for _ in range(rounds):
+        logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
+        workers = update(probabilities, logs)
+        before, probabilities = probabilities, np.exp(logs - logs.max(1, keepdims=True))
+        probabilities /= probabilities.sum(1, keepdims=True)
+        if np.abs(probabilities - before).max() < tolerance:
+            break
+    return Aggregated(probabilities, workers)
 
 
 def numbered_answers(
@@ -166,16 +163,12 @@ def numbered_answers(
 def summary(answers: Answers) -> dict[str, float | None]:
     """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
     values: dict[str, float | None] = {}
-    for name, measure in (
-        ("pairwise", pairwise),
-        ("fleiss_kappa", fleiss_kappa),
-        ("krippendorff_alpha", krippendorff_alpha),
-    ):
+    for measure in (pairwise, fleiss_kappa, krippendorff_alpha):
         try:
             value = measure(answers)
         except BadInput:
             value = float("nan")
-        values[name] = None if np.isnan(value) else round(value, 6)
+        values[measure.__name__] = None if np.isnan(value) else round(value, 6)
     return values
 
 

@@ -133,15 +133,14 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
                     "Expected the workers' answers.",
                     "This may be the batch and not its results.",
                 )
-            for cells in reader:
-                if cells:
-                    if len(cells) != len(header):
-                        raise BadInput(
-                            f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",
-                            "Expected the same number.",
-                            "Download the results of the batch again, unedited.",
-                        )
-                    yield reader.line_num, dict(zip(header, cells, strict=True))
+            for cells in filter(None, reader):
+                if len(cells) != len(header):
+                    raise BadInput(
+                        f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",
+                        "Expected the same number.",
+                        "Download the results of the batch again, unedited.",
+                    )
+                yield reader.line_num, dict(zip(header, cells, strict=True))
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 ({error}).", "", "Save it as UTF-8.") from None
     except csv.Error as error:

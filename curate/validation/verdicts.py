@@ -56,19 +56,12 @@ def verdict(
         if joint.get(frozenset({expected}), 0.0) < settings.confidence:
             top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
             return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
-        return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
-    if settings.rule == "exact":
-        right = sum(ticked == {expected} for ticked in sets)
-    else:
-        right = sum(expected in ticked for ticked in sets)
-    if right < settings.agree:
+    elif sum(t == {expected} if settings.rule == "exact" else expected in t for t in sets) < settings.agree:
         top, n = Counter(sets).most_common(1)[0]
         if n < settings.agree:
             return "no_majority"
         return "several_concepts" if len(top) > 1 else "wrong_concept"
-    if sensitive >= settings.sensitive_hold:
-        return "held_for_review"
-    return "kept"
+    return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
 
 
 def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: ValidationSettings) -> pa.Table:

@@ -53,6 +53,9 @@ class Publish(Stage):
             asked=inputs["tally"] / "asked.parquet",
             buckets=config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json")),
             classes=sorted(config.retrieve.classes),
+            settings=section,
+            run_log=context.run_log,
+            executor=context.executor,
             withdrawn=[] if section.withdrawn is None else withdrawn_ids(context.path(section.withdrawn)),
             previous=None if section.previous is None else Release.open(context.path(section.previous)),
             judgement=self._text(section.judgement),
@@ -60,9 +63,7 @@ class Publish(Stage):
             backbones=self._backbones(),
             batch=config.embed.batch,
         )
-        provenance = self._provenance(inputs)
-        counts = compose(collection, section, config.seed, provenance, out, context.run_log, context.executor)
-        return Counts(*counts)
+        return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
 
     def _text(self, name: str | None) -> str | None:
         """A text file that the run file names."""
@@ -75,17 +76,12 @@ class Publish(Stage):
 
     def _backbones(self) -> dict[str, EncoderSpec]:
         """Name → encoder of the release's further features."""
-        embed = self.context.config.embed
-        specs = {}
+        embed, specs = self.context.config.embed, {}
         for entry in self.context.config.release.features:
             file = self.context.path(entry.weights)
-            specs[entry.name] = EncoderSpec(
-                encoder="backbone",
-                model=entry.model,
-                weights=str(file) if file.exists() else entry.weights,
-                device=embed.device,
-                precision=embed.precision,
-            )
+            weights = str(file) if file.exists() else entry.weights
+            common = embed.model_dump(include={"device", "precision"})
+            specs[entry.name] = EncoderSpec(encoder="backbone", model=entry.model, weights=weights, **common)
         return specs
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
