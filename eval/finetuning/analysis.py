@@ -37,12 +37,11 @@ def path(
 
 def recalibrate(net: Net, data: Samples, rule: Rule, batch: int = 500) -> None:
     """Set the statistics of batch normalisation from these images: the mean over batches."""
-    for module in net.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.reset_running_stats()
-    net.still, net.dropout = False, 0.0
     norms = [m for m in net.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     usual = [m.momentum for m in norms]
+    for module in norms:
+        module.reset_running_stats()
+    net.still, net.dropout = False, 0.0
     with torch.no_grad():
         for k, low in enumerate(range(0, len(data), batch)):
             for module in norms:

@@ -248,10 +248,9 @@ def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
     """All times at once; selected on the last step's validation data."""
     times = len(data.train)
     net = adapters.over_times(start, times, method.final, method.shared, _rng(work, "times", method.final))
-    if method.final == "all":
-        grid = work.rules.grids["joint"]
-        return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", ("adjacent", adapters.adjacent))[0]
-    return work.tuned("all times", net, data.train, data.val[-1], work.rules.grids["joint-side"], "joint")[0]
+    grid = work.rules.grids["joint" if method.final == "all" else "joint-side"]
+    pulled: Pulled = ("adjacent", adapters.adjacent) if method.final == "all" else None
+    return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", pulled)[0]
 
 
 def scores(net: Net, x: Any, work: Work) -> Any:

@@ -103,20 +103,18 @@ def between(trained: Trained, share: float, norm: str = "interpolate") -> Net:
             f"{trained.learner} adapts by low-rank matrices.", "Expected whole weights or side modules."
         )
     kept = norm == "initial"
-    ends = {name: _ends(trained, name) for name in net.names}
-    for name, (old, new, sided) in ends.items():
+    for name in net.names:
+        old, new, sided = _ends(trained, name)
         target = net.parts[name][len(net.parts[name]) - 1]
         if sided:
             net.shares[name, len(net.parts[name]) - 1] = share
             continue
         with torch.no_grad():
             old_state = old.state_dict()
-            mixed = {}
+            mixed = dict(new.state_dict())
             for key, value in new.state_dict().items():
                 fixed = kept and (_of_norm(new, key) or "shortcut" in key)
-                if not value.is_floating_point():
-                    mixed[key] = value
-                else:
+                if value.is_floating_point():
                     mixed[key] = old_state[key] if fixed else torch.lerp(old_state[key], value, share)
             target.load_state_dict(mixed)
     return net

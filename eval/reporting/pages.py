@@ -108,27 +108,19 @@ def pages(
 
 
 def _learner(name: str, documents: Documents) -> dict[str, Any]:
+    found = [(d, r) for d in documents for r in d["results"] if _base(r["learner"]) == name]
     groups = []
     for protocol in dict.fromkeys(d["protocol"] for d in documents):
-        rows = [
-            {**r, "stream": d["stream"]["name"], "stream_page": d["stream"]["page"]}
-            for d in documents
-            if d["protocol"] == protocol
-            for r in d["results"]
-            if _base(r["learner"]) == name
-        ]
+        own = [(d["stream"], r) for d, r in found if d["protocol"] == protocol]
+        rows = [{**r, "stream": stream["name"], "stream_page": stream["page"]} for stream, r in own]
         if rows:
             columns = scores_of({"protocol": protocol, "results": rows})
             for r in rows:  # other settings may give other scores
                 none = {"mean": None, "sd": None, "values": [None] * len(r["seeds"])}
                 r["scores"] = {score.name: none for score in columns} | r["scores"]
             groups.append({"protocol": protocol, "page": protocol_page(protocol), "columns": columns, "rows": rows})
-    skipped = [
-        {"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]}
-        for d in documents
-        for s in d.get("skipped", ())
-        if _base(s["learner"]) == name
-    ]
+    entries = [(d, s) for d in documents for s in d.get("skipped", ()) if _base(s["learner"]) == name]
+    skipped = [{"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]} for d, s in entries]
     return {"text": _paragraphs(LEARNERS, name), "groups": groups, "skipped": skipped}
 
 

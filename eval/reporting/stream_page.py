@@ -58,15 +58,12 @@ def _drift(stream: Stream) -> Section | None:
     if len(stream.steps) < 2 or not stream.x_shape:
         return None
     distances = drift(stream)
-    series = {"to the last step's test data": (list(range(len(distances))), _shares(distances))}
+    top = max(distances) or 1.0
+    shares = [distance / top for distance in distances]
+    series = {"to the last step's test data": (list(range(len(distances))), shares)}
     svg = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
     return Section("drift", "Drift", _figure(svg, caption))
-
-
-def _shares(values: Sequence[float]) -> list[float]:
-    top = max(values) or 1.0
-    return [value / top for value in values]
 
 
 def _blind(stream: Stream) -> Section | None:

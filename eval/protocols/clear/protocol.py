@@ -64,12 +64,9 @@ class Iid(Protocol):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """in_domain, next_domain, accuracy, backward, forward; the measures of other papers; the matrix."""
         r, b = matrix(rows, steps), start(rows, steps)
-        return Result(
-            {kind.name: function(r) for kind, function in IID.items()},
-            {kind.name: function(r, b) for kind, function in MEASURES.items()},
-            by_class(rows, steps),
-            r,
-        )
+        scores = {kind.name: function(r) for kind, function in IID.items()}
+        measures = {kind.name: function(r, b) for kind, function in MEASURES.items()}
+        return Result(scores, measures, by_class(rows, steps), r)
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,5 @@ class Streaming(Protocol):
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """next_domain and forward; cells with j ≤ i do not exist."""
         r = matrix(rows, steps)
-        return Result(
-            {kind.name: function(r) for kind, function in STREAMING.items()},
-            by_class=by_class(rows, steps),
-            matrix=r,
-        )
+        scores = {kind.name: function(r) for kind, function in STREAMING.items()}
+        return Result(scores, by_class=by_class(rows, steps), matrix=r)

@@ -80,17 +80,12 @@ def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
 
 def _samplers(results: Any) -> list[Figure]:
     """Near-future accuracy against retention, for every learner that ran with several samplers."""
-    runs = [(r["learner"].partition("(")[0], r["settings"]["sampler"]) for r in results if "sampler" in r["settings"]]
-    several = {name for name, _ in runs if len({sampler for other, sampler in runs if other == name}) > 1}
-    pairs = {
-        f"{r['learner'].partition('(')[0]}: {r['settings']['sampler']}"
-        + (f", {r['settings']['memory']} kept" if r["settings"]["memory"] else ""): (
-            r["scores"]["near_future"]["mean"],
-            r["scores"]["retention"]["mean"],
-        )
-        for r in results
-        if r["learner"].partition("(")[0] in several
-    }
+    runs = [(r["learner"].partition("(")[0], r["settings"], r["scores"]) for r in results if "sampler" in r["settings"]]
+    pairs = {}
+    for name, settings, scores in runs:
+        if len({other["sampler"] for owner, other, _ in runs if owner == name}) > 1:
+            kept = f", {settings['memory']} kept" if settings["memory"] else ""
+            pairs[f"{name}: {settings['sampler']}{kept}"] = scores["near_future"]["mean"], scores["retention"]["mean"]
     if not pairs:
         return []
     caption = "The same learner with other samples of the past [near-future accuracy, section 5]."

@@ -53,9 +53,8 @@ def scored(rows: Sequence[Row]) -> Result:
     measures["corrections"] = float(at[-1])
     others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
     kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
-    return Result(
-        scores, measures | others | _costs(rows), curve={"at": at, "value": novel, "original": original, **kept}
-    )
+    over_corrections = {"at": at, "value": novel, "original": original, **kept}
+    return Result(scores, measures | others | _costs(rows), curve=over_corrections)
 
 
 def _costs(rows: Sequence[Row]) -> dict[str, float]:
