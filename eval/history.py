@@ -44,10 +44,8 @@ class Past:
         """Samples at `positions`, in their order. Raises BadArray for one that is not past."""
         positions = np.asarray(positions, np.int64)
         if len(positions) and not 0 <= positions.min() <= positions.max() < self.seen:
-            raise BadArray(
-                f"Position {positions.max()} of a stream of which {self.seen} samples are past.",
-                "Expected an earlier one.",
-            )
+            problem = f"Position {positions.max()} of a stream of which {self.seen} samples are past."
+            raise BadArray(problem, "Expected an earlier one.")
         ends = np.cumsum([len(part) for part in self.parts])
         numbers = np.searchsorted(ends, positions, side="right")
         out: Any = None

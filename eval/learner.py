@@ -77,11 +77,8 @@ class Learner(ABC):
     def check_stream(self, stream: Stream) -> None:
         """Raise IncompatibleStream, before any work, if the stream lacks what the learner needs."""
         if stream.x_shape == () and not self.reads_texts:
-            raise IncompatibleStream(
-                f"It learns from vectors; {stream.name!r} holds texts.",
-                "",
-                "Encode them: stream from-texts --encoder, or --encoders.",
-            )
+            problem = f"It learns from vectors; {stream.name!r} holds texts."
+            raise IncompatibleStream(problem, "", "Encode them: stream from-texts --encoder, or --encoders.")
         if self.needs_unlabelled and stream.prior is None and all(step.unlabelled is None for step in stream.steps):
             raise IncompatibleStream(
                 f"It needs unlabelled samples; {stream.name!r} has none.",

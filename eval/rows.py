@@ -135,9 +135,6 @@ def find(paths: Sequence[Path]) -> list[Run]:
     """All runs below some folders, in path order. Raises MissingFile if there is none."""
     folders = sorted({p.parent for path in paths for p in path.rglob("run.json")})
     if not folders:
-        raise MissingFile(
-            f"There are no runs in {', '.join(map(str, paths))}.",
-            "Expected folders with run.json.",
-            "Make them with driftline eval.",
-        )
+        problem = f"There are no runs in {', '.join(map(str, paths))}."
+        raise MissingFile(problem, "Expected folders with run.json.", "Make them with driftline eval.")
     return [load(folder) for folder in folders]

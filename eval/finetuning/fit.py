@@ -197,11 +197,8 @@ class Fit:
             total += loss.detach()
             self.steps += 1
         if not torch.isfinite(total):
-            raise Diverged(
-                f"The loss is not finite after epoch {self.epoch + 1} with {self.hyper}.",
-                "",
-                "Lower the learning rate.",
-            )
+            problem = f"The loss is not finite after epoch {self.epoch + 1} with {self.hyper}."
+            raise Diverged(problem, "", "Lower the learning rate.")
 
     def _judge(self) -> None:
         accuracy = accuracy_of(self.net, self.val, self.rule)

@@ -74,10 +74,8 @@ class Method:
         if self.history == "joint" and self.final not in ("all", *SIDES):
             raise BadConfig(f"final is {self.final!r} and history joint.", "Expected all, side-1 or side-b.")
         if self.schedule != "none" and (self.history != "each" or self.final in SIDES):
-            raise BadConfig(
-                f"schedule is {self.schedule!r}, history {self.history} and final {self.final}.",
-                "Expected history each and no side modules.",
-            )
+            problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.final}."
+            raise BadConfig(problem, "Expected history each and no side modules.")
 
 
 @dataclass(frozen=True)

@@ -63,11 +63,8 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str)
     book.seconds += sum(result.seconds for _, result in fitted)
     book.dropped += [f"{stage}: {result}" for result in done if isinstance(result, str)]
     if not fitted:
-        raise Diverged(
-            f"All {len(jobs)} points of the grid diverged in {stage}: {done[0]}",
-            "",
-            "Lower the learning rates, or use fidelity=clean, which normalises pixels.",
-        )
+        problem = f"All {len(jobs)} points of the grid diverged in {stage}: {done[0]}"
+        raise Diverged(problem, "", "Lower the learning rates, or use fidelity=clean, which normalises pixels.")
     job, best = max(fitted, key=lambda pair: pair[1].accuracy)
     record = {"stage": stage, "fit": job.key, "accuracy": best.accuracy, "best_epoch": best.best_epoch}
     book.fits.append(record | {"epochs": len(best.curve) - 1, **asdict(best.hyper)})

@@ -35,10 +35,8 @@ class Sklearn(Learner):
         from sklearn.base import clone
 
         if not hasattr(self.estimator, "partial_fit"):
-            raise BadConfig(
-                f"{type(self.estimator).__name__} has no partial_fit.",
-                "Expected an estimator that learns incrementally, such as SGDClassifier.",
-            )
+            problem = f"{type(self.estimator).__name__} has no partial_fit."
+            raise BadConfig(problem, "Expected an estimator that learns incrementally, such as SGDClassifier.")
         self.task, self.rng, self.fitted, self.gradient_steps = task, rng, False, 0
         self.model = clone(self.estimator)
         if "random_state" in self.model.get_params():

@@ -78,11 +78,8 @@ class Lora(Learner):
                 reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
                 self.reader: Any = reader.from_pretrained(self.model)
             except (OSError, ValueError) as error:
-                raise MissingFile(
-                    f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]}).",
-                    "",
-                    "Without internet: download it elsewhere and name its folder.",
-                ) from None
+                problem = f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]})."
+                raise MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.") from None
             targets = self._targets(base)
             config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
             self.net: Any = peft.get_peft_model(base, config).to(self.place)

@@ -18,10 +18,7 @@ def blocks(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     if not timm.is_model(name):
         from eval.nets import NETS
 
-        raise UnknownName(
-            f"Unknown network {name!r}.",
-            did_you_mean(name, NETS),
-            f"Available: {', '.join(NETS)}, and the models of timm.",
-        )
+        problem = f"Unknown network {name!r}."
+        raise UnknownName(problem, did_you_mean(name, NETS), f"Available: {', '.join(NETS)}, and the models of timm.")
     body: Any = partial(timm.create_model, name, num_classes=0)
     return Blocks({"body": body, HEAD: partial(nn.Linear, body().num_features, n_classes)})

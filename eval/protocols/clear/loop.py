@@ -60,11 +60,8 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
     Raises IncompatibleStream for a learner that sees all steps at once: it would train on its test data.
     """
     if learner.sees_all_steps:
-        raise IncompatibleStream(
-            "It learns from all steps at once, and in streaming every later step is a test.",
-            "Expected a learner that takes step after step.",
-            "Use clear-iid.",
-        )
+        problem = "It learns from all steps at once, and in streaming every later step is a test."
+        raise IncompatibleStream(problem, "Expected a learner that takes step after step.", "Use clear-iid.")
     begun, seen = time.process_time(), 0
     steps = [step.past() for step in stream.steps]
     for i, step in enumerate(steps[:-1]):
