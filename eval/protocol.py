@@ -272,8 +272,8 @@ def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
     """The learner's answers (n,) for n samples. Raises BadArray if they have another shape."""
     answer = np.asarray(learner.predict(x))
     if answer.shape != (n,):
-        text = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
-        raise BadArray(text, f"Expected ({n},).")
+        problem = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
+        raise BadArray(problem, f"Expected ({n},).")
     return answer
 
 

@@ -67,7 +67,7 @@ def evaluate(
         by_name = [job for job in jobs if job.name in [learner for learner in learners if isinstance(learner, str)]]
         shared = {job.name for job in by_name}
         parts = _parts(grid.protocol, sorted(by_name, key=lambda job: job.seed), executor.workers)
-        tasks = [_Task(stream_folder, grid, [dataclasses.replace(job, spec=None) for job in part]) for part in parts]
+        tasks = [(stream_folder, grid, [dataclasses.replace(job, spec=None) for job in part]) for part in parts]
         gpus = int(any(job.changed.get("device") == "cuda" for job in by_name))
         if tasks and grid.protocol.shardable:  # more processes than runs: several share one
             tasks = [tasks[i % len(tasks)] for i in range(max(len(tasks), executor.workers))]
@@ -133,13 +133,7 @@ class _Job:
         return spec(**{**self.changed, **more})
 
 
-@dataclasses.dataclass(frozen=True)
-class _Task:
-    """Runs for another process."""
-
-    stream_folder: Path
-    grid: _Grid
-    jobs: list[_Job]
+_Task = tuple[Path, _Grid, list[_Job]]  # runs for another process, and the folder of their stream
 
 
 def _grid(
@@ -204,9 +198,9 @@ def _parts(protocol: Protocol, jobs: Sequence[_Job], workers: int) -> list[list[
 
 def _shared_runs(task: _Task) -> dict[str, str]:
     """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
-    stream = Stream.load(task.stream_folder)
+    stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
-    for job, run in _runs(stream, task.grid, task.jobs):
+    for job, run in _runs(Stream.load(stream_folder), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
     return failed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -41,12 +41,7 @@ def with_sides(net: Net, kind: str, rng: np.random.Generator) -> Net:
 
 def ends_to_old(net: Net, hyper: Hyper) -> Sequence[Pull]:
     """λ‖Δ‖² between the new stem and classifier and the previous ones."""
-    pairs: list[tuple[Any, Any]] = []
-    for name in net.names:
-        if name in (STEM, HEAD):
-            old, new = net.parts[name][-2:]
-            pairs += zip(new.parameters(), old.parameters(), strict=True)
-    return [Pull(pairs, hyper.adjacent)]
+    return _pulls([net.parts[name][-2:] for name in net.names if name in (STEM, HEAD)], hyper)
 
 
 def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.random.Generator) -> Net:
@@ -72,11 +67,12 @@ def over_times(net: Net, times: int, kind: str, shared: Sequence[str], rng: np.r
 
 def adjacent(net: Net, hyper: Hyper) -> Sequence[Pull]:
     """λ Σ_t ‖w_t − w_{t−1}‖² over all parameters, normalisation included [spec, section 3, JM]."""
-    pairs: list[tuple[Any, Any]] = []
-    for name in net.names:
-        parts = list(net.parts[name])
-        for earlier, later in pairwise(parts):
-            pairs += zip(later.parameters(), earlier.parameters(), strict=True)
+    return _pulls([pair for name in net.names for pair in pairwise(net.parts[name])], hyper)
+
+
+def _pulls(modules: Iterable[Any], hyper: Hyper) -> Sequence[Pull]:
+    """The pull between the parameters of pairs of modules (old, new)."""
+    pairs = [pair for old, new in modules for pair in zip(new.parameters(), old.parameters(), strict=True)]
     return [Pull(pairs, hyper.adjacent)]
 
 

@@ -80,12 +80,8 @@ class Work:
             "seed": self.seed,
             "pulled": pulled[0] if pulled else "",
         }
-        if net.made:
-            base["made"] = net.made
-        if decays != "l2":
-            base["decays"] = decays
-        if self.rules.compiled:
-            base["compiled"] = True
+        further = {"made": net.made, "decays": decays if decays != "l2" else "", "compiled": self.rules.compiled}
+        base |= {key: value for key, value in further.items() if value}  # absent unless used: old keys stay valid
 
         def job(hyper: Hyper) -> Job:
             def make() -> Fit:

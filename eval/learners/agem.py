@@ -70,20 +70,19 @@ class Agem(NetLearner):
 
     def on_correction(self) -> Rule | None:
         """The same constraint; corrections do not enter the memory."""
+        return self._constraint([])
+
+    def _constraint(self, parts: Sequence[int]) -> Rule | None:
+        """The constraint on the memory, sampled by `parts`; None while the memory is empty."""
         if not self.kept:
             return None
         x, y = (np.concatenate([pair[i] for pair in self.kept]) for i in (0, 1))
-        return Project(on(self.inputs(x), self.head), on(y, self.head), self.sample, self.rng)
+        return Project(on(self.inputs(x), self.head), on(y, self.head), self.sample, self.rng, parts)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the constraint, then store."""
         self.limit = self.limit or len(y)
-        rule = None
-        if self.kept:
-            past_x = on(self.inputs(np.concatenate([a for a, _ in self.kept])), self.head)
-            past_y = on(np.concatenate([b for _, b in self.kept]), self.head)
-            parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
-            rule = Project(past_x, past_y, self.sample, self.rng, parts)
-        self.train(x, y, rule=rule)
+        parts = [len(labels) for _, labels in self.kept] if self.variant == "reference" else []
+        self.train(x, y, rule=self._constraint(parts))
         limit = self.limit * (len(self.kept) + 1 if self.variant == "reference" else 1)
         self.kept = balanced(self.kept, x, y, limit, self.rng)

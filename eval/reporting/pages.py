@@ -91,19 +91,20 @@ def pages(
 ) -> dict[str, str]:
     """File → HTML. documents: as the template of a protocol takes them. plain: with links only. streams: by hash, those
     whose folders are known. across: protocol → a section over all of its streams."""
+
+    def page(kind: str, name: str, content: Mapping[str, Any]) -> str:
+        template = environment.get_template(f"{kind}.html.j2")
+        return str(template.render(title=name, up=title, notice="", **content))
+
     files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
         own, after = [d for d in documents if d["protocol"] == name], [across[name]] if name in across else []
-        template, text = environment.get_template("protocol.html.j2"), _paragraphs(PROTOCOLS, name)
-        files[protocol_page(name)] = template.render(
-            title=name, up=title, notice="", text=text, documents=own, after=after
-        )
-    for name, page in contents(plain)["Learners"]:
-        content, template = _learner(name, plain), environment.get_template("learner.html.j2")
-        files[page] = template.render(title=name, up=title, notice="", **content)
+        content = {"text": _paragraphs(PROTOCOLS, name), "documents": own, "after": after}
+        files[protocol_page(name)] = page("protocol", name, content)
+    for name, file in contents(plain)["Learners"]:
+        files[file] = page("learner", name, _learner(name, plain))
     for about in {d["stream"]["page"]: d["stream"] for d in plain}.values():
-        content, template = _stream(about, plain, streams), environment.get_template("stream.html.j2")
-        files[about["page"]] = template.render(title=about["name"], up=title, notice="", **content)
+        files[about["page"]] = page("stream", about["name"], _stream(about, plain, streams))
     return files
 
 

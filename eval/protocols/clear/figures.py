@@ -27,9 +27,8 @@ def across(documents: Sequence[Document]) -> Section | None:
     body = []
     for (net, name), row in sorted(cells.items()):
         values = "".join(_cell(row.get(i), first, second, best[i]) for i in range(len(columns)))
-        body.append(
-            f"<tr><th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>{values}</tr>"
-        )
+        names = f"<th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>"
+        body.append(f"<tr>{names}{values}</tr>")
     protocol = documents[0]["protocol"]
     return Section(
         f"across-{protocol}",

@@ -108,8 +108,8 @@ def _count(
     """Predict all spans at once, and count right answers by name."""
     answer = answers(learner, x, sum(high - low for low, high in spans))
     if len(answer) and not 0 <= int(answer.min()) <= int(answer.max()) < len(stream.classes):
-        text = f"{type(learner).__name__}.predict named label {int(answer.max())}."
-        raise BadArray(text, f"Expected 0 … {len(stream.classes) - 1}.")
+        problem = f"{type(learner).__name__}.predict named label {int(answer.max())}."
+        raise BadArray(problem, f"Expected 0 … {len(stream.classes) - 1}.")
     places = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans)]).tolist(), strict=False))
     for name, (low, high) in ahead.items():
         begin = places[low, high]

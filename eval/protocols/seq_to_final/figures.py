@@ -100,9 +100,8 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
         whole = {n: len(columns[n]) == len(cells) for n in names}
         count = {n: "" if whole[n] else f" <small>of {len(columns[n])}</small>" for n in names}
         paper = published.means().get(str(notes.get("sequence")), {}) if all(map(_printed, theirs.values())) else {}
-        rows.append(
-            _row("mean", [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + count[n] for n in names])
-        )
+        means = [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + count[n] for n in names]
+        rows.append(_row("mean", means))
         rows.append(_row("sd", [_cell(float(np.std(columns[n])), "", None) for n in names]))
     head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
     table = f"<table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"

@@ -19,9 +19,8 @@ SIZES = (6000, 4000, 6000, 4000)
 def table() -> dict[tuple[str, str, str], float]:
     """(sequence, network, learner) → accuracy."""
     text = files("eval.protocols.seq_to_final").joinpath("published.csv").read_text(encoding="utf-8")
-    return {
-        (r["sequence"], r["network"], r["learner"]): float(r["accuracy"]) for r in csv.DictReader(text.splitlines())
-    }
+    rows = csv.DictReader(text.splitlines())
+    return {(row["sequence"], row["network"], row["learner"]): float(row["accuracy"]) for row in rows}
 
 
 def value(notes: Mapping[str, Any], network: str, learner: str) -> float | None:
