@@ -53,7 +53,7 @@ def scored(rows: Sequence[Row]) -> Result:
     measures["corrections"] = float(at[-1])
     others = {REACHED[n].name: reached[n] for n in TARGETS if n not in NAMED}
     kept = {key: [getattr(row, key) for row in tests] for key in ("seen", "stored", "recall")}
-    over_corrections = {"at": at, "value": novel, "original": original, **kept}
+    over_corrections: dict[str, Sequence[float]] = {"at": at, "value": novel, "original": original, **kept}
     return Result(scores, measures | others | _costs(rows), curve=over_corrections)
 
 
