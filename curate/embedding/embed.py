@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
-from curate.core.columns import schema
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
@@ -32,7 +31,14 @@ from curate.encoders import Encoder, EncoderSpec
 from curate.images.near_duplicates import perceptual_hashes, thumbnail
 from curate.images.shards import Reader
 
-PART = schema("id string, bucket int32, fault string, phash uint64")
+PART = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("fault", pa.string()),
+        ("phash", pa.uint64()),
+    ]
+)
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 

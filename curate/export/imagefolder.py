@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from curate.core.atomic_io import write_bytes
-from curate.core.columns import rows_of
+from curate.core.parsing import rows_of
 from curate.release.format import Release
 
 UNSAFE = re.compile(r"^\.|[/\\\0]|%(?=[0-9A-Fa-f]{2})")

@@ -15,17 +15,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.columns import rows_of, schema
 from curate.core.errors import DriftlineError
+from curate.core.parsing import rows_of
 from curate.fetch.outcome import TEMPORARY_REASONS, Download
 from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.checks import check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, shard_path, write_tar
 
-INDEX = schema(
-    "id string, row int64, uploaded int64, shard int32, member string, sha256 string, bytes int64, width int32, "
-    "height int32, fault string, detail string"
+INDEX = pa.schema(
+    [
+        ("id", pa.string()),
+        ("row", pa.int64()),
+        ("uploaded", pa.int64()),
+        ("shard", pa.int32()),
+        ("member", pa.string()),
+        ("sha256", pa.string()),
+        ("bytes", pa.int64()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("fault", pa.string()),
+        ("detail", pa.string()),
+    ]
 )
 COLUMNS = ["id", "row", "url", "path", "uploaded"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "too_few_bytes"}

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, writing
-from curate.core.columns import rows_of
 from curate.core.errors import IntegrityError, MissingFile
+from curate.core.parsing import rows_of
 
 Member = tuple[str, bytes]  # name inside the tar, content
 

@@ -30,12 +30,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.columns import schema
-
-TABLE = schema(
-    "id string, row int64, url string, path string, uploaded int64, taken int64, user string, nickname string, "
-    "title string, description string, tags string, camera string, licence string, licence_url string, "
-    "page_url string, media string, longitude float64, latitude float64, label string, caption string, extra string"
+TABLE = pa.schema(
+    [
+        ("id", pa.string()),
+        ("row", pa.int64()),
+        ("url", pa.string()),
+        ("path", pa.string()),
+        ("uploaded", pa.int64()),
+        ("taken", pa.int64()),
+        ("user", pa.string()),
+        ("nickname", pa.string()),
+        ("title", pa.string()),
+        ("description", pa.string()),
+        ("tags", pa.string()),
+        ("camera", pa.string()),
+        ("licence", pa.string()),
+        ("licence_url", pa.string()),
+        ("page_url", pa.string()),
+        ("media", pa.string()),
+        ("longitude", pa.float64()),
+        ("latitude", pa.float64()),
+        ("label", pa.string()),
+        ("caption", pa.string()),
+        ("extra", pa.string()),
+    ]
 )
 
 # Columns with few different values: Parquet keeps each value once.
@@ -45,7 +63,14 @@ REPEATED = ("user", "nickname", "camera", "licence", "licence_url", "media", "la
 SOURCE = TABLE.append(pa.field("fault", pa.string())).append(pa.field("raw", pa.string()))
 
 # A record that a stage dropped: its id, the reason, and the detail that a person needs to understand it.
-REJECTS = schema("id string, row int64, reason string, detail string")
+REJECTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 

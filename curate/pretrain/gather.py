@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
-from curate.core.columns import rows_of
 from curate.core.errors import BadConfig, IntegrityError, MissingFile
+from curate.core.parsing import rows_of
 from curate.images.checks import ImageLimits, check_image
 from curate.images.shards import read_images, read_tar
 

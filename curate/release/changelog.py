@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curate.core.atomic_io import csv_text
-from curate.core.columns import rows_of
 from curate.core.errors import BadConfig
+from curate.core.parsing import rows_of
 from curate.release.format import Release
 
 LEVELS = ("major", "minor", "patch")

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.core.columns import rows_of
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
+from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.embedding.features import features
 from curate.encoders import EncoderSpec

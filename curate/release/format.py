@@ -21,17 +21,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
-from curate.core.columns import rows_of, schema
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
 from curate.core.formats import check_format
+from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
 from curate.release import overview
 
 FORMAT = 1
-METADATA = schema(
-    "id string, bucket int32, class string, label int32, uploaded int64, shard string, member string, sha256 string, "
-    "source_sha256 string, width int32, height int32, score float32, votes string, user string, creator string, "
-    "title string, licence string, licence_url string, page_url string, url string"
+METADATA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("class", pa.string()),
+        ("label", pa.int32()),
+        ("uploaded", pa.int64()),
+        ("shard", pa.string()),
+        ("member", pa.string()),
+        ("sha256", pa.string()),
+        ("source_sha256", pa.string()),
+        ("width", pa.int32()),
+        ("height", pa.int32()),
+        ("score", pa.float32()),
+        ("votes", pa.string()),
+        ("user", pa.string()),
+        ("creator", pa.string()),
+        ("title", pa.string()),
+        ("licence", pa.string()),
+        ("licence_url", pa.string()),
+        ("page_url", pa.string()),
+        ("url", pa.string()),
+    ]
 )
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from curate.core.columns import rows_of
 from curate.core.notebook import Thumbnail, table
+from curate.core.parsing import rows_of
 
 if TYPE_CHECKING:
     from curate.release.format import Release

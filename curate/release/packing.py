@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, sha256_bytes, write_json
-from curate.core.columns import rows_of
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
+from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.images.shards import Reader, read_tar, write_tar
 from curate.images.strip_exif import strip_metadata

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_array, write_json, writing
-from curate.core.columns import rows_of, schema
 from curate.core.errors import BadInput, Shortage
 from curate.core.executor import Executor
+from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec, Vectors
 from curate.retrieval.approximate import approximate_search
@@ -25,7 +25,16 @@ from curate.retrieval.exact_search import Ranked, Side, cosines, search
 from curate.retrieval.settings import BACKGROUND, Concept, RetrieveSettings
 from curate.retrieval.vector_store import Ints, Store
 
-CANDIDATES = schema("id string, bucket int32, concept string, score float32, rank int32, fate string")
+CANDIDATES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("score", pa.float32()),
+        ("rank", pa.int32()),
+        ("fate", pa.string()),
+    ]
+)
 # An image may be in several lists; its own fate is the best of them, in this order.
 FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
 SIDES: tuple[Side, ...] = ("top", "bottom")

@@ -21,13 +21,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.columns import schema
 from curate.core.errors import BadInput
 from curate.validation.batches import NONE
 
-ANSWERS = schema(
-    "item string, id string, worker string, assignment string, labels [string], sensitive bool, seconds int32, "
-    "fault string"
+ANSWERS = pa.schema(
+    [
+        ("item", pa.string()),
+        ("id", pa.string()),
+        ("worker", pa.string()),
+        ("assignment", pa.string()),
+        ("labels", pa.list_(pa.string())),
+        ("sensitive", pa.bool_()),
+        ("seconds", pa.int32()),
+        ("fault", pa.string()),
+    ]
 )
 TRUE = {"true", "on", "1", "yes"}
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
-from curate.core.columns import rows_of
 from curate.core.errors import Waiting
+from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
 from curate.validation.batches import read_batch

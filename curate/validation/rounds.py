@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.columns import rows_of
+from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND
 
 LEAST_RATE = 0.1  # limits the number of candidates for a class that was rarely accepted

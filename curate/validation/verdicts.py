@@ -14,15 +14,23 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from curate.core.columns import rows_of, schema
+from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.agreement import dawid_skene, numbered_answers, one_coin, summary, worker_table
 from curate.validation.batches import NONE
 from curate.validation.settings import ValidationSettings
 
-VERDICTS = schema(
-    "id string, bucket int32, concept string, verdict string, votes string, answers int32, agreement float32, "
-    "sensitive int32"
+VERDICTS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("verdict", pa.string()),
+        ("votes", pa.string()),
+        ("answers", pa.int32()),
+        ("agreement", pa.float32()),
+        ("sensitive", pa.int32()),
+    ]
 )
 
 ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json
-from curate.core.columns import rows_of
+from curate.core.parsing import rows_of
 from curate.release import Release
 from eval.plotting.charts import Section
 from eval.reporting.report import results_of, write

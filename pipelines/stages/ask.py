@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_parquet
-from curate.core.columns import schema
 from curate.core.errors import BadInput
 from curate.release.packing import FetchedImages
 from curate.retrieval.retrieve import text_encoder
@@ -23,7 +22,14 @@ from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
 from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.embed import spec_of
 
-ITEMS = schema("id string, bucket int32, concept string, score float32")
+ITEMS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("bucket", pa.int32()),
+        ("concept", pa.string()),
+        ("score", pa.float32()),
+    ]
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_parquet
-from curate.core.columns import rows_of
+from curate.core.parsing import rows_of
 from curate.validation.answers import read_lines
 from curate.validation.judges import Catalogue, Crowd, Items
 from curate.validation.rounds import describe_short, next_candidates, short_cells
