@@ -13,9 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json, write_json, write_parquet
+from curate.core.atomic_io import check_format, read_json, write_json, write_parquet
 from curate.core.errors import MissingFile
-from curate.core.formats import check_format
 
 FORMAT = 1
 SKIPPED = "skipped"

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_json
+from curate.core.atomic_io import check_version, content_digest, fingerprint, quick_digest, read_json, sweep, write_json
 from curate.core.errors import Busy, DriftlineError, Shortage, UnknownName, Waiting
-from curate.core.formats import check_version
 from pipelines import VERSION
 from pipelines.stage import Context, Stage
 from pipelines.stages import STAGES

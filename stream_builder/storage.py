@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from curate.core.atomic_io import fingerprint, read_json, write_array, write_bytes, write_json
+from curate.core.atomic_io import check_format, fingerprint, read_json, write_array, write_bytes, write_json
 from curate.core.errors import IntegrityError, MissingFile
-from curate.core.formats import check_format
 from stream_builder.lazy_images import LazyImages
 from stream_builder.step import Array, Split, Step
 from stream_builder.validate import check_steps

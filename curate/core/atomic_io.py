@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # imported where they are used: a command's help needs neithe
     import pyarrow as pa
 
 TEMPORARY = ".partial-"  # prefix of every unfinished file
+UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
 
 
 def sync_folder(folder: Path) -> None:
@@ -89,6 +90,31 @@ def read_json(path: Path) -> Any:
         raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or create it again.") from None
+
+
+def check_format(path: Path, given: Any, known: int, way_out: str) -> None:
+    """Raise BadInput unless the format number of a file is the one that this version reads. way_out: for a file that no
+    newer driftline wrote."""
+    if given == known:
+        return
+    if isinstance(given, int) and given > known:
+        raise BadInput(
+            f"{path} was written by a newer driftline (format {given}); this one reads {known}.", "", UPGRADE
+        )
+    raise BadInput(f"{path} has the format {given!r}.", f"Expected {known}.", way_out)
+
+
+def check_version(path: Path, given: str, known: str) -> None:
+    """Raise BadInput for a file written by a later release of driftline; patch releases read each other's files.
+
+    >>> check_version(Path("done.json"), "0.1.7", "0.1.0")
+    """
+    if _release(given) > _release(known):
+        raise BadInput(f"{path} was written by driftline {given}; this is {known}.", "", UPGRADE)
+
+
+def _release(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
 
 
 def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = None) -> None:

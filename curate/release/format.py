@@ -20,9 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import read_json, sha256_bytes, sha256_file
+from curate.core.atomic_io import check_format, read_json, sha256_bytes, sha256_file
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
-from curate.core.formats import check_format
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
 from curate.release import overview

@@ -21,9 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import write_bytes
+from curate.core.atomic_io import check_format, write_bytes
 from curate.core.errors import BadInput, DriftlineError, IncompatibleStream, IntegrityError, MissingFile
-from curate.core.formats import check_format
 from curate.core.seeding import rng_for
 from eval import rows as row_files
 from eval.learners import LEARNERS
