@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -102,10 +101,10 @@ class _Grid:
     """folder for rows"""
 
     def portable(self, executor: Executor) -> bool:
-        """Whether there are other processes, and they can load the protocol; a class of a notebook they cannot."""
+        """Whether there are other processes that can load the protocol; a class of a script or notebook they cannot."""
         if executor.kind == "ray":
             return True
-        if type(self.protocol).__module__ == "__main__" and not hasattr(sys.modules["__main__"], "__file__"):
+        if type(self.protocol).__module__ == "__main__":
             return False
         try:
             return executor.workers > 1 and bool(pickle.dumps(self.protocol))

@@ -185,17 +185,15 @@ def test_worker_processes_run_it(module: Path) -> None:
         assert shared["skipped"] == []
 
 
-@pytest.mark.parametrize("notebook", [False, True])
+@pytest.mark.parametrize("script", [False, True])
 def test_a_class_that_other_processes_cannot_import_runs_in_this_one(
-    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notebook: bool
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: bool
 ) -> None:
     class Local(FirstOnly):
         """Only here."""
 
-    if notebook:  # pickle finds the class, and no other process does
-        main = sys.modules["__main__"]
-        monkeypatch.delattr(main, "__file__")
-        monkeypatch.setattr(main, "Local", Local, raising=False)
+    if script:  # or a notebook: pickle finds the class, and no other process does
+        monkeypatch.setattr(sys.modules["__main__"], "Local", Local, raising=False)
         Local.__module__, Local.__qualname__ = "__main__", "Local"
     stream.save(tmp_path / "S")
     found = evaluate(
