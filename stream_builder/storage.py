@@ -13,7 +13,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,44 +23,48 @@ from stream_builder.lazy_images import LazyImages
 from stream_builder.step import Array, Split, Step
 from stream_builder.validate import check_steps
 
-if TYPE_CHECKING:
-    from stream_builder.stream import Stream
-
 FORMAT = 1
 STEP_FOLDER = "step_{:05d}"
 AGAIN = "Create the stream again."
 
 
-def write(stream: Stream, folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write a stream into a new folder; `stream.json` is written last. facts: what it says about the stream's
-    origin."""
-    check_steps([(s.index, s.name) for s in stream.steps], str(folder))
+def write(
+    folder: Path,
+    name: str,
+    classes: Sequence[str],
+    steps: Sequence[Step],
+    oracle: Step | None,
+    prior: Any,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write the fields of a stream into a new folder; `stream.json` is written last."""
+    check_steps([(s.index, s.name) for s in steps], str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
     records: list[dict[str, Any]] = []
-    for step in _stored_steps(stream):
+    for step in _stored_steps(steps, oracle):
         step_folder = folder / STEP_FOLDER.format(step.index)
         record: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
-        for name, split in step.splits.items():
-            _write_x(split.x, step_folder / name, folder)
-            write_array(step_folder / f"{name}_y.npy", split.y.astype(np.int64))
-            write_array(step_folder / f"{name}_ids.npy", np.asarray(split.ids, dtype=np.str_))
+        for kind, split in step.splits.items():
+            _write_x(split.x, step_folder / kind, folder)
+            write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
+            write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
             if split.time is not None:
-                write_array(step_folder / f"{name}_time.npy", split.time.astype(np.int64))
-            record["splits"][name] = {"n": len(split), "time": split.time is not None, "sha256": _hash(split)}
+                write_array(step_folder / f"{kind}_time.npy", split.time.astype(np.int64))
+            record["splits"][kind] = {"n": len(split), "time": split.time is not None, "sha256": _hash(split)}
             if isinstance(split.x, LazyImages):
-                record["splits"][name]["encoded"] = split.x.size
+                record["splits"][kind]["encoded"] = split.x.size
         if step.unlabelled is not None:
             record["unlabelled"] = _write_unlabelled(step.unlabelled, step_folder / "unlabelled", folder)
         records.append(record)
     head = {
         "format": FORMAT,
-        "name": stream.name,
-        "classes": list(stream.classes),
-        "steps": records[: len(stream.steps)],
-        "prior": None if stream.prior is None else _write_unlabelled(stream.prior, folder / "prior", folder),
+        "name": name,
+        "classes": list(classes),
+        "steps": records[: len(steps)],
+        "prior": None if prior is None else _write_unlabelled(prior, folder / "prior", folder),
         "facts": dict(facts),
-        **({} if stream.oracle is None else {"oracle": records[-1]}),
+        **({} if oracle is None else {"oracle": records[-1]}),
     }
     head["sha256"] = fingerprint({k: v for k, v in head.items() if k not in ("facts", "name")})
     write_json(folder / "stream.json", head)
@@ -105,12 +109,12 @@ def read(folder: Path) -> dict[str, Any]:
     }
 
 
-def verify(stream: Stream, folder: Path) -> None:
+def verify(folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any) -> None:
     """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
     head = read_json(folder / "stream.json")
-    pairs = list(zip(_recorded_steps(head), _stored_steps(stream), strict=True))
+    pairs = list(zip(_recorded_steps(head), _stored_steps(steps, oracle), strict=True))
     unlabelled = [(f"step {step.name!r}", record.get("unlabelled"), step.unlabelled) for record, step in pairs]
-    for what, size, x in (*unlabelled, ("the prior", head["prior"], stream.prior)):
+    for what, size, x in (*unlabelled, ("the prior", head["prior"], prior)):
         if size is not None and _hash_x(x) != size["sha256"]:
             raise IntegrityError(f"Unlabelled samples of {what} in {folder} were changed.", "", AGAIN)
     for record, step in pairs:
@@ -119,9 +123,9 @@ def verify(stream: Stream, folder: Path) -> None:
                 raise IntegrityError(f"Step {step.name!r}, split {name}, of {folder} was changed.", "", AGAIN)
 
 
-def _stored_steps(stream: Stream) -> list[Step]:
+def _stored_steps(steps: Sequence[Step], oracle: Step | None) -> list[Step]:
     """The steps; the oracle's data is stored as one more step."""
-    return [*stream.steps, *([] if stream.oracle is None else [stream.oracle])]
+    return [*steps, *([] if oracle is None else [oracle])]
 
 
 def _recorded_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.core.notebook import rendered
 from stream_builder import storage
 from stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
@@ -44,7 +45,7 @@ class Stream:
 
     def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own."""
-        storage.write(self, Path(folder), facts or self.facts)
+        storage.write(Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts or self.facts)
         return Stream.load(folder)
 
     @classmethod
@@ -57,10 +58,8 @@ class Stream:
 
     def verify(self, folder: str | Path) -> None:
         """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
-        storage.verify(self, Path(folder))
+        storage.verify(Path(folder), self.steps, self.oracle, self.prior)
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from stream_builder.notebook import html_of
-
-        return html_of(self)
+        return rendered(self, "stream_builder.notebook:html_of")

@@ -15,11 +15,11 @@ CATALOGUES = {"eval/learners", "stream_builder/shifts"}
 
 
 def graph() -> dict[str, set[str]]:
-    """Module → the project's modules that it imports at its top: what must be there before it can be."""
+    """Module → the project's modules that it imports, at its top or later."""
     modules = {module_of(path) for path in FILES}
     found = {}
     for path in FILES:
-        names = imported(path, top=True) & modules - {module_of(path)}
+        names = imported(path) & modules - {module_of(path)}
         found[module_of(path)] = {n for n in names if not any(m.startswith(f"{n}.") for m in names)}  # import of a part
     return found
 

@@ -24,16 +24,15 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imported(path: Path, top: bool = False) -> set[str]:
-    """Every module of the project that a file imports, wherever in the file. top: only those at its top."""
-    return {name for name in every_import(path, top) if name.split(".")[0] in ROOMS}
+def imported(path: Path) -> set[str]:
+    """Every module of the project that a file imports, wherever in the file."""
+    return {name for name in every_import(path) if name.split(".")[0] in ROOMS}
 
 
-def every_import(path: Path, top: bool = False) -> set[str]:
+def every_import(path: Path) -> set[str]:
     """The same, of other libraries, too."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body if top else ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

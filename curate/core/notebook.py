@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 EDGE = 48  # pixels of a thumbnail
+
+
+def rendered(value: object, target: str) -> str:
+    """HTML of `value`, made by the function `module:name`, which is imported now: data does not import its display."""
+    module, _, name = target.partition(":")
+    html: str = getattr(importlib.import_module(module), name)(value)
+    return html
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import check_format, read_json, sha256_bytes, sha256_file
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
+from curate.core.notebook import rendered
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
-from curate.release import overview
 
 FORMAT = 1
 METADATA = pa.schema(
@@ -139,7 +139,7 @@ class Release:
 
     def _repr_html_(self) -> str:
         """Counts of each class and bucket, with examples."""
-        return overview.html(self)
+        return rendered(self, "curate.release.overview:html")
 
     def checksums(self) -> dict[str, str]:
         """File → checksum, of SHA256SUMS."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import tarfile
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.core.notebook import Thumbnail, table
 from curate.core.parsing import rows_of
-
-if TYPE_CHECKING:
-    from curate.release.format import Release
+from curate.release.format import Release
 
 MAX_CLASSES, MAX_BUCKETS = 30, 12  # rows and columns
 MAX_SHOWN = 6  # classes and buckets with an example

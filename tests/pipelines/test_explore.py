@@ -309,6 +309,6 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         browser.close()
     assert not problems
     bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
-    assert (bus.prompts, bus.negatives) == (["a big red bus"], ["a car"])
+    assert (bus.prompts, bus.negatives) == (("a big red bus",), ("a car",))
     marks = [json.loads(line) for line in (folder / "explore" / "marks.jsonl").read_text().splitlines()]
     assert [m["right"] for m in marks] == [True, False, None]
