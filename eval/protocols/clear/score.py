@@ -93,6 +93,6 @@ IID: dict[Score, Callable[[Matrix], float]] = {
 }
 STREAMING = {kind: function for kind, function in IID.items() if kind.name in ("next_domain", "forward")}
 MATRIX_NOTE = (
-    "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame lies "
-    "the future."
+    "Row: trained up to this step. Column: tested on this step. Framed: same step (in-domain). Right of the frame: "
+    "later steps."
 )
