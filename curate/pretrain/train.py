@@ -118,7 +118,7 @@ def pretrain(
         )
     training = Training(recipe, Moco.new(recipe, queue, seed, device), images.x, device, group, seed)
     losses, probed, seconds = _resume(out / STATE, key, training)
-    with run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
+    with training.kernels(), run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
         tick(len(losses) * training.batches)
         for epoch in range(len(losses), recipe.epochs):
             started = time.monotonic()
@@ -196,6 +196,8 @@ class Training:
         self.cast: Callable[[], Any] = lambda: torch.autocast(
             device.partition(":")[0], dtype=torch.bfloat16, enabled=half
         )
+        # oneDNN's bfloat16 convolutions give NaN at random on processors with AMX: torch's own do not.
+        self.kernels: Callable[[], Any] = lambda: torch.backends.mkldnn.flags(enabled=not (half and device == "cpu"))
 
     def epoch(self, number: int, tick: Callable[[int], None]) -> float:
         """One pass over the images without a last incomplete batch; returns the mean loss."""
