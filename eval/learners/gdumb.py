@@ -20,9 +20,10 @@ class Gdumb(NetLearner):
 
     memory: NonNegativeInt = 0
     """samples; 0: as many as the first step has (CLEAR: one bucket)"""
-    variant: Literal["paper", "reference"] = "paper"
-    """`paper` fills the memory greedily: if all classes come at once, the first samples stay; `reference` keeps a
-    uniform sample of each class, as Avalanche and therefore CLEAR do"""
+    variant: Literal["paper", "reference"] = "reference"
+    """`reference` keeps a uniform sample of each class, as Avalanche and therefore CLEAR's runs do; `paper` is the
+    greedy sampler of GDumb's paper, for classes that come one after the other: a full and balanced memory admits new
+    classes only, so that it equals `nap` where all classes come at once"""
 
     needs_whole_steps = "it trains from random weights on its memory after every step"
 

@@ -13,6 +13,7 @@ from curate.core.errors import BadConfig, UnknownName
 from curate.core.seeding import rng_for
 from eval.engine.linear import Head, Net, zeros
 from eval.engine.mlp import Mlp
+from eval.experiment.presets import fitting
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.agem import Project
@@ -263,6 +264,21 @@ def test_gdumb_trains_on_its_memory_alone_from_new_weights() -> None:
         learner.learn_step(step.visible())
     assert np.bincount(learner.y, minlength=3).tolist() == [4, 4, 4]
     assert learner.gradient_steps == 2 * 3
+
+
+@pytest.mark.parametrize("preset", ["clear-linear", "clear-mlp"])
+def test_gdumbs_memory_in_clears_presets_takes_from_every_step(preset: str) -> None:
+    """The greedy sampler would keep the first step alone: `nap` under another name."""
+    stream = drifting(steps=4, n=60)
+    learner = Gdumb(**{**fitting(preset, {"gdumb": Gdumb}), "epochs": 1, "hidden": 4})
+    learner.begin(Task(3, (8,)), rng_for(0))
+    for step in stream.steps:
+        learner.learn_step(step.visible())
+    steps = np.concatenate([np.full(60, t) for t in range(4)])
+    origin = {row.tobytes(): t for t, row in zip(steps, stream.flat("train").x, strict=True)}
+    counts = np.bincount([origin[row.tobytes()] for row in learner.x], minlength=4)
+    assert counts.sum() == 60
+    assert counts.min() >= 5, "15 of every step are expected"
 
 
 @pytest.mark.parametrize("alpha", ["dynamik:1", "dynamic:x", -1.0])

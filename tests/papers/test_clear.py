@@ -91,9 +91,10 @@ def test_with_one_bucket_of_memory_a_larger_alpha_helps_finetuning() -> None:
 
 
 def test_gdumb_falls_behind() -> None:
-    """Table 1: GDumb 85.5 in-domain, the others 89.3 and more."""
-    gdumb, *others = means(["gdumb", "finetune", "er", "agem", "ewc"])
+    """Table 1: GDumb 85.5 in-domain, EWC, ER and A-GEM 91.6 to 91.9; it is no nap, which has 86.7 in table 4."""
+    nap, gdumb, *others = means(["nap", "gdumb", "finetune", "er", "agem", "ewc"])
     assert gdumb < min(others)
+    assert gdumb > nap + 0.2, "on a stream that drifts this far"
 
 
 def test_all_data_are_better_than_one_bucket_and_the_future_better_still_for_the_future() -> None:
