@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,9 +29,10 @@ class Composition:
     overlap: Literal["auto", "independent", "validation", "disjoint"] = "auto"
     """independent: steps may share images, and a validation image of one step may be a training image of another (the
     paper's code: 207 of 800); validation: no validation image is a training image of any step; disjoint: no image is in
-    two steps; auto: validation if the dataset is large enough, else independent"""
+    two steps; auto: the strictest of them that the dataset is large enough for, with paper-code independent"""
     draws: Literal["auto", "published", "own"] = "auto"
-    """published draws of the dataset, own draws, or auto: published ones if the dataset has them for these sizes"""
+    """published draws of the dataset, own draws, or auto: with paper-code published ones if the dataset has them for
+    these sizes, else own"""
     augment: Literal["auto", "none", "paper"] = "auto"
     """augmentation of training images, recorded in the stream for loaders; auto: the paper's if fidelity is clean"""
     fidelity: Literal["clean", "paper-code"] = "clean"
@@ -39,11 +41,16 @@ class Composition:
     priors: npt.NDArray[np.float64] | None = None
     """(steps, classes) shares of the classes at each step, instead of equal ones"""
 
-    def policy(self) -> str:
-        """The overlap to try first."""
+    @property
+    def takes_published(self) -> bool:
+        """Whether draws published with the dataset are used. In the paper's, training and validation images overlap."""
+        return self.draws == "published" or (self.draws == "auto" and self.fidelity == "paper-code")
+
+    def policies(self) -> tuple[str, ...]:
+        """Overlaps to try, the strictest first."""
         if self.overlap != "auto":
-            return self.overlap
-        return "independent" if self.fidelity == "paper-code" else "validation"
+            return (self.overlap,)
+        return ("independent",) if self.fidelity == "paper-code" else ("disjoint", "validation", "independent")
 
     def loading(self) -> dict[str, Any]:
         """For loaders: augmentations of training images, and whether images are normalised."""
@@ -126,15 +133,13 @@ def draw_steps(
 ) -> tuple[str, list[dict[str, Array]]]:
     """The overlap that was used, and the train and val positions of each step.
 
-    With overlap "auto", a dataset that is too small for "validation" is drawn with "independent". Raises Shortage.
+    Overlap "auto" relaxes as far as a small dataset needs. Raises Shortage.
     """
-    policy = composition.policy()
-    try:
-        return policy, _draw_steps(dataset, sizes, shares, composition, policy, seed)
-    except Shortage:
-        if composition.overlap != "auto" or policy == "independent":
-            raise
-    return "independent", _draw_steps(dataset, sizes, shares, composition, "independent", seed)
+    *strict, loosest = composition.policies()
+    for policy in strict:
+        with suppress(Shortage):
+            return policy, _draw_steps(dataset, sizes, shares, composition, policy, seed)
+    return loosest, _draw_steps(dataset, sizes, shares, composition, loosest, seed)
 
 
 def _draw_steps(

@@ -67,7 +67,7 @@ def compose(
     counts: list[Counter[Shift]] = []  # how often each shift has occurred, up to each step
     for step in steps:
         counts.append((counts[-1] if counts else Counter()) + Counter(step.shifts))
-    published = published_draws(dataset, sizes, test_size) if composition.draws != "own" else None
+    published = published_draws(dataset, sizes, test_size) if composition.takes_published else None
     if composition.draws == "published" and published is None:
         raise BadConfig(
             f"{dataset.name} has no published draws for these sizes.", "Expected *draws*.npz in its folder."

@@ -580,6 +580,43 @@ class TestBadInput:
 
         assert (resolved.network, resolved.precision, resolved.epochs) == ("linear", "float32", 10)
 
+    def test_clean_multiplies_images_in_halves_and_the_papers_code_only_by_name(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("eval.engine.fused.has_half", lambda: True)
+        settings = [{"fidelity": "clean"}, {"fidelity": "paper-code"}]
+        settings.append({"fidelity": "paper-code", "precision": "bfloat16"})
+
+        found = [SeqToFinal(**given).resolve(pictures()).precision for given in settings]  # type: ignore[arg-type]
+
+        assert found == ["bfloat16", "float32", "bfloat16"]
+
+    @pytest.mark.parametrize(
+        ("facts", "augmented"),
+        [
+            ({}, True),
+            ({"fidelity": "clean", "loading": {"augment": ["flip", "crop", "rotate"]}}, True),
+            ({"fidelity": "clean", "loading": {"augment": []}}, False),
+            ({"fidelity": "paper-code", "loading": {"augment": []}}, True),
+        ],
+    )
+    def test_clean_augments_unless_a_clean_stream_was_composed_without(
+        self, facts: dict[str, Any], augmented: bool
+    ) -> None:
+        made = replace(pictures(), facts=facts)
+
+        rules = [SeqToFinal(fidelity=name).resolve(made).rules(made) for name in ("clean", "paper-code")]  # type: ignore[arg-type]
+
+        assert rules[0].rule.augment == (("flip", "crop", "rotate") if augmented else ())
+        assert rules[1].rule.augment == ()
+
+
+def pictures() -> Stream:
+    """Two steps of black images."""
+    split = Split(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6) % 3, np.arange(6).astype(str))
+    return Stream("pictures", [Step(t, str(t), dict.fromkeys(("train", "val", "test"), split)) for t in range(2)],
+                  ["a", "b", "c"])  # fmt: skip
+
 
 def _without(made: Stream, step: int, split: str) -> Stream:
     steps = [

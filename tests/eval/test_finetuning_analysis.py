@@ -18,7 +18,7 @@ from eval.finetuning.fit import accuracy_of
 from eval.finetuning.samples import samples
 from eval.finetuning.trained_networks import between
 from eval.plotting.finetuning import draw, networks
-from eval.protocols.seq_to_final.figures import cells_of, figures, looks, mean_looks
+from eval.protocols.seq_to_final.figures import cells_of, figures, looks, mean_looks, note
 from eval.protocols.seq_to_final.published import means, table
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
@@ -215,6 +215,13 @@ class TestTables:
         assert mean_looks(cells, ["ft", "erm", "oracle"]) == {"ft": "bi", "erm": ""} | {
             "erm": mean_looks(cells, ["erm"])["erm"]
         }
+
+    def test_the_report_says_that_validation_images_were_trained_on(self) -> None:
+        result = {"settings": {"fidelity": "clean", "budget": "small"}}
+        leaks = result | {"told": {"shared": {"final_validation_in_earlier_training": 207}}}
+
+        assert "207 validation images" in note({"results": [result, leaks]})
+        assert "validation images" not in note({"results": [result]})
 
     def test_the_report_says_fidelity_and_budget(self, made: Any) -> None:
         _, stream, runs = made

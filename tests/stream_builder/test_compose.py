@@ -51,7 +51,9 @@ class TestOverlap:
         assert made.facts["overlap"] == "independent"
         assert made.facts["shared"]["final_validation_in_earlier_training"] > 0
 
-    def test_a_dataset_too_small_for_that_lets_steps_share_and_says_so(self) -> None:
+    def test_a_dataset_is_shared_by_steps_only_as_far_as_it_is_too_small_and_the_stream_says_so(self) -> None:
+        assert compose(dataset(), "C:R", self.SIZES, 40, 0).facts["overlap"] == "disjoint"
+        assert compose(dataset(), "C:R", (120, 100, 120), 40, 0).facts["overlap"] == "validation"
         made = compose(dataset(), "C:R", (200, 160, 200), 40, 0)
         assert made.facts["overlap"] == "independent"
         with pytest.raises(Shortage):
@@ -68,6 +70,32 @@ class TestOverlap:
         made = compose(dataset(), "C:R", self.SIZES, 40, 0, Composition(overlap=overlap))  # type: ignore[arg-type]
         assert [(len(s["train"]), len(s["val"])) for s in made.steps] == [(64, 16), (48, 12), (64, 16)]
         assert set(Counter(made.steps[1]["train"].y.tolist()).values()) == {12}
+
+
+class TestPublishedDraws:
+    """A dataset with draws in which a validation image of the last step trains the first step, as in the paper's."""
+
+    SIZES = (8, 8)
+
+    def published(self) -> Dataset:
+        rows = {"t0_train": [0, 1, 60, 61, 120, 180], "t0_valid": [121, 181], "t1_test": [0, 60, 120, 180]}
+        rows |= {"t1_train": [2, 3, 62, 63, 122, 182], "t1_valid": [0, 60]}
+        return replace(dataset(), draws={name: np.array(numbers) for name, numbers in rows.items()})
+
+    def test_the_papers_code_takes_them(self) -> None:
+        made = compose(self.published(), "C", self.SIZES, 4, 0, Composition(fidelity="paper-code"))
+        assert made.facts["draws"] == "published"
+        assert ids(made, 1, "val") == {"0", "60"}
+        assert made.facts["shared"]["final_validation_in_earlier_training"] == 2
+
+    def test_clean_streams_draw_their_own(self) -> None:
+        made = compose(self.published(), "C", self.SIZES, 4, 0)
+        assert (made.facts["draws"], made.facts["overlap"]) == ("own", "disjoint")
+        assert made.facts["shared"] == {"final_validation_in_earlier_training": 0, "images_in_several_steps": 0}
+
+    def test_clean_streams_take_them_by_name(self) -> None:
+        made = compose(self.published(), "C", self.SIZES, 4, 0, Composition(draws="published"))
+        assert made.facts["draws"] == "published"
 
 
 class TestOracle:
@@ -299,10 +327,14 @@ def test_the_order_of_sub_classes_is_the_specifications(shared: Path) -> None:
 
 
 @pytest.mark.shared
-def test_the_papers_draws_share_207_validation_images_with_training(shared: Path) -> None:
-    made = compose(open_dataset(shared / "cifar10"), "RCL")
-    assert made.facts["draws"] == "published"
-    assert made.facts["shared"]["final_validation_in_earlier_training"] == 207
+def test_the_papers_draws_share_207_validation_images_with_training_and_clean_ones_none(shared: Path) -> None:
+    cifar = open_dataset(shared / "cifar10")
+    code, clean = (compose(cifar, "RCL", composition=Composition(fidelity=f)) for f in ("paper-code", "clean"))  # type: ignore[arg-type]
+    assert code.facts["draws"] == "published"
+    assert code.facts["shared"]["final_validation_in_earlier_training"] == 207
+    assert (clean.facts["draws"], clean.facts["overlap"]) == ("own", "disjoint")
+    assert clean.facts["shared"]["final_validation_in_earlier_training"] == 0
+    assert clean.oracle is not None
 
 
 @pytest.mark.parametrize(

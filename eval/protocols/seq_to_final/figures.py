@@ -36,6 +36,11 @@ def note(document: Document) -> str:
     """Fidelity and budget: only numbers of the same ones may be compared."""
     kinds = sorted({(r["settings"]["fidelity"], r["settings"]["budget"]) for r in document["results"]})
     text = "; ".join(f"fidelity {fidelity}, budget {budget}" for fidelity, budget in kinds)
+    shared = {
+        r.get("told", {}).get("shared", {}).get("final_validation_in_earlier_training", 0) for r in document["results"]
+    }
+    if leaked := max(shared, default=0):
+        text += f". {leaked} validation images of the last step are training images of an earlier step"
     return (
         f"Tested on the last step, hyper-parameters chosen on its validation data. {text}. “clean” augments and "
         "normalises, hides the last step from history and gives every stage as many fits; “paper-code” does what the "

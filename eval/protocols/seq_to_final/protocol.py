@@ -42,7 +42,7 @@ class SeqToFinal(Protocol):
     search: Literal["full", "raced"] = "full"
     """the whole grid, or successive halving"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """of matrix products"""
+    """of matrix products; auto: bfloat16 for images and fidelity clean if the processor multiplies it, else float32"""
     per_step: bool = False
     """also test on every step that has a test split"""
     lrs: str | float = ""
@@ -91,7 +91,8 @@ class SeqToFinal(Protocol):
 
         images = len(stream.x_shape) == 3
         network = ("conv-1" if images else "linear") if self.network == "auto" else self.network
-        precision = ("bfloat16" if images and has_half() else "float32") if self.precision == "auto" else self.precision
+        halves = images and self.fidelity == "clean" and has_half()
+        precision = ("bfloat16" if halves else "float32") if self.precision == "auto" else self.precision
         epochs = self.epochs or EPOCHS[self.budget]
         return replace(self, network=network, precision=precision, epochs=epochs)
 
@@ -116,7 +117,8 @@ class SeqToFinal(Protocol):
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""
-        return {key: stream.facts[key] for key in ("base", "sequence", "sizes", "draws") if key in stream.facts}
+        keys = ("base", "sequence", "sizes", "draws", "overlap", "shared")
+        return {key: stream.facts[key] for key in keys if key in stream.facts}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """One row tested on "final"; with per_step, one on each step that has a test split."""
@@ -128,8 +130,9 @@ class SeqToFinal(Protocol):
 
 
 def _augment(stream: Stream) -> Sequence[str]:
-    """The stream's own augmentation of training images; default: flips, crops and small rotations."""
-    loading = stream.facts.get("loading", {})
+    """The stream's own augmentation of training images; default: flips, crops and small rotations. What a stream of
+    fidelity paper-code records is how that code loads images."""
+    loading = {} if stream.facts.get("fidelity") == "paper-code" else stream.facts.get("loading", {})
     return [str(kind) for kind in loading.get("augment", ("flip", "crop", "rotate"))]
 
 
