@@ -37,6 +37,8 @@ def fetch(
     out.mkdir(parents=True, exist_ok=True)
     executor = executor or Executor()
     settings = _of_one_worker(settings, parts, executor.workers)
+    if settings.private_addresses == "auto":
+        run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
     shards = manifest(parts, out, settings)
     waves = [shards]
     if settings.stop_after is not None:
@@ -57,12 +59,13 @@ def fetch(
 
 
 def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int) -> FetchSettings:
-    """The settings with its share of the rate, and without "auto": the first part that has rows decides."""
+    """The settings with its share of the rate; "auto" stays for a collection on the user's own network only: the
+    first part that has rows decides."""
     private = settings.private_addresses
     if private == "auto":
         first = next((part for part in parts if pq.read_metadata(part).num_rows), None)
         urls = [] if first is None else pq.read_table(first, columns=["url"])["url"].to_pylist()
-        private = "allow" if mostly_private(urls) else "refuse"
+        private = "auto" if mostly_private(urls) else "refuse"
     rate = None if settings.rate is None else settings.rate / workers
     return settings.model_copy(update={"private_addresses": private, "rate": rate})
 

@@ -7,17 +7,16 @@ import re
 import socket
 import ssl
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.resolver import ThreadedResolver
+from aiohttp import AddrInfoType
 
-from curate.fetch.address_guard import Refused, is_private, is_private_host
+from curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out, seconds_after
 from curate.fetch.settings import FetchSettings
 
@@ -26,22 +25,25 @@ AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"
 Keep = Callable[[int, Download], None]
 
 
-class _Guarded(AbstractResolver):
-    """Resolves a name once, so that the connection goes to the address that was checked."""
+def _session(settings: FetchSettings, redirected: bool) -> aiohttp.ClientSession:
+    """A session that opens connections to permitted addresses only. redirected: to where other servers point."""
+    refused = guard(settings.private_addresses, redirected)
 
-    def __init__(self) -> None:
-        self._plain = ThreadedResolver()
+    def opened(address: AddrInfoType) -> socket.socket:
+        if refused(str(address[4][0])):
+            raise Refused(MESSAGE)
+        return socket.socket(*address[:3])
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        addresses = await self._plain.resolve(host, port, family)
-        if private := [entry["host"] for entry in addresses if is_private(entry["host"])]:
-            raise Refused(f"{host} is {private[0]}, an address of a private network")
-        return addresses
-
-    async def close(self) -> None:
-        await self._plain.close()
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=settings.threads,
+            limit_per_host=min(settings.per_host, settings.threads),
+            socket_factory=opened,
+        ),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.timeout, sock_read=settings.timeout),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": AGENT, "Accept": "image/*,*/*;q=0.1", "Accept-Encoding": "identity"},
+    )
 
 
 @dataclass
@@ -50,6 +52,8 @@ class _Host:
 
     free: float = 0.0
     """time of the next request, monotonic seconds"""
+    waited: float = 0.0
+    """seconds of waiting that it asked for since its last other answer"""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def turn(self, rate: float | None) -> None:
@@ -65,7 +69,23 @@ class _Host:
 
     def pause(self, seconds: float) -> None:
         """Make the next request wait, because the host asked for it (Retry-After)."""
-        self.free = max(self.free, time.monotonic() + seconds)
+        end, known = time.monotonic() + seconds, max(self.free, time.monotonic())
+        self.waited += max(end - known, 0.0)
+        self.free = max(self.free, end)
+
+
+@dataclass
+class _Client:
+    """What the requests of one shard share."""
+
+    settings: FetchSettings
+    named: aiohttp.ClientSession
+    """for the addresses of the collection"""
+    redirected: aiohttp.ClientSession
+    """for addresses that other servers name"""
+    connections: asyncio.Semaphore
+    """a request in progress takes one; a host that lets us wait takes none"""
+    hosts: dict[str, _Host] = field(default_factory=lambda: defaultdict(_Host))
 
 
 def download(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep) -> None:
@@ -74,59 +94,61 @@ def download(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Kee
 
 
 async def _all(rows: Sequence[tuple[int, str]], settings: FetchSettings, keep: Keep) -> None:
-    connector = aiohttp.TCPConnector(
-        limit=settings.threads,
-        limit_per_host=min(settings.per_host, settings.threads),
-        resolver=None if settings.private_addresses == "allow" else _Guarded(),
-    )
-    limits = aiohttp.ClientTimeout(total=None, sock_connect=settings.timeout, sock_read=settings.timeout)
-    hosts: dict[str, _Host] = defaultdict(_Host)
-    left = iter(rows)
-    async with aiohttp.ClientSession(
-        connector=connector,
-        timeout=limits,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"User-Agent": AGENT, "Accept": "image/*,*/*;q=0.1", "Accept-Encoding": "identity"},
-    ) as session:
+    queues: dict[str, deque[tuple[int, str]]] = defaultdict(deque)
+    for row, url in rows:
+        queues[_host(url) or ""].append((row, url))
+    async with _session(settings, False) as named, _session(settings, True) as redirected:
+        client = _Client(settings, named, redirected, asyncio.Semaphore(settings.threads))
 
-        async def serve() -> None:
-            for row, url in left:
-                keep(row, await _one(session, url, settings, hosts))
+        async def serve(queue: deque[tuple[int, str]]) -> None:
+            while queue:
+                row, url = queue.popleft()
+                keep(row, await _one(client, url))
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(settings.threads, len(rows))):
-                group.create_task(serve())
+            for queue in queues.values():
+                for _ in range(min(settings.per_host, settings.threads, len(queue))):
+                    group.create_task(serve(queue))
 
 
-async def _one(session: aiohttp.ClientSession, url: str, settings: FetchSettings, hosts: dict[str, _Host]) -> Download:
+def _host(url: str) -> str | None:
+    """The host of an http(s) URL; None for any other text."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname if parts.scheme in ("http", "https") else None
+    except ValueError:
+        return None
+
+
+async def _one(client: _Client, url: str) -> Download:
+    settings, first = client.settings, url
     try:
         for _ in range(REDIRECTS + 1):
-            parts = urlsplit(url)
-            host = parts.hostname
-            if parts.scheme not in ("http", "https") or not host:
+            name = _host(url)
+            if not name:
                 return Download(None, "malformed_url", url[:200])
-            if settings.private_addresses != "allow" and is_private_host(host):
-                return Download(None, "private_address", f"{host} is an address of a private network")
-            await hosts[host].turn(settings.rate)
-            async with asyncio.timeout(settings.deadline):
-                answer = await _ask(session, url, settings, hosts[host])
+            if settings.private_addresses == "refuse" and is_private_host(name):  # aiohttp refuses some notations
+                return Download(None, "private_address", MESSAGE)
+            host = client.hosts[name]
+            await host.turn(settings.rate)
+            if host.waited > settings.deadline:
+                return Download(None, "http_429", f"not requested: {name} asks to wait for too long", host.waited)
+            session = client.named if origin(url) == origin(first) else client.redirected
+            async with client.connections, asyncio.timeout(settings.deadline):
+                answer = await _ask(session, url, settings, host)
             if isinstance(answer, Download):
                 return answer
             url = urljoin(url, answer)
         return Download(None, "redirect_loop", f"more than {REDIRECTS} redirects, the last to {url[:150]}")
-    except Refused as error:
-        return Download(None, "private_address", str(error))
     except TimeoutError:
         return Download(None, "timeout", "no whole answer in time")
     except aiohttp.ClientPayloadError:
         return Download(None, "truncated_body", "the body is shorter than announced")
     except (ssl.SSLError, aiohttp.ClientSSLError) as error:
         return Download(None, "tls_failed", _text(error))
-    except aiohttp.ClientConnectorDNSError as error:
+    except aiohttp.ClientConnectorError as error:
         refused = isinstance(error.os_error, Refused)
         return Download(None, "private_address" if refused else "connection_failed", _text(error.os_error))
-    except aiohttp.ClientConnectorError as error:
-        return Download(None, "connection_failed", _text(error.os_error))
     except aiohttp.InvalidURL as error:
         return Download(None, "malformed_url", _text(error))
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
@@ -145,7 +167,8 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
     async with session.get(url, allow_redirects=False) as response:
         status = response.status
         if status in (301, 302, 303, 307, 308) and "Location" in response.headers:
-            target = response.headers["Location"]
+            # bytes that are not UTF-8 arrive as lone surrogates
+            target = re.sub(r"[\udc80-\udcff]", lambda c: f"%{ord(c[0]) - 0xDC00:02X}", response.headers["Location"])
             if re.search(PLACEHOLDER_URL, target.partition("?")[0]):
                 return Download(None, "placeholder", f"redirect to {target[:150]}")
             return target
@@ -155,6 +178,7 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
                 host.pause(after)
             fault = "http_5xx" if status >= 500 else f"http_{status}"
             return Download(None, fault, f"{status} {response.reason or ''}".strip()[:200], after)
+        host.waited = 0.0
         if opted_out(response.headers.getall("X-Robots-Tag", [])):
             return Download(None, "opted_out", "X-Robots-Tag")
         return await _body(response, settings.max_bytes)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 # Reasons that may be temporary: such a row is asked for again.
 TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}
-# Words in X-Robots-Tag that keep an image out of collections (the list of img2dataset).
-OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex")
+# Words in X-Robots-Tag that keep an image out of collections: the list of img2dataset, and `none`, which is `noindex,
+# nofollow`.
+OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none")
+WITH_VALUE = ("max-snippet", "max-image-preview", "max-video-preview", "unavailable_after")
 # For a deleted photo, Flickr redirects to an image with one of these names [openimages/dataset#9].
 PLACEHOLDER_URL = r"/photo_(un|not_)?available[^/]*\.(png|gif|jpe?g)$"
 LONGEST_WAIT = 120.0  # seconds: the longest pause that a server may ask for
@@ -30,14 +32,21 @@ class Download:
 def opted_out(values: list[str], agent: str = "driftline") -> bool:
     """Whether X-Robots-Tag headers refuse this collection: `noai`, or `driftline: noai`, not `otherbot: noai`.
 
+    A name before a colon is an agent's only if it stands first and is not a directive with a value.
+
     >>> opted_out(["noai"]), opted_out(["otherbot: noai"]), opted_out(["driftline: index, noai"]), opted_out(["all"])
     (True, False, True, False)
+    >>> opted_out(["noai, max-image-preview:large"]), opted_out(["max-snippet: 0, noai"]), opted_out(["none"])
+    (True, True, True)
     """
     for value in values:
-        addressee, colon, words = value.rpartition(":")
-        if colon and addressee.strip().lower() != agent:
-            continue
-        if any(word.strip().lower() in OPT_OUT for word in words.split(",")):
+        words = value.lower()
+        name, colon, rest = words.partition(":")
+        if colon and "," not in name and name.strip() not in WITH_VALUE:
+            if name.strip() != agent:
+                continue
+            words = rest
+        if any(word.strip() in OPT_OUT for word in words.split(",")):
             return True
     return False
 
@@ -58,7 +67,7 @@ def seconds_after(value: str | None) -> float:
     except ValueError:
         try:
             moment = parsedate_to_datetime(value)
-        except ValueError:
+        except (ValueError, TypeError, OverflowError):
             return 0.0
         wait = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
     return min(max(wait, 0.0), LONGEST_WAIT) if wait == wait else 0.0

@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.checks import check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, shard_path, write_tar
+from curate.metadata.column_mapping import printable
 
 INDEX = pa.schema(
     [
@@ -55,7 +56,8 @@ class Shard:
     out: Path
     """folder of all shards"""
     settings: FetchSettings
-    """those of one worker: private_addresses is not "auto", rate is its share"""
+    """those of one worker: private_addresses is "auto" only for a collection on the user's own network, rate is its
+    share"""
 
     def rows(self) -> pa.Table:
         """Its rows of the table, columns COLUMNS."""
@@ -78,7 +80,8 @@ class Spool:
     def keep(self, row: int, outcome: Download) -> None:
         """Take the outcome of a row; a later one replaces it."""
         if outcome.data is None:
-            self.failures[row] = outcome
+            # what a server wrote need not be text
+            self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))
             return
         self.failures.pop(row, None)
         self._places[row] = (self._file.seek(0, 2), len(outcome.data))
@@ -160,8 +163,10 @@ def _rounds(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch
     left = dict(urls)
     for attempt in range(settings.retries + 1):
         if attempt:
-            retry_after = max(spool.failures[row].retry_after for row in left)
-            time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)))
+            # one server that asks to wait for long must not hold the shard
+            left = {row: url for row, url in left.items() if spool.failures[row].retry_after <= settings.deadline}
+            retry_after = max((spool.failures[row].retry_after for row in left), default=0.0)
+            time.sleep(max(retry_after, settings.backoff * 2 ** (attempt - 1)) if left else 0.0)
         _download(list(left.items()), settings, spool, scratch)
         temporary = {row for row, failure in spool.failures.items() if failure.fault in TEMPORARY_REASONS}
         left = {row: url for row, url in left.items() if row in temporary}

@@ -16,7 +16,7 @@ from support.faults import EXPECTED, FaultServer, bomb, picture
 from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.fetch import FetchSettings, fetch
+from curate.fetch import FetchSettings, fetch, native
 from curate.fetch.img2dataset import client
 from curate.fetch.outcome import Download
 from curate.fetch.settings import yfcc_hash
@@ -151,6 +151,67 @@ def test_private_addresses_are_refused_also_behind_names_and_redirects(
     rules = RULES.model_copy(update={"private_addresses": "refuse", "downloader": way})
     assert fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET) == {"private_address": len(urls)}
     assert not server.asked
+
+
+SPELLINGS = (
+    "127。0。0。1",
+    "①②⑦.⓪.⓪.①",
+    "𝟏𝟐𝟕.𝟎.𝟎.𝟏",
+    "127．0．0．1",
+    "0x7f.1",
+    "0177.0.0.1",
+    "2130706433",
+    "ⓛocalhost",
+)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_spelling_of_a_private_address_is_requested(way: str, server: FaultServer, tmp_path: Path) -> None:
+    urls: list[str | None] = [f"http://{host}:{server.port}/good/1" for host in SPELLINGS]
+    server.asked.clear()
+    rules = RULES.model_copy(update={"private_addresses": "refuse", "downloader": way})
+    counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, QUIET)
+    assert counts.total() == len(urls)
+    assert counts[""] == 0
+    assert not server.asked
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_collection_on_the_own_network_opens_neither_metadata_nor_redirects(
+    way: str, server: FaultServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = FaultServer()
+    try:
+        other_good = f"http://127.0.0.1:{other.port}/good/1"
+        server.targets["away"] = other_good
+        urls: list[str | None] = [f"{server.base}/{kind}/1" for kind in ("good", "moved", "away")]
+        urls += ["http://169.254.169.254/latest/meta-data"]
+        rules = RULES.model_copy(update={"private_addresses": "auto", "downloader": way})
+        counts = fetch(part(tmp_path / "t", urls), tmp_path / "a", rules, RunLog())
+        assert counts == {"": 2, "private_address": 2}
+        assert not other.asked
+        assert "in a private network: such addresses are allowed" in capsys.readouterr().err
+    finally:
+        other.close()
+
+
+def test_a_host_that_lets_us_wait_holds_up_no_other(server: FaultServer, tmp_path: Path) -> None:
+    import time
+
+    urls: list[str | None] = [f"{server.base}/later/{i}" for i in range(30)]
+    urls += [f"http://localhost:{server.port}/good/{i}" for i in range(30)]
+    arrived: dict[int, float] = {}
+    rules = RULES.model_copy(update={"threads": 4, "per_host": 4, "timeout": 1.0, "deadline": 1.5})
+    begun = time.monotonic()
+
+    def keep(row: int, outcome: Download) -> None:
+        arrived[row] = time.monotonic() - begun
+        assert (outcome.fault is None) == (row >= 30)
+
+    native.download([(i, str(url)) for i, url in enumerate(urls)], rules, keep)
+    assert len(arrived) == 60
+    assert max(arrived[row] for row in range(30, 60)) < 1.0, "the first wait ends after one second"
+    assert max(arrived.values()) < 8 * rules.deadline, "30 waits of one second, one after another"
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -70,6 +70,9 @@ EXPECTED: dict[str, str | None] = {
     "cutchunk": "truncated_body",
     "halffile": "broken_image",
     "noai": "opted_out",
+    "preview": "opted_out",  # noai beside a directive with a value
+    "latin": "http_404",  # a status line that is not UTF-8
+    "latinmoved": None,  # a redirect whose address is not UTF-8
     "loop": "redirect_loop",
     "gone": "placeholder",
     "inside": "private_address",
@@ -99,10 +102,11 @@ SIMPLE: dict[str, Callable[[int], bytes]] = {
 
 
 class FaultServer:
-    """asked: requests by path. seconds: how long "drip" and "silent" go on."""
+    """asked: requests by path. targets: kind → address of a redirect. seconds: how long "drip" and "silent" go on."""
 
     def __init__(self, seconds: float = 30.0) -> None:
         self.asked: Counter[str] = Counter()
+        self.targets: dict[str, str] = {}
         self.seconds = seconds
         self._loop = asyncio.new_event_loop()
         ready = threading.Event()
@@ -164,6 +168,8 @@ class FaultServer:
             writer.write(head(503, 0))
         elif kind == "slowdown" and first:
             writer.write(head(429, 0, Retry_After="0.2"))
+        elif kind in self.targets:
+            writer.write(head(302, 0, Location=self.targets[kind]))
         elif kind in ("moved", "loop", "gone", "inside"):
             target = {
                 "moved": f"/good/{n}",
@@ -172,8 +178,15 @@ class FaultServer:
                 "inside": "http://169.254.169.254/latest/meta-data",
             }[kind]
             writer.write(head(302, 0, Location=target))
-        elif kind == "noai":
-            writer.write(head(200, len(body), X_Robots_Tag="noai") + body)
+        elif kind in ("noai", "preview"):
+            words = {"noai": "noai", "preview": "noai, max-image-preview:large"}[kind]
+            writer.write(head(200, len(body), X_Robots_Tag=words) + body)
+        elif kind == "latin":
+            writer.write("HTTP/1.1 404 Não encontrado\r\nContent-Length: 0\r\n\r\n".encode("latin-1"))
+        elif kind == "latinmoved":
+            writer.write(f"HTTP/1.1 302 X\r\nLocation: /good/{n}/é\r\nContent-Length: 0\r\n\r\n".encode("latin-1"))
+        elif kind == "later":
+            writer.write(head(429, 0, Retry_After="1"))
         elif kind == "cut":
             writer.write(head(200, len(body)) + body[: len(body) // 2])
             await writer.drain()

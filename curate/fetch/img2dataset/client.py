@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from curate.core.atomic_io import TEMPORARY, sha256_bytes
 from curate.core.errors import DriftlineError
-from curate.fetch.outcome import OPT_OUT, Download, seconds_after
+from curate.fetch.outcome import Download, seconds_after
 from curate.fetch.settings import FetchSettings
 
 START = 120.0  # seconds for its imports on a busy machine
@@ -43,8 +43,7 @@ def download(
             "deadline": settings.deadline,
             "shard_size": max(settings.shard_size, 2),
             "max_bytes": settings.max_bytes,
-            "private": settings.private_addresses == "allow",
-            "opt_out": list(OPT_OUT),
+            "private": settings.private_addresses,
         }
         # Every image has its own deadline; after their sum the job itself hangs.
         ended = _run(task, START + settings.deadline * (2 + len(rows) / settings.threads))

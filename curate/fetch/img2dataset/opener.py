@@ -15,10 +15,11 @@ import threading
 import time
 import urllib.request
 from email.message import Message
+from functools import partial
 from typing import IO, Any
 
-from curate.fetch.address_guard import Refused, is_private
-from curate.fetch.outcome import PLACEHOLDER_URL
+from curate.fetch.address_guard import MESSAGE, Mode, Refused, guard, origin
+from curate.fetch.outcome import PLACEHOLDER_URL, opted_out
 
 
 class Watch:
@@ -49,7 +50,7 @@ class Watch:
                             sock.shutdown(socket.SHUT_RDWR)
 
 
-def install(max_bytes: int, deadline: float, private: bool) -> None:
+def install(max_bytes: int, deadline: float, private: Mode) -> None:
     """Make this the opener of `urllib.request.urlopen` in this process."""
     watch = Watch(deadline)
 
@@ -72,11 +73,12 @@ def install(max_bytes: int, deadline: float, private: bool) -> None:
                 raise TimeoutError("timed out: no whole answer in time")
             return data
 
-    def connect(address: tuple[str, int], timeout: Any = None, source: Any = None) -> socket.socket:
+    def connect(redirected: bool, address: tuple[str, int], timeout: Any = None, source: Any = None) -> socket.socket:
         host, port = address
+        refused = guard(private, redirected)
         addresses = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
-        if not private and (bad := [str(entry[4][0]) for entry in addresses if is_private(str(entry[4][0]))]):
-            raise Refused(f"private address: {host} is {bad[0]}")
+        if any(refused(str(entry[4][0])) for entry in addresses):
+            raise Refused(f"private address: {MESSAGE}")
         failure: OSError | None = None
         for family, kind, protocol, _, place in addresses:
             sock = socket.socket(family, kind, protocol)
@@ -94,24 +96,24 @@ def install(max_bytes: int, deadline: float, private: bool) -> None:
     class Plain(http.client.HTTPConnection):
         response_class = Response
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, *args: Any, redirected: bool = False, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self._create_connection = connect
+            self._create_connection = partial(connect, redirected)
 
     class Secure(http.client.HTTPSConnection):
         response_class = Response
 
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, *args: Any, redirected: bool = False, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            self._create_connection = connect
+            self._create_connection = partial(connect, redirected)
 
     class PlainHandler(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-            return self.do_open(Plain, req)
+            return self.do_open(Plain, req, redirected=req.unverifiable)
 
     class SecureHandler(urllib.request.HTTPSHandler):
         def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-            return self.do_open(Secure, req)
+            return self.do_open(Secure, req, redirected=req.unverifiable)
 
     class Redirects(urllib.request.HTTPRedirectHandler):
         def redirect_request(
@@ -119,7 +121,21 @@ def install(max_bytes: int, deadline: float, private: bool) -> None:
         ) -> urllib.request.Request | None:
             if re.search(PLACEHOLDER_URL, newurl.partition("?")[0]):
                 raise ValueError(f"placeholder: redirect to {newurl[:150]}")
-            return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+            new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+            if new is not None:  # a redirect to the same server is as good as its first address
+                new.unverifiable = req.unverifiable or origin(new.full_url) != origin(req.full_url)
+            return new
+
+    class OptOut(urllib.request.BaseHandler):
+        handler_order = 100  # before the status is judged
+
+        def http_response(self, req: urllib.request.Request, response: Any) -> Any:
+            # img2dataset's own check takes all before a colon for an agent's name
+            if response.status == 200 and opted_out(response.headers.get_all("X-Robots-Tag", [])):
+                raise ValueError("use of image disallowed")
+            return response
+
+        https_response = http_response
 
     class Errors(urllib.request.HTTPDefaultErrorHandler):
         def http_error_default(
@@ -134,6 +150,7 @@ def install(max_bytes: int, deadline: float, private: bool) -> None:
         PlainHandler(),
         SecureHandler(),
         Redirects(),
+        OptOut(),
         Errors(),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.UnknownHandler(),

