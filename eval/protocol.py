@@ -61,8 +61,9 @@ class Score:
     """"share" (0 … 1, printed in per cent), "corrections" or "microseconds"; others are printed as they are"""
 
     def gain(self, value: float | None) -> float:
-        """The larger, the better: the value or, if lower is better, its negative; None is worse than any number."""
-        return -np.inf if value is None else value if self.higher_is_better else -value
+        """The larger, the better: the value or, if lower is better, its negative; None and NaN are worse than any
+        number."""
+        return -np.inf if value is None or np.isnan(value) else value if self.higher_is_better else -value
 
     def best(self, values: Iterable[float | None]) -> float | None:
         """The best of some values; None if there is none."""
@@ -78,14 +79,30 @@ class Score:
             return "–"
         return f"{100 * value if self.unit == 'share' else value:.{DECIMALS.get(self.unit, 3)}f}"
 
+    def of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Mean, standard deviation and values of one of a document's results; {} if it lacks this score."""
+        return result["scores"].get(self.name) or result.get("measures", {}).get(self.name, {})
+
     def mean(self, result: Mapping[str, Any]) -> float | None:
         """Over the seeds of one of a document's results; None if no seed got there."""
-        return result["scores"].get(self.name, {}).get("mean")
+        return self.of(result).get("mean")
+
+    def detail(self, result: Mapping[str, Any]) -> str:
+        """What reports print behind the mean: the standard deviation if there are several seeds, and how many seeds
+        got there if some did not.
+
+        >>> score = Score("cost", "cost", False, "corrections")
+        >>> score.detail({"scores": {"cost": {"mean": 3.0, "sd": 1.0, "values": [2.0, None, 4.0]}}})
+        '± 1 (2/3)'
+        """
+        values = self.of(result).get("values", [])
+        reached = sum(value is not None for value in values)
+        deviation = [f"± {self.text(self.of(result)['sd'])}"] if reached > 1 else []
+        return " ".join(deviation + ([f"({reached}/{len(values)})"] if reached < len(values) else []))
 
     def spread(self, result: Mapping[str, Any]) -> str:
-        """Mean ± standard deviation over the seeds, as reports print it."""
-        mean = self.mean(result)
-        return "–" if mean is None else f"{self.text(mean)} ± {self.text(result['scores'][self.name]['sd'])}"
+        """Mean and detail, as reports print them."""
+        return f"{self.text(self.mean(result))} {self.detail(result)}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -127,7 +144,7 @@ class Protocol(ABC):
     measures: ClassVar[Sequence[Score]] = ()
     """the same for `Result.measures`"""
     primary: ClassVar[str] = ""
-    """the score that ranks learners; "" for the first"""
+    """the score that ranks learners and marks the best; "" for the first"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
     measures_title: ClassVar[str] = "Further measures, and how sure the differences are"

@@ -6,8 +6,8 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from eval.protocol import Document, scores_of
-from eval.scoring.aggregate import labels
+from eval.protocol import Document, primary_of, scores_of
+from eval.scoring.ranking import ranked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,25 +19,30 @@ COLUMNS = ("stream", "protocol", "learner", "score", "seed", "value")
 class Results(dict[str, Any]):
     """A dictionary with the keys "protocol", "stream", "results" and "skipped"."""
 
+    @property
+    def best(self) -> str | None:
+        """The learner with the best primary score of its protocol; None without results."""
+        return next((place.name for place in ranked(self) if place.best), None)
+
     def frame(self) -> pd.DataFrame:
-        """One row for each learner, score and seed; value: NaN for a score that the run never reached."""
+        """One row for each learner, score and seed, the best learner first; value: NaN for a score that the run never
+        reached."""
         import pandas as pd
 
         rows = [record for record in records(self) if record[-2] != PUBLISHED]
         return pd.DataFrame(rows, columns=COLUMNS).astype({"value": float})
 
     def _repr_html_(self) -> str:
-        """The score table; the best of each column is bold."""
-        scores, results = scores_of(self), self["results"]
-        best = {score: score.best(map(score.mean, results)) for score in scores}
+        """The score table, the best learner first; the best primary score is bold."""
+        scores, places = scores_of(self), ranked(self)
+        primary = primary_of(self) if places else None
         rows = []
-        for result, name in zip(results, labels(results), strict=True):
+        for place in places:
             cells = []
             for score in scores:
-                is_best = best[score] is not None and score.mean(result) == best[score]
-                text = score.spread(result)
-                cells.append(f"<td><b>{text}</b></td>" if is_best else f"<td>{text}</td>")
-            rows.append(f"<tr><th>{html.escape(name)}</th>{''.join(cells)}</tr>")
+                text = score.spread(place.result)
+                cells.append(f"<td><b>{text}</b></td>" if place.best and score == primary else f"<td>{text}</td>")
+            rows.append(f"<tr><th>{html.escape(place.name)}</th>{''.join(cells)}</tr>")
         head = "".join(f"<th>{html.escape(score.label)}</th>" for score in scores)
         title = html.escape(f"{self['protocol']} on {self['stream']['name']}")
         skipped = "".join(
@@ -51,9 +56,9 @@ class Results(dict[str, Any]):
 
 
 def records(document: Document) -> Iterator[tuple[str, str, str, str, Any, float | None]]:
-    """Stream, protocol, learner, score, seed and value of every run; the seed of a published mean is "published"."""
-    results = document["results"]
-    for result, name in zip(results, labels(results), strict=True):
+    """Stream, protocol, learner, score, seed and value of every run, the best learner first; the seed of a published
+    mean is "published"."""
+    for name, result, *_ in ranked(document):
         for score, values in result["scores"].items():
             pairs = list(zip(result["seeds"], values["values"], strict=True))
             if score in result.get("published", {}):

@@ -6,7 +6,7 @@ A field declares its range or its choices in its annotation: `Annotated[int, Fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -15,9 +15,26 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from curate.core.errors import BadConfig, did_you_mean
 
 
+@dataclass(frozen=True)
+class NoEffect:
+    """Marks a setting of a protocol that changes none of its scores."""
+
+
+NO_EFFECT = NoEffect()
+
+
 def setting_names(kind: type) -> list[str]:
     """Names of the settings of a learner or protocol, in the order of their declaration; [] if it is no dataclass."""
     return [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
+
+
+def deciding(kind: type) -> list[str]:
+    """The settings of a protocol that may change its scores: all but those marked with `NO_EFFECT`."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except (NameError, AttributeError, TypeError):  # annotations of somebody's own protocol that cannot be resolved
+        hints = {}
+    return [name for name in setting_names(kind) if NO_EFFECT not in getattr(hints.get(name), "__metadata__", ())]
 
 
 def check_settings(kind: type, given: Mapping[str, Any], owner: str = "") -> dict[str, Any]:

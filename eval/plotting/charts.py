@@ -104,8 +104,8 @@ def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> s
 
 
 def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> str:
-    """A scatter chart. places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names that no other
-    beats in both; they are connected, the others are grey. Numbers link dots and names."""
+    """A scatter chart. places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names in blue, with
+    a dot behind them in the list; the others are grey. Numbers link dots and names."""
     height = _height(len(places))
     logs = {name: float(np.log10(max(x, 1.0))) for name, (x, _) in places.items()}
     low, high = np.floor(min(logs.values())), np.ceil(max(logs.values()) + 1e-9)
@@ -120,8 +120,6 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
     for power in range(int(low), int(high) + 1):
         x = LEFT + (power - low) / (high - low) * (WIDTH - LEFT - RIGHT)
         parts.append(_text(x, height - FOOT + 16, f"{10.0**power:,.0f}", "middle", 11))
-    line = sorted((at(name) for name in front), key=lambda p: p[0])
-    parts.append(f"<polyline points='{_points(line)}' fill='none' {_stroke(0)}/>")
     ends = []
     ordered = sorted(places, key=lambda name: at(name)[1])
     for i, name in enumerate(ordered, 1):

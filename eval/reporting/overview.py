@@ -1,8 +1,8 @@
 """Every learner under every protocol on every stream, in one table, and which of them differ beyond chance.
 
-A column is a protocol on a stream, with the protocol's primary score. Ranks are means over columns, of learners with a
-result in every column. Two learners differ if the distance of their mean ranks is above the critical difference of
-Nemenyi's test [Demšar 2006, sec. 3.2.2].
+A column is a protocol with its settings on a stream, with the protocol's primary score. Ranks are means over columns,
+of learners with a result in every column. Two learners differ if the distance of their mean ranks is above the
+critical difference of Nemenyi's test [Demšar 2006, sec. 3.2.2].
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import numpy as np
 
 from eval.plotting.charts import Figure, ranked
 from eval.protocol import Document, Score, primary_of
-from eval.scoring.aggregate import labels
+from eval.scoring.ranking import comparable, differing, labels
 
 
 @dataclass(frozen=True)
 class Column:
-    """A protocol on a stream."""
+    """A protocol with its settings on a stream."""
 
     protocol: str
+    settings: str
+    """that distinguish it from other columns of the same protocol and stream"""
     stream: str
     sha256: str
     """of the stream"""
@@ -36,21 +38,22 @@ ALPHA = 0.05
 
 
 def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
-    """Columns in the documents' order, and results. Several results of a learner in a column are one row each."""
+    """Columns in the documents' order, one for each group of comparable results. Several results of a learner in a
+    column are one row each."""
     columns: list[Column] = []
     cells: Cells = {}
     for document in documents:
-        if not document["results"]:
-            continue
         stream = document["stream"]
-        column = Column(document["protocol"], stream["name"], stream["sha256"], primary_of(document))
-        columns.append(column)
-        for result, name in zip(document["results"], labels(document["results"]), strict=True):
-            cells.setdefault(name, {})[column] = result
-        for entry in document.get("skipped", ()):
-            if entry["learner"] != "all":
-                skipped = {"scores": {}, "because": entry["because"]}
-                cells.setdefault(entry["learner"], {}).setdefault(column, skipped)
+        for group, settings in zip(comparable(document), differing(document), strict=True):
+            score = primary_of(document)
+            column = Column(document["protocol"], settings, stream["name"], stream["sha256"], score)
+            columns.append(column)
+            for result, name in zip(group, labels(group), strict=True):
+                cells.setdefault(name, {})[column] = result
+            for entry in document.get("skipped", ()):
+                if entry["learner"] != "all":
+                    skipped = {"scores": {}, "because": entry["because"]}
+                    cells.setdefault(entry["learner"], {}).setdefault(column, skipped)
     return columns, cells
 
 
@@ -100,7 +103,8 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """HTML: rows by mean rank, those without a rank last."""
     best = {c: c.score.best(c.score.mean(row[c]) for row in cells.values() if c in row) for c in columns}
-    head = "".join(f"<th scope='col'>{html.escape(c.protocol)}<br>{html.escape(c.stream)}</th>" for c in columns)
+    lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
+    head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
     rows = []
     for name in [*order, *(n for n in cells if n not in order)]:
         values = [_cell(cells[name].get(c), c.score, best[c]) for c in columns]
@@ -118,9 +122,9 @@ def _cell(result: Mapping[str, Any] | None, score: Score, best: float | None) ->
     if result is None or score.mean(result) is None:
         return "<td>–</td>"
     mark = " class='best'" if score.mean(result) == best else ""
-    mean, _, deviation = score.spread(result).partition(" ")
+    mean = score.text(score.mean(result))
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{mean}</a>" if "page" in result else mean
-    return f"<td{mark}>{link} <span class='sd'>{deviation}</span></td>"
+    return f"<td{mark}>{link} <span class='sd'>{score.detail(result)}</span></td>"
 
 
 def diagram(order: Mapping[str, float], difference: float) -> Figure:

@@ -15,6 +15,7 @@ from eval.learners import LEARNERS
 from eval.plotting.charts import Section
 from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from eval.reporting.stream_page import facts, sections
+from eval.scoring.ranking import comparable, differing
 from stream_builder.stream import Stream
 
 Documents = Sequence[Document]
@@ -136,12 +137,14 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
     known = streams.get(about["sha256"])
     protocols = []
     for d in documents:
-        if d["stream"]["page"] != about["page"] or not d["results"]:
+        if d["stream"]["page"] != about["page"]:
             continue
-        score = primary_of(d)
-        mean = score.best(map(score.mean, d["results"]))
-        best = next((r["learner"] for r in d["results"] if mean is not None and score.mean(r) == mean), "–")
-        scored = {"by": score.label, "best": best, "score": score.text(mean), "learners": len(d["results"])}
-        protocols.append({"protocol": d["protocol"], "page": d["page"], **scored})
+        for group, settings in zip(comparable(d), differing(d), strict=True):
+            score, best = primary_of(d), group[0]
+            mean = score.mean(best)
+            name = "–" if mean is None else best["learner"]
+            scored = {"by": score.label, "best": name, "score": score.text(mean), "learners": len(group)}
+            shown = ", ".join(part for part in (d["protocol"], settings) if part)
+            protocols.append({"protocol": shown, "page": d["page"], **scored})
     properties = {"SHA-256": about["sha256"]} | ({} if known is None else facts(known))
     return {"facts": properties, "sections": [] if known is None else sections(known), "protocols": protocols}

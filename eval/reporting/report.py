@@ -9,11 +9,12 @@ from typing import Any
 from curate.core.atomic_io import csv_text, write_json, write_text
 from eval import rows as row_files
 from eval.plotting.charts import Section
-from eval.protocol import Document, Score, kind_of, scores_of
+from eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from eval.reporting import pages
 from eval.reporting.overview import overview
 from eval.results import COLUMNS, records
-from eval.scoring.aggregate import labels, summary
+from eval.scoring.aggregate import summary
+from eval.scoring.ranking import ranked
 from stream_builder.stream import Stream
 
 BLIND = ("majority", "random", "blind")  # learners that never look at a sample
@@ -112,29 +113,38 @@ def _across(documents: Sequence[Document]) -> dict[str, Section]:
 
 
 def _shown(document: Document, stream: Stream | None) -> dict[str, Any]:
-    """What a page shows beyond the document: columns and their best, texts, figures, the matrix's axes and range."""
-    results, kind, scores = document["results"], kind_of(document), scores_of(document)
+    """What a page shows beyond the document: the order and the best, columns, texts, figures, the matrix's axes and
+    range."""
+    results, kind = document["results"], kind_of(document)
     seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
     cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
     steps = len(results[0]["matrix"]) if results and results[0]["matrix"] else 0
     measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
     return {
         **document,
-        "results": [{**r, "learner": shown} for r, shown in zip(results, labels(results), strict=True)],
-        "columns": scores,
+        "results": [{**p.result, "learner": p.name, "group": p.group, "is_best": p.best} for p in ranked(document)],
+        "columns": scores_of(document),
+        "primary": primary_of(document) if results else None,
+        "seeds": _seeds(results),
         "measures": [kind.score_of(name) for name in measures],
         "texts": kind,
         "figures": kind.figures(document) if results else [],
         "note": kind.note(document) if results else "",
-        "best": _best(results, scores),
         "names": [step.name for step in stream.steps] if stream is not None else list(map(str, range(steps))),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
     }
 
 
-def _best(results: Sequence[Mapping[str, Any]], scores: Sequence[Score]) -> dict[str, float | None]:
-    """Score → the best mean."""
-    return {score.name: score.best(map(score.mean, results)) for score in scores}
+def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
+    """Over how many seeds the results are.
+
+    >>> _seeds([{"seeds": [0]}]), _seeds([{"seeds": [0]}, {"seeds": [0, 1, 2]}])
+    ('of one seed', 'mean ± standard deviation over 1 to 3 seeds')
+    """
+    low, *_, high = sorted([len(result["seeds"]) for result in results] * 2) or [0, 0]
+    if high == 1:
+        return "of one seed"
+    return f"mean ± standard deviation over {high if low == high else f'{low} to {high}'} seeds"
 
 
 def colour(value: float, span: tuple[float, float]) -> str:
@@ -165,23 +175,20 @@ def scores_csv(documents: Sequence[Document]) -> str:
 
 
 def scores_tex(documents: Sequence[Document]) -> str:
-    """One LaTeX table (booktabs) for each protocol and stream: mean ± standard deviation over seeds, best in bold."""
+    """One LaTeX table (booktabs) for each protocol and stream: mean ± standard deviation over seeds. The best learner
+    is first, its primary score bold."""
     tables = []
     for d in documents:
         if not d["results"]:
             continue
-        scores = scores_of(d)
-        best = _best(d["results"], scores)
-        columns, head = "r" * len(scores), " & ".join(["learner", *(score.label for score in scores)])
+        scores, primary = scores_of(d), primary_of(d)
+        labels = [score.label.replace("%", r"\%") for score in scores]
+        columns, head = "r" * len(scores), " & ".join(["learner", *labels])
         lines = [f"% {d['protocol']} on {d['stream']['name']}", rf"\begin{{tabular}}{{l{columns}}}"]
         lines += [r"\toprule", rf"{head} \\", r"\midrule"]
-        for result, shown in zip(d["results"], labels(d["results"]), strict=True):
-            cells = []
-            for score in scores:
-                values = result["scores"][score.name]
-                text = rf"{score.text(values['mean'])} \pm {score.text(values['sd'])}"
-                is_best = best[score.name] is not None and values["mean"] == best[score.name]
-                cells.append(rf"$\mathbf{{{text}}}$" if is_best else f"${text}$")
+        for shown, result, _, is_best in ranked(d):
+            texts = [(score, score.spread(result).replace("±", r"\pm")) for score in scores]
+            cells = [rf"$\mathbf{{{t}}}$" if is_best and score == primary else f"${t}$" for score, t in texts]
             lines.append(" & ".join([shown.replace("_", r"\_"), *cells]) + r" \\")
             if printed := result.get("published"):
                 pairs = [printed[score.name] for score in scores]

@@ -63,20 +63,6 @@ def _score(protocol: Protocol, run: Run) -> Result:
     return result
 
 
-def labels(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Learners' names, with the settings that differ if a learner has several results.
-
-    >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
-    ['ft, network=conv-1', 'ft, network=res-4']
-    """
-    names = []
-    for result in results:
-        settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
-        differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
-        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
-    return names
-
-
 def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """What the stream's paper printed for this learner, if the run has the default settings."""
     name = about["learner"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,16 +175,19 @@ def _device(name: Device) -> str:
 
 
 def _scores(document: dict[str, Any]) -> str:
-    """A table of learners and scores, and why learners were skipped."""
-    from eval.protocol import scores_of
+    """A table of learners and scores, the best learner first, and why learners were skipped."""
+    from eval.protocol import primary_of, scores_of
+    from eval.scoring.ranking import ranked
 
-    lines, scores = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document)
+    lines, scores, places = [f"{document['protocol']} on {document['stream']['name']}"], scores_of(document), []
     if document["results"]:
-        width = max(14, *(len(r["learner"]) + 2 for r in document["results"]))
+        places = ranked(document)
+        lines[0] += f", the best {primary_of(document).name} first"
+        width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
-    for result in document["results"]:
-        cells = "".join(f"{_cell(score, result):>18}" for score in scores)
-        lines.append(f"  {result['learner']:<{width}}{cells}")
+    for place in places:
+        cells = "".join(f"{_cell(score, place.result):>18}" for score in scores)
+        lines.append(f"  {place.name:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])
@@ -192,7 +195,7 @@ def _scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cell(score: Score, result: dict[str, Any]) -> str:
+def _cell(score: Score, result: Mapping[str, Any]) -> str:
     return "never" if score.mean(result) is None else score.spread(result)
 
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from eval.plotting.charts import Section
-from eval.protocol import Document, Score, scores_of
-from eval.scoring.aggregate import labels
+from eval.protocol import Document, Score, primary_of, scores_of
+from eval.scoring.ranking import Place, ranked
 
 
 def across(documents: Sequence[Document]) -> Section | None:
-    """A row for each network and method, a column for each stream, its first two scores in a cell; None for a single
-    stream."""
+    """A row for each network and method, a column for each stream; in a cell the primary score and one other. None for
+    a single stream."""
     if len({d["stream"]["sha256"] for d in documents}) < 2:
         return None
     columns = [(d["stream"]["name"], d["stream"].get("page", "")) for d in documents]
-    cells: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    cells: dict[tuple[str, str], dict[int, Place]] = {}
     for i, document in enumerate(documents):
-        for result, name in zip(document["results"], labels(document["results"]), strict=True):
-            cells.setdefault((str(result["settings"].get("net", "–")), name), {})[i] = result
-    first, second = scores_of(documents[0])[:2]
-    best = {i: first.best(first.mean(row[i]) for row in cells.values() if i in row) for i in range(len(columns))}
+        for place in ranked(document):
+            cells.setdefault((str(place.result["settings"].get("net", "–")), place.name), {})[i] = place
+    first = primary_of(documents[0])
+    second = next(score for score in scores_of(documents[0]) if score != first)
     head = "".join(f"<th scope='col'><a href='{page}'>{html.escape(name)}</a></th>" for name, page in columns)
     body = []
     for (net, name), row in sorted(cells.items()):
-        values = "".join(_cell(row.get(i), first, second, best[i]) for i in range(len(columns)))
+        values = "".join(_cell(row.get(i), first, second) for i in range(len(columns)))
         names = f"<th scope='row'>{html.escape(net)}</th><td class='left'>{html.escape(name)}</td>"
         body.append(f"<tr>{names}{values}</tr>")
     protocol = documents[0]["protocol"]
@@ -34,16 +33,17 @@ def across(documents: Sequence[Document]) -> Section | None:
         f"across-{protocol}",
         f"Network × features × method, {protocol}",
         f"<p class='soft'>{first.label.capitalize()} accuracy; below it, {second.label}. Per cent, over seeds. The "
-        "best of each column is bold.</p><div class='scroll'><table class='scores'><thead><tr>"
+        "best {first.label} of each column is bold.</p><div class='scroll'><table class='scores'><thead><tr>"
         f"<th scope='col'>network</th><th scope='col'>method</th>{head}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>",
     )
 
 
-def _cell(result: Mapping[str, Any] | None, first: Score, second: Score, best: float | None) -> str:
-    if result is None:
+def _cell(place: Place | None, first: Score, second: Score) -> str:
+    if place is None:
         return "<td>–</td>"
+    result = place.result
     upper, lower = first.spread(result), second.spread(result)
-    mark = " class='best'" if best is not None and first.mean(result) == best else ""
+    mark = " class='best'" if place.best else ""
     link = f"<a class='n' href='{result['page']}#{result['anchor']}'>{upper}</a>" if "page" in result else upper
     return f"<td{mark}>{link}<br><span class='sd'>{lower}</span></td>"

@@ -31,7 +31,7 @@ class Iid(Protocol):
 
     scores = tuple(IID)
     measures = tuple(MEASURES)
-    primary = "in_domain"
+    primary = "next_domain"
     measures_title = "The same matrix by other papers' measures, and how sure the differences are"
     measures_note = (
         "GEM: Lopez-Paz & Ranzato 2017; remembering, positive backward: Díaz-Rodríguez et al. 2018; "

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
+from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score, Start
 from eval.protocols.near_future import figures as charts
@@ -30,21 +31,21 @@ class NearFuture(Protocol):
     """samples that the stream brings at a time"""
     shift: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     """S in samples; "auto": the smallest S at which the blind classifier is at chance"""
-    also: str | int = ""
+    also: Annotated[str | int, NO_EFFECT] = ""
     """further shifts in samples, joined by +"""
     updates: Annotated[float, Field(gt=0)] = 1.0
     """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
-    points: Annotated[int, Field(ge=1)] = 50
+    points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
     """rows of each score along the stream"""
     sort: bool = False
     """sort the samples by time first"""
-    abreast: Annotated[int, Field(ge=1)] = 16
+    abreast: Annotated[int, Field(ge=1), NO_EFFECT] = 16
     """runs that share one pass over the stream, and with it main memory; changes no result"""
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
-    primary = "online"
+    primary = "near_future"
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
     matrix_note = "Row: after this period. Column: tested on this period's held-out samples."

@@ -6,49 +6,50 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from eval.plotting.charts import Figure, Section, lines, points
 from eval.protocol import Document
 from eval.protocols.ocrr.score import SCORES
-from eval.scoring.aggregate import labels
+from eval.scoring.ranking import labels
 
 
 def figures(document: Document) -> list[Figure]:
     """Recovery, forgetting, and accuracy over storage."""
     results = document["results"]
     by_name = dict(zip(labels(results), results, strict=True))
-    places = {name: (float(r["stored_bytes"]), _both(r)) for name, r in by_name.items()}
+    places = {name: (float(r["stored_bytes"]), *_accuracies(r)) for name, r in by_name.items()}
+    lower = {name: (size, min(novel, original)) for name, (size, novel, original) in places.items()}
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
         series = {name: (r["curve"]["at"], r["curve"][key]) for name, r in by_name.items()}
         return Figure(title, f"Accuracy on {tested_on} samples, over corrections given.", lines(series, "corrections"))
 
     storage = (
-        "Mean of final novel and original accuracy over bytes kept. Blue, with a dot in the list: no other learner "
-        "is as small and as good."
+        "The lower of final novel and final original accuracy, over bytes kept. Blue, with a dot in the list: no "
+        "other learner is at least as small and as good on both, and better in one of the three."
     )
     return [
         over_corrections("Recovery", "novel", "value"),
         over_corrections("Retention during recovery", "original", "original"),
-        Figure("Accuracy over storage", storage, points(places, front(places), "bytes kept")),
+        Figure("Accuracy over storage", storage, points(lower, front(places), "bytes kept")),
     ]
 
 
-def front(places: Mapping[str, tuple[float, float]]) -> list[str]:
-    """The Pareto front: names for which no other is at least as small and as good, and smaller or better.
+def front(places: Mapping[str, tuple[float, ...]]) -> list[str]:
+    """The Pareto front of bytes and accuracies: names for which no other has at most as many bytes and at least as high
+    accuracies, and is better in one of them.
 
-    >>> front({"a": (1.0, 0.5), "b": (2.0, 0.9), "c": (2.0, 0.4)})
+    >>> front({"a": (1.0, 0.5, 0.5), "b": (2.0, 0.9, 0.1), "c": (2.0, 0.4, 0.5)})
     ['a', 'b']
     """
-
-    def beaten(x: float, y: float) -> bool:
-        return any(p <= x and q >= y and (p < x or q > y) for p, q in places.values())
-
-    return [name for name, place in places.items() if not beaten(*place)]
+    values = np.array([(-size, *accuracies) for size, *accuracies in places.values()])
+    beaten = [bool(((values >= own).all(1) & (values > own).any(1)).any()) for own in values]
+    return [name for name, is_beaten in zip(places, beaten, strict=True) if not is_beaten]
 
 
-def _both(result: Mapping[str, Any]) -> float:
-    scores = result["scores"]
-    return float(scores["novel"]["mean"] + scores["original"]["mean"]) / 2
+def _accuracies(result: Mapping[str, Any]) -> tuple[float, float]:
+    return float(result["scores"]["novel"]["mean"]), float(result["scores"]["original"]["mean"])
 
 
 def note(document: Document) -> str:

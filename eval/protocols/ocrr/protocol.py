@@ -13,6 +13,7 @@ from pydantic import Field
 from curate.core.atomic_io import fingerprint
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.memory.correction_ledger import Ledger
 from eval.protocol import Protocol, Result
@@ -41,12 +42,12 @@ class Ocrr(Protocol):
     """samples of each test set at most"""
     mix: Annotated[float, Field(ge=0)] = 0.0
     """samples of the original distribution in the stream, for each novel one"""
-    ledger: str = ""
+    ledger: Annotated[str, NO_EFFECT] = ""
     """a folder for a record of every correction: one file for each learner, settings and seed; a new run replaces it"""
 
     scores = SCORES
     measures = MEASURES
-    primary = "novel"
+    primary = "worst"
     measures_title = "Accuracy at the start and costs, and how sure the differences are"
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
@@ -93,5 +94,5 @@ class Ocrr(Protocol):
         return Ledger(path)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
-        """novel, original, corrections_to_50, _70, _90 (None: never); the curve over corrections."""
+        """novel, original, worst (the lower of both), corrections_to_50, _70, _90 (None: never); the curve."""
         return scored(rows)

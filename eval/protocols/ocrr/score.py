@@ -11,7 +11,12 @@ from eval.rows import Row
 TARGETS = (10, 30, 50, 70, 90)  # per cent
 NAMED = (50, 70, 90)  # among the scores; the others are measures
 REACHED = {n: Score(f"corrections_to_{n}", f"corrections to {n} %", False, "corrections") for n in TARGETS}
-SCORES = (Score("novel", "novel"), Score("original", "original"), *(REACHED[n] for n in NAMED))
+SCORES = (
+    Score("novel", "novel"),
+    Score("original", "original"),
+    Score("worst", "worst of novel, original"),
+    *(REACHED[n] for n in NAMED),
+)
 MEASURES = (
     Score("start_novel", "novel at the start"),
     Score("start_original", "original at the start"),
@@ -41,13 +46,18 @@ def corrections_to(rows: Sequence[Row], share: float) -> float | None:
 
 
 def scored(rows: Sequence[Row]) -> Result:
-    """Final accuracies and corrections to N %; accuracies at the start, costs; the curve over corrections."""
+    """Final accuracies, the lower of both, corrections to N %; accuracies at the start, costs; the curve."""
     at, novel = curve(rows, "novel")
     _, original = curve(rows, "original")
     on_stream = [row for row in rows if row.tested_on == "stream"]
     tests = [row for row in rows if row.tested_on == "novel"]
     reached = {n: corrections_to(rows, n / 100) for n in TARGETS}
-    scores = {"novel": novel[-1], "original": original[-1]} | {REACHED[n].name: reached[n] for n in NAMED}
+    scores: dict[str, float | None] = {
+        "novel": novel[-1],
+        "original": original[-1],
+        "worst": min(novel[-1], original[-1]),
+    }
+    scores |= {REACHED[n].name: reached[n] for n in NAMED}
     right = sum(row.n_correct for row in on_stream) / sum(row.n for row in on_stream)
     measures = {"start_novel": novel[0], "start_original": original[0], "on_the_stream": right}
     measures["corrections"] = float(at[-1])

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from curate.core.errors import BadConfig
 from curate.core.seeding import rng_for
+from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score
 from eval.protocols.seq_to_final import figures as charts
@@ -43,7 +44,7 @@ class SeqToFinal(Protocol):
     """the whole grid, or successive halving"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """of matrix products; auto: bfloat16 for images and fidelity clean if the processor multiplies it, else float32"""
-    per_step: bool = False
+    per_step: Annotated[bool, NO_EFFECT] = False
     """also test on every step that has a test split"""
     lrs: str | float = ""
     """learning rates of the grid, joined by "/"; "": the paper's"""
@@ -52,7 +53,7 @@ class SeqToFinal(Protocol):
     val_share: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of each class's training data that becomes validation data in a step without; 0: such a stream is
     refused"""
-    compile: bool = False
+    compile: Annotated[bool, NO_EFFECT] = False
     """compile blocks with torch.compile, for GPUs; slower on a CPU"""
 
     scores = (Score("final", "final"),)

@@ -1,0 +1,83 @@
+"""Which results may be ranked with each other, and in which order: by the primary score of their protocol."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from eval.experiment.settings import deciding
+from eval.protocol import Document, kind_of, primary_of
+
+Result = Mapping[str, Any]  # one of a document's results
+
+
+class Place(NamedTuple):
+    """A result in the order of its rank."""
+
+    name: str
+    """of the learner, with the settings that differ"""
+    result: Result
+    group: int
+    """number of its group of comparable results"""
+    best: bool
+    """whether no result of its group has a better primary score"""
+
+
+def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
+    """The settings of the protocol that decide a result's scores; defaults for those that its rows do not record."""
+    kind = kind_of(document)
+    return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+
+
+def comparable(document: Document) -> list[list[Result]]:
+    """Groups of results with equal settings of the protocol: only these may be ranked with each other. Each group is in
+    the order of the primary score, the best first."""
+    groups: dict[str, list[Result]] = {}
+    for result in document["results"]:
+        key = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
+        groups.setdefault(key, []).append(result)
+    if not groups:
+        return []
+    score = primary_of(document)
+    return [sorted(group, key=lambda r: -score.gain(score.mean(r))) for group in groups.values()]
+
+
+def ranked(document: Document) -> list[Place]:
+    """All results of a document, group after group, the best of each first."""
+    results = document["results"]
+    names = {id(result): name for result, name in zip(results, labels(results), strict=True)}
+    places = []
+    for number, group in enumerate(comparable(document)):
+        score = primary_of(document)
+        top = score.mean(group[0])
+        for result in group:
+            best = top is not None and score.mean(result) == top
+            places.append(Place(names[id(result)], result, number, best))
+    return places
+
+
+def differing(document: Document) -> list[str]:
+    """For each group of `comparable`, the settings that distinguish it from the others; "" for a single group.
+
+    >>> results = [{"settings": {"policy": p}, "scores": {}} for p in ("oracle", "random_50")]
+    >>> differing({"protocol": "ocrr", "results": results})
+    ['policy=oracle', 'policy=random_50']
+    """
+    settings = [protocol_settings(document, group[0]) for group in comparable(document)]
+    keys = [key for key in (settings[0] if settings else ()) if any(s[key] != settings[0][key] for s in settings)]
+    return [", ".join(f"{key}={s[key]}" for key in keys) for s in settings]
+
+
+def labels(results: Sequence[Result]) -> list[str]:
+    """Learners' names, with the settings that differ if a learner has several results.
+
+    >>> labels([{"learner": "ft", "settings": {"network": n, "epochs": 2}} for n in ("conv-1", "res-4")])
+    ['ft, network=conv-1', 'ft, network=res-4']
+    """
+    names = []
+    for result in results:
+        settings = [other["settings"] for other in results if other["learner"] == result["learner"]]
+        differ = [key for key, value in result["settings"].items() if any(s.get(key, value) != value for s in settings)]
+        names.append(", ".join([result["learner"], *(f"{key}={result['settings'][key]}" for key in differ)]))
+    return names

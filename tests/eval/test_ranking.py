@@ -1,0 +1,163 @@
+"""Which score ranks, and which results may be ranked with each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eval.plotting.charts import points
+from eval.protocol import PROTOCOLS, primary_of
+from eval.protocols.ocrr.figures import front
+from eval.protocols.ocrr.score import scored
+from eval.reporting.overview import cells_of, ranks
+from eval.reporting.report import scores_tex, write
+from eval.results import Results
+from eval.rows import Row
+from eval.scoring.ranking import comparable, differing, ranked
+from pipelines.cli.eval import _scores as printed
+
+NEAR_FUTURE = {  # learner → online, near-future: the blind classifier repeats labels and knows nothing
+    "er-online": (0.93, 0.61), "acm": (0.91, 0.58), "blind": (0.895, 0.016), "ace": (0.85, 0.55),
+    "majority": (0.553, 0.549), "fc-only": (0.56, 0.60),
+}  # fmt: skip
+OCRR = {  # learner → bytes, novel, original: fifo-100 has forgotten everything
+    "fifo-100": (40_000, 0.973, 0.009), "substrate": (300_000, 0.90, 0.88), "knn-lm": (400_000, 0.905, 0.86),
+    "static-knn": (310_000, 0.0, 0.87),
+}  # fmt: skip
+
+
+def result(learner: str, scores: dict[str, float | None], **settings: Any) -> dict[str, Any]:
+    """One seed of a learner, as a document has it."""
+    values = {name: {"mean": v, "sd": None if v is None else 0.0, "values": [v]} for name, v in scores.items()}
+    return {
+        "learner": learner, "settings": settings, "seeds": [0], "scores": values, "measures": {}, "matrix": None,
+        "p_against_best": dict.fromkeys(scores), "gradient_steps": 0, "stored_bytes": 1, "seconds": 0.0,
+    }  # fmt: skip
+
+
+def document(protocol: str, results: list[dict[str, Any]], stream: str = "S") -> Results:
+    return Results(protocol=protocol, stream={"name": stream, "sha256": stream}, results=results, skipped=[])
+
+
+def near_future() -> Results:
+    scores = {name: {"online": o, "near_future": n, "retention": 0.5} for name, (o, n) in NEAR_FUTURE.items()}
+    return document("near-future", [result(name, values) for name, values in scores.items()])
+
+
+def ocrr(stream: str = "S") -> Results:
+    scores = {n: {"novel": a, "original": b, "worst": min(a, b)} for n, (_, a, b) in OCRR.items()}
+    return document("ocrr", [result(name, values) for name, values in scores.items()], stream)
+
+
+def plain(monkeypatch: pytest.MonkeyPatch, *protocols: str) -> None:
+    """Without figures and notes, which need whole results."""
+    for name in protocols:
+        monkeypatch.setattr(PROTOCOLS[name], "figures", staticmethod(lambda document: ()))
+        monkeypatch.setattr(PROTOCOLS[name], "note", staticmethod(lambda document: ""))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "primary"),
+    [
+        ("near-future", "near_future"), ("clear-iid", "next_domain"), ("clear-streaming", "next_domain"),
+        ("ocrr", "worst"), ("seq-to-final", "final"),
+    ],
+)  # fmt: skip
+def test_each_protocol_ranks_by_the_score_that_it_is_about(protocol: str, primary: str) -> None:
+    kind = PROTOCOLS[protocol]
+    assert kind.primary == primary
+    assert primary in [score.name for score in kind.scores]
+
+
+def test_the_blind_learner_is_last_and_fc_only_second() -> None:
+    assert [place.name for place in ranked(near_future())] == [
+        "er-online", "fc-only", "acm", "ace", "majority", "blind"
+    ]  # fmt: skip
+
+
+def test_who_forgot_everything_is_not_first_in_ocrr() -> None:
+    assert primary_of(ocrr()).label == "worst of novel, original"
+    assert [place.name for place in ranked(ocrr())] == ["substrate", "knn-lm", "fifo-100", "static-knn"]
+
+
+def test_ocrrs_primary_is_the_lower_of_both_final_accuracies() -> None:
+    rows = [Row(name, 100, n, recall=1.0) for name, n in (("novel", 97), ("original", 1), ("stream", 50))]
+    assert scored(rows).scores["worst"] == 0.01
+
+
+def test_a_learner_is_on_the_front_if_none_beats_it_in_all_three() -> None:
+    assert front(OCRR) == ["fifo-100", "substrate", "knn-lm"]
+
+
+def test_the_front_is_marked_and_not_drawn_as_a_line() -> None:
+    svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes")
+    assert "<polyline" not in svg
+    assert "a  50.0  ●" in svg
+
+
+def test_the_overview_ranks_the_learner_that_knows_nothing_last() -> None:
+    order = ranks(*cells_of([near_future(), {**near_future(), "stream": {"name": "T", "sha256": "T"}}]))
+    assert list(order)[-1] == "blind"
+
+
+def test_the_printed_table_is_in_the_order_of_the_primary_score() -> None:
+    first, _, *lines = printed(near_future()).splitlines()
+    assert first == "near-future on S, the best near_future first"
+    assert [line.split()[0] for line in lines][:2] == ["er-online", "fc-only"]
+
+
+def test_only_the_best_primary_score_is_bold_and_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain(monkeypatch, "near-future")
+    page = write([near_future()], tmp_path).read_text()
+    table = page[page.index('id="r1"') :].partition("</table>")[0]
+    assert re.findall(r'<td class="best"><a[^>]*>([\d.]+)</a>', table) == ["61.0"]
+    assert re.findall(r'<th scope="row"><a[^>]*>([\w-]+)</a>', table)[:2] == ["er-online", "fc-only"]
+    assert '<th scope="col" aria-sort="descending">near-future</th>' in table
+    assert scores_tex([near_future()]).count(r"\mathbf") == 1
+
+
+def test_results_name_the_best_learner_and_have_it_first_in_their_frame() -> None:
+    assert near_future().best == "er-online"
+    assert near_future().frame()["learner"].unique().tolist()[-1] == "blind"
+    assert ocrr().best == "substrate"
+    assert Results(near_future(), results=[]).best is None
+
+
+def test_results_under_other_settings_of_the_protocol_are_no_rivals() -> None:
+    same = {"scenario": "auto", "held_out": 10, "order": "shuffled", "every": 50, "tests": 400, "mix": 0.0}
+    easy, hard = ({**same, "policy": policy} for policy in ("oracle", "random_10"))
+    rows = [("a", 0.9, easy), ("b", 0.8, easy), ("a", 0.5, hard), ("b", 0.6, hard)]
+    mixed = document("ocrr", [result(n, {"novel": v, "original": 1.0, "worst": v}, **s) for n, v, s in rows])
+    assert [[r["learner"] for r in group] for group in comparable(mixed)] == [["a", "b"], ["b", "a"]]
+    assert differing(mixed) == ["policy=oracle", "policy=random_10"]
+    assert [place.name for place in ranked(mixed) if place.best] == ["a, policy=oracle", "b, policy=random_10"]
+    columns, cells = cells_of([mixed])
+    assert [column.settings for column in columns] == ["policy=oracle", "policy=random_10"]
+    assert ranks(columns, cells) == {"a": 1.5, "b": 1.5}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_setting_but_the_marked_ones_separates(protocol: str) -> None:
+    kind = PROTOCOLS[protocol]
+    free = {"also", "points", "abreast", "ledger", "per_step", "compile"}
+    primary = kind.primary
+    for field in dataclasses.fields(kind):
+        rows = [result(learner, {primary: 0.5}, **{field.name: value}) for learner, value in (("a", 1), ("b", 2))]
+        assert len(comparable(document(protocol, rows))) == (1 if field.name in free else 2), field.name
+
+
+def test_rows_that_lack_a_newer_setting_count_as_its_default() -> None:
+    rows = [result("a", {"worst": 0.5}), result("b", {"worst": 0.6}, policy="oracle")]
+    assert len(comparable(document("ocrr", rows))) == 1
+
+
+def test_one_seed_has_no_deviation_and_missing_seeds_are_counted() -> None:
+    score = PROTOCOLS["ocrr"].score_of("corrections_to_50")
+    one = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0]}}}
+    some = {"scores": {score.name: {"mean": 40.0, "sd": 0.0, "values": [40.0, None, None]}}}
+    none = {"scores": {score.name: {"mean": None, "sd": None, "values": [None, None]}}}
+    assert [score.spread(r) for r in (one, some, none, {"scores": {}})] == ["40", "40 (1/3)", "– (0/2)", "–"]
