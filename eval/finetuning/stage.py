@@ -94,4 +94,5 @@ class Work:
         fitted = best_of([job(h) for h in hypers], self.store, self.rules.search, self.book, stage)
         best = net.copy()
         best.load_state_dict(fitted.state)
+        best.fits = [*net.fits, self.book.fits[-1]["fit"]]
         return best, fitted

@@ -101,9 +101,11 @@ class ToFinal(Learner):
         return 0 if self.net is None else sum(int(t.nbytes) for t in self.net.state_dict().values())
 
     def metadata(self) -> dict[str, Any]:
-        """The choice of each stage; numbers of fits tried, found in the store and dropped."""
+        """The choice of each stage; the fits of the network that predicts; numbers of fits tried, found in the store
+        and dropped."""
         book = self.work.book
-        counts = {"stages": book.fits, "fits": book.tried, "found": book.found, "dropped": book.dropped}
+        counts = {"stages": book.fits, "network": [] if self.net is None else self.net.fits}
+        counts |= {"fits": book.tried, "found": book.found, "dropped": book.dropped}
         return counts | {"fit_seconds": round(book.seconds, 1)}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of Seq-to-Final, as numbers: ends of paths, projections, SVCCA; and what they refuse."""
+"""Seq-to-Final's networks and pictures, as numbers: scores, ends of paths, projections, SVCCA; and what they refuse."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from scipy.linalg import subspace_angles
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.finetuning import analysis as views
-from eval.finetuning.fit import accuracy_of
-from eval.finetuning.samples import samples
-from eval.finetuning.trained_networks import between
+from eval.finetuning.fit import accuracy_of, scores_of
+from eval.finetuning.samples import pooled, samples
+from eval.finetuning.trained_networks import between, trained
 from eval.plotting.finetuning import draw, networks
 from eval.protocols.seq_to_final.figures import cells_of, figures, looks, mean_looks, note
 from eval.protocols.seq_to_final.published import means, table
+from eval.rows import Run, find
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["oracle", "baseline", "erm", "ft", "st-1", "st-b", "sft", "sst-1", "jm", "jst-1", "ft(final=lowrank-add)"]
+SEARCHING = ["ft(final=search)", "sft-linear", "sft(final=search,beam=2)"]
+SETTINGS = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"}
 
 
 def images(n: int, step: int, seed: int) -> Split:
@@ -43,20 +46,67 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream, Path]:
     steps = [Step(t, str(t), side) for t, side in enumerate(sides)]
     oracle = Step(3, "oracle", {"train": images(180, 2, 3), "val": images(30, 2, 4)})
     stream = Stream("views", steps, ["r", "g", "b"], oracle=oracle).save(folder / "S")
-    settings = {"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"}
-    evaluate(stream, "seq-to-final", LEARNERS, settings=settings, out=folder / "runs")
+    evaluate(stream, "seq-to-final", [*LEARNERS, *SEARCHING], settings=SETTINGS, out=folder / "runs")
     return folder / "S", stream, folder / "runs"
+
+
+def run_of(runs: Path, learner: str) -> Run:
+    """The stored run of a learner."""
+    return next(run for run in find([runs]) if run.about["learner"] == learner)
+
+
+class TestTrained:
+    @pytest.mark.parametrize("learner", [*LEARNERS, *SEARCHING])
+    def test_the_network_has_the_score_of_its_run(self, made: Any, learner: str) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, [learner])
+        test, (row,) = samples(stream.steps[-1]["test"]), run_of(runs, learner).rows
+
+        right = scores_of(one.after, test.x, one.rule).argmax(1) == test.y
+
+        assert [int(right[test.y == label].sum()) for label in range(3)] == list(row.class_correct)
+
+    def test_a_search_does_not_always_choose_its_last_candidate(self, made: Any) -> None:
+        """Else the test above would not notice that the last one was taken."""
+        _, _, runs = made
+        facts = [run_of(runs, name).about["learner_facts"] for name in SEARCHING]
+
+        assert any(fact["network"][-1] != fact["stages"][-1]["fit"] for fact in facts)
+
+    @pytest.mark.parametrize(("learner", "last_seen"), [("ft", (0, 1)), ("st-1", (0, 1)), ("sft", (1,))])
+    def test_the_network_before_the_last_step_has_the_validation_accuracy_of_its_stage(
+        self, made: Any, learner: str, last_seen: tuple[int, ...]
+    ) -> None:
+        _, stream, runs = made
+        (one,) = networks(runs, stream, [learner])
+        stages = {stage["fit"]: stage for stage in one.stages}
+        key = run_of(runs, learner).about["learner_facts"]["network"][-2]
+
+        assert one.before is not None
+        val = pooled([samples(stream.steps[t]["val"]) for t in last_seen])
+        assert accuracy_of(one.before, val, one.rule) == stages[key]["accuracy"]
+
+    def test_a_run_that_did_not_record_its_choice_is_refused_if_it_had_one(self, made: Any) -> None:
+        _, stream, runs = made
+        searched, plain = (run_of(runs, name) for name in ("ft(final=search)", "ft"))
+        for run in (searched, plain):
+            del run.about["learner_facts"]["network"]
+
+        with pytest.raises(IncompatibleStream, match="does not say which one it chose"):
+            trained(searched, runs, stream)
+        (one,) = networks(runs, stream, ["ft"])
+        assert torch.equal(trained(plain, runs, stream).after.parts["fc"][0].weight, one.after.parts["fc"][0].weight)
 
 
 class TestPaths:
     @pytest.mark.parametrize("learner", [name for name in LEARNERS if "low" not in name])
-    def test_a_path_begins_before_the_last_step_and_ends_after_it(self, made: Any, learner: str) -> None:
+    def test_a_path_begins_before_the_last_step(self, made: Any, learner: str) -> None:
         _, stream, runs = made
         (one,) = networks(runs, stream, [learner])
         x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+        one.after.eval()
 
         with torch.no_grad():
-            end, whole = between(one, 1.0).eval()(x), one.after.eval()(x)
             first = between(one, 0.0).eval()(x)
             if learner == "jm":
                 begin = one.after(x, -2)
@@ -65,7 +115,6 @@ class TestPaths:
             else:
                 begin = (one.before or one.start).eval()(x)
 
-        assert torch.equal(end, whole)
         assert torch.allclose(first, begin, atol=1e-5)
 
     def test_the_papers_interpolation_keeps_normalisation_until_the_end(self, made: Any) -> None:
@@ -100,14 +149,14 @@ class TestPaths:
         with pytest.raises(IncompatibleStream, match="low-rank"):
             views.path(one, samples(stream.steps[-1]["test"]), points=3)
 
-    def test_accuracy_at_the_end_is_the_runs_own(self, made: Any) -> None:
+    @pytest.mark.parametrize("learner", ["baseline", "sft", "st-b", "jm", *SEARCHING])
+    def test_accuracy_at_the_end_is_the_score_of_the_run(self, made: Any, learner: str) -> None:
         _, stream, runs = made
-        (one,) = networks(runs, stream, ["sft"])
-        test = samples(stream.steps[-1]["test"])
+        (one,), (row,) = networks(runs, stream, [learner]), run_of(runs, learner).rows
 
-        _, found = views.path(one, test, points=3)
+        _, found = views.path(one, samples(stream.steps[-1]["test"]), points=3)
 
-        assert found[-1] == accuracy_of(one.after, test, one.rule)
+        assert found[-1] == pytest.approx(row.n_correct / row.n)
 
 
 class TestProjection:
@@ -225,10 +274,7 @@ class TestTables:
 
     def test_the_report_says_fidelity_and_budget(self, made: Any) -> None:
         _, stream, runs = made
-        document = evaluate(
-            stream, "seq-to-final", ["baseline", "ft"], out=runs,
-            settings={"network": "conv-1", "epochs": 2, "precision": "float32", "adjacents": "0/0.1"},
-        )  # fmt: skip
+        document = evaluate(stream, "seq-to-final", ["baseline", "ft"], out=runs, settings=SETTINGS)
 
         (figure,) = figures(document)
 
