@@ -44,6 +44,8 @@ class Task:
     """folder for finished work that learners share"""
     prior: Any = None
     """unlabelled samples (N, ...) from before the first step, or None"""
+    shifts: tuple[int, ...] = ()
+    """how far ahead of the last revealed label a stream's samples are predicted, in samples (0: the next one)"""
 
 
 class Learner(ABC):
@@ -71,6 +73,8 @@ class Learner(ABC):
     """learns from unlabelled samples, which the stream must have"""
     needs_oracle: ClassVar[bool] = False
     """trains on the stream's oracle data instead of its steps (Seq-to-Final)"""
+    sample_by_sample: ClassVar[bool] = False
+    """on a stream that is learned in batches, learns every sample before it predicts the next"""
     uses_device: ClassVar[bool] = False
     """has a setting `device`, which the command line's --device sets"""
 
@@ -92,6 +96,10 @@ class Learner(ABC):
     @abstractmethod
     def predict(self, x: Array) -> Labels:
         """x (N, ...) → labels (N,) int64."""
+
+    def predict_ahead(self, x: Array, shift: int) -> Labels:
+        """The same for samples that come `shift` samples after the next one; default: `predict`."""
+        return self.predict(x)
 
     @abstractmethod
     def learn(self, x: Array, y: Labels) -> None:

@@ -22,6 +22,9 @@ SUBMISSION = Path(__file__).resolve().parents[1] / "docs" / "submissions" / "usd
 SETTINGS = {"clear-iid": {"epochs": 3}, "near-future": {"batch": 2, "shift": 2}}  # that the rows were made with
 
 
+CHANGED = {("near-future", "blind")}  # now predicts sample by sample
+
+
 def unpacked(name: str, out: Path) -> Path:
     """A folder as 0.1.0 left it: dates of files matter, so that nothing but `tarfile` may unpack it."""
     with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
@@ -108,9 +111,9 @@ class TestRows:
         reported = {d["protocol"]: d for d in json.loads((tmp_path / "report" / "results.json").read_text())}
         assert list(reported) == list(SETTINGS)
         for name, document in reported.items():
-            learners = [result["learner"] for result in document["results"]]
-            now = evaluate(stream, name, learners, [0, 1], SETTINGS[name])
-            assert [r["scores"] for r in now["results"]] == [r["scores"] for r in document["results"]]
+            kept = [r for r in document["results"] if (name, r["learner"]) not in CHANGED]
+            now = evaluate(stream, name, [r["learner"] for r in kept], [0, 1], SETTINGS[name])
+            assert [r["scores"] for r in now["results"]] == [r["scores"] for r in kept]
 
     def test_evaluating_again_repeats_nothing(self, rows: Path, stream: Stream) -> None:
         before = sorted(rows.rglob("*.parquet"))

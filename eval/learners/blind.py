@@ -42,25 +42,37 @@ class Blind(Learner):
     """Predicts the most frequent of the last k labels [near-future accuracy, sec. 4]."""
 
     k: NonNegativeInt = 0
-    """labels; 0 searches the paper's grid along the stream: the k that would have predicted most of the labels so far,
-    each from those before it (ties: the smaller k)"""
+    """labels; 0 searches the paper's grid along the stream, for every shift: the k that would have been right most
+    often so far, at this shift (ties: the smaller k)"""
+
+    sample_by_sample = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without labels."""
         self.windows = [Window(k, task.n_classes) for k in ((self.k,) if self.k else GRID)]
-        self.right = np.zeros(len(self.windows), np.int64)
+        self.right = {shift: np.zeros(len(self.windows), np.int64) for shift in (0, *task.shifts)}
+        self.modes = np.zeros((1 + max(self.right), len(self.windows)), np.int64)  # after each of the last labels
+        self.n = 0
 
     def learn(self, x: Array, y: Labels) -> None:
         """Append the labels, one after the other."""
         for label in np.asarray(y).tolist():
+            for shift, right in self.right.items():
+                if shift < self.n:
+                    right += self.modes[(self.n - 1 - shift) % len(self.modes)] == label
             for i, window in enumerate(self.windows):
-                self.right[i] += window.n > 0 and window.mode == label
                 window.add(label)
+                self.modes[self.n % len(self.modes), i] = window.mode
+            self.n += 1
 
     def predict(self, x: Array) -> Labels:
         """The same label for every sample; 0 before any label."""
-        return np.full(len(x), self.windows[int(self.right.argmax())].mode, np.int64)
+        return self.predict_ahead(x, 0)
+
+    def predict_ahead(self, x: Array, shift: int) -> Labels:
+        """With the best k for this shift."""
+        return np.full(len(x), self.windows[int(self.right[shift].argmax())].mode, np.int64)
 
     def stored_bytes(self) -> int:
-        """Labels and counts of all windows."""
-        return sum(w.last.nbytes + w.counts.nbytes for w in self.windows)
+        """Labels and counts of all windows, and the last modes."""
+        return self.modes.nbytes + sum(w.last.nbytes + w.counts.nbytes for w in self.windows)

@@ -17,10 +17,11 @@ from eval import checkpoint
 from eval.history import Past
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
+from eval.learners.blind import GRID
 from eval.learners.fc_only import FcOnly
 from eval.protocols.near_future.protocol import NearFuture
 from eval.run import evaluate
-from stream_builder.measures.label_correlation import blind_curve_of
+from stream_builder.measures.label_correlation import blind_curve_of, modes
 from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
@@ -139,6 +140,43 @@ class TestTheLoop:
             assert right / n == pytest.approx(stored, abs=1.5 * (shift + 1) / n)
 
 
+def _blind_twin(y: np.ndarray, shift: int) -> list[int]:
+    """For every sample from `shift` on, the mode of the last k labels before the shift, with the k that would have been
+    right most often on the samples whose labels are known by then; 0 before any label."""
+    known = [modes(y, k) for k in GRID]
+    answers = []
+    for i in range(shift, len(y)):
+        last = i - shift - 1  # newest revealed label
+        right = [sum(int(mode[j - shift - 1] == y[j]) for j in range(shift + 1, last + 1)) for mode in known]
+        answers.append(int(known[int(np.argmax(right))][last]) if last >= 0 else 0)
+    return answers
+
+
+class TestBlind:
+    LABELS = STREAM.flat("train").y[:300]
+
+    def stream(self) -> Stream:
+        train, test = STREAM.flat("train").part(0, 300), STREAM.steps[0]["test"]
+        return Stream("start", [Step(0, "0", {"train": train, "test": test})], STREAM.classes, sha256="start")
+
+    @pytest.mark.parametrize("delay", [0, 2])
+    def test_it_uses_every_label_revealed_so_far_and_the_best_k_for_the_shift(self, delay: int) -> None:
+        rows = rows_of(LEARNERS["blind"](), self.stream(), shift=7, also=40, batch=20, delay=delay)
+        for name, shift in (("online", 0), ("near_future", 7), ("shift/40", 40)):
+            twin = _blind_twin(self.LABELS, shift + 20 * delay)[: len(self.LABELS) - shift - 20 * delay]
+            late = self.LABELS[shift : shift + 20 * delay]  # predicted before any label came: class 0
+            right = sum(a == b for a, b in zip(twin, self.LABELS[shift + 20 * delay :], strict=True))
+            counted = sum(k for where, _, k, _ in rows if where == name)
+            assert counted == right + int((late == 0).sum()), name
+
+    def test_online_it_is_as_good_as_its_curve(self) -> None:
+        curve = blind_curve_of(STREAM)
+        rows = rows_of(LEARNERS["blind"](k=1), batch=64, shift=64)
+        right, n = (sum(row[column] for row in rows if row[0] == "online") for column in (2, 1))
+        assert right / (n - 1) == pytest.approx(curve.accuracy[0, 0], abs=1 / (n - 1))
+        assert curve.accuracy[0, 0] > 0.85
+
+
 def _begun(name: str) -> Learner:
     learner: Learner = LEARNERS[name]()
     learner.begin(NearFuture(**QUICK).task(STREAM), rng_for(0))  # type: ignore[arg-type]
@@ -248,7 +286,10 @@ class TestEveryOnlineLearner:
             with pytest.raises(KeyboardInterrupt):
                 evaluate(STREAM, "near-future", [name], settings=settings, out=tmp_path / "killed")
         evaluate(STREAM, "near-future", [name], settings=settings, out=tmp_path / "killed")
-        assert asked == 54 + 2, "54 batches, and the two that were interrupted once more: none was repeated"
+        if kind.sample_by_sample:
+            assert asked == 1080 + 30, "1,080 samples; the first batch, of 20, was interrupted twice"
+        else:
+            assert asked == 54 + 2, "54 batches, and the two that were interrupted once more: none was repeated"
         assert _rows(tmp_path / "whole") == _rows(tmp_path / "killed")
         assert not list(tmp_path.rglob("state.pickle"))
 

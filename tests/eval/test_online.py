@@ -145,7 +145,7 @@ class TestBlind:
         from stream_builder.measures.label_correlation import blind_curve
 
         curve = blind_curve(y, (0,), GRID)
-        assert learner.right.argmax() == curve.accuracy[0].argmax()
+        assert learner.right[0].argmax() == curve.accuracy[0].argmax()
 
     def test_a_window_of_no_labels_is_refused(self) -> None:
         with pytest.raises(BadConfig, match="k is -1. Expected a number greater than or equal to 0"):

@@ -2,7 +2,8 @@
 
 At time t a learner has learned [0, t·B); it predicts [S + t·B, S + (t+1)·B), and then learns batch t. Samples [0, S)
 are never scored at S, and the last S are trained on and never scored. S counts samples; several are scored in one pass,
-since prediction is pure.
+since prediction is pure. A learner that works sample by sample learns each sample of a batch before it predicts the
+next.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from curate.core.errors import BadArray
 from eval.checkpoint import Checkpoint
@@ -20,6 +23,9 @@ from eval.learner import Learner
 from eval.protocol import answers, evaluate_split, skip_reason
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
+
+Labels = npt.NDArray[np.int64]
+Spans = Mapping[int, tuple[int, int]]  # S → the samples that are predicted now, [low, high)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,11 @@ class Plan:
     """batches until labels come"""
     points: int
     """rows of each score"""
+
+    @property
+    def lag(self) -> int:
+        """Samples until labels come."""
+        return self.delay * self.batch
 
 
 @dataclass
@@ -71,20 +82,17 @@ def advance(
             current[i], states[i] = kept
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
-        ahead = {name: (s + start, min(n, s + seen)) for name, s in plan.shifts.items() if s + start < n}
-        spans = list(dict.fromkeys(ahead.values()))
-        view = whole.at(0, n)
-        x = view.x(np.concatenate([np.arange(*span) for span in spans])) if spans else None
+        spans = {s: (s + start, min(n, s + seen)) for s in plan.shifts.values() if s + start < n}
+        x = whole.at(0, n).x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
         for i, (learner, state) in enumerate(zip(current, states, strict=True)):
             if state.done > t or state.stopped is not None:
                 continue
             begun = time.process_time()
             try:
-                if x is not None:
-                    _count(learner, state, x, spans, ahead, whole.labels, stream)
-                if t >= plan.delay:
-                    learner.learn_from(whole.at((t - plan.delay) * batch, min(n, (t + 1 - plan.delay) * batch)))
+                take = _samples if learner.sample_by_sample else _batch
+                found = take(learner, whole, plan, start, spans, x)
+                _count(learner, state, plan, spans, found, whole.labels, len(stream.classes))
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
                     _emit(state, plan, seen)
@@ -101,22 +109,45 @@ def advance(
         yield i, state.stopped or state.rows
 
 
+def _batch(learner: Learner, whole: Past, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
+    """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
+    size = sum(high - low for low, high in spans.values())
+    found = answers(learner, x, size) if size else np.zeros(0, np.int64)
+    if start >= plan.lag:
+        first = start - plan.lag
+        learner.learn_from(whole.at(first, min(len(whole.labels), first + plan.batch)))
+    return found
+
+
+def _samples(learner: Learner, whole: Past, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
+    """The same, one sample after the other."""
+    begins = np.cumsum([0, *(high - low for low, high in spans.values())]).tolist()
+    found = np.zeros(begins[-1], np.int64)
+    for position in range(start, min(len(whole.labels), start + plan.batch)):
+        for begin, (shift, (low, high)) in zip(begins, spans.items(), strict=False):
+            if low <= position + shift < high:
+                row = begin + position + shift - low
+                found[row] = learner.predict_ahead(x[row : row + 1], shift + plan.lag)[0]
+        if position >= plan.lag:
+            learner.learn_from(whole.at(position - plan.lag, position - plan.lag + 1))
+    return found
+
+
 def _count(
-    learner: Learner, state: Progress, x: object, spans: Sequence[tuple[int, int]],
-    ahead: Mapping[str, tuple[int, int]], labels: np.ndarray, stream: Stream,
-) -> None:  # fmt: skip
-    """Predict all spans at once, and count right answers by name."""
-    answer = answers(learner, x, sum(high - low for low, high in spans))
-    if len(answer) and not 0 <= int(answer.min()) <= int(answer.max()) < len(stream.classes):
-        problem = f"{type(learner).__name__}.predict named label {int(answer.max())}."
-        raise BadArray(problem, f"Expected 0 … {len(stream.classes) - 1}.")
-    places = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans)]).tolist(), strict=False))
-    for name, (low, high) in ahead.items():
-        begin = places[low, high]
-        right = int((answer[begin : begin + high - low] == labels[low:high]).sum())
-        counted = state.counts.setdefault(name, [0, 0])
-        counted[0] += high - low
-        counted[1] += right
+    learner: Learner, state: Progress, plan: Plan, spans: Spans, found: Labels, labels: Labels, n_classes: int
+) -> None:
+    """Count right answers by name. Raises BadArray for a label that does not exist."""
+    if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n_classes:
+        problem = f"{type(learner).__name__}.predict named label {int(found.max())}."
+        raise BadArray(problem, f"Expected 0 … {n_classes - 1}.")
+    begins = dict(zip(spans, np.cumsum([0, *(high - low for low, high in spans.values())]).tolist(), strict=False))
+    for name, shift in plan.shifts.items():
+        if shift in spans:
+            low, high = spans[shift]
+            right = found[begins[shift] : begins[shift] + high - low] == labels[low:high]
+            counted = state.counts.setdefault(name, [0, 0])
+            counted[0] += high - low
+            counted[1] += int(right.sum())
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:

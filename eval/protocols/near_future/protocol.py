@@ -134,7 +134,13 @@ class NearFuture(Protocol):
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, batch and budget; the number of steps is not disclosed."""
-        return Task(len(stream.classes), stream.x_shape, None, self.batch, self.updates)
+        lag = self.delay * self.batch
+        shifts = tuple(shift + lag for shift in self.resolve(stream).shifts().values())
+        return Task(len(stream.classes), stream.x_shape, None, self.batch, self.updates, shifts=shifts)
+
+    def shifts(self) -> dict[str, int]:
+        """Name of a test → S; `shift` must be a number."""
+        return {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
 
     @property
     def learners_per_pass(self) -> int:
@@ -149,8 +155,7 @@ class NearFuture(Protocol):
                 yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
             else:
                 fitting.append(i)
-        shifts = {"online": 0, "near_future": int(self.shift)} | {f"shift/{s}": s for s in self.further()}
-        plan = loop.Plan(self.batch, shifts, self.delay, self.points)
+        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points)
         learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
         for position, rows in loop.advance(stream, self.trains(stream), plan, learners, saves):
             yield fitting[position], rows
