@@ -16,7 +16,7 @@ import numpy as np
 
 from eval.plotting.charts import Figure, ranked
 from eval.protocol import Document, Score, primary_of
-from eval.scoring.ranking import comparable, differing, labels
+from eval.scoring.ranking import comparable, differing, labels, upper_bound
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
         name: [column.score.gain(column.score.mean(row[column]) if column in row else None) for column in columns]
         for name, row in cells.items()
     }
-    ranked_names = [name for name, values in gains.items() if np.isfinite(values).all()]
+    ranked_names = [name for name, values in gains.items() if np.isfinite(values).all() and not upper_bound(name)]
     if not ranked_names or not columns:
         return {}
     of_columns = np.array([gains[name] for name in ranked_names]).T
@@ -102,7 +102,8 @@ def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]
 
 def table(columns: Sequence[Column], cells: Cells, order: Mapping[str, float]) -> str:
     """HTML: rows by mean rank, those without a rank last."""
-    best = {c: c.score.best(c.score.mean(row[c]) for row in cells.values() if c in row) for c in columns}
+    rivals = [row for name, row in cells.items() if not upper_bound(name)]
+    best = {c: c.score.best(c.score.mean(row[c]) for row in rivals if c in row) for c in columns}
     lines = [[c.protocol, c.settings, c.stream, c.score.label] for c in columns]
     head = "".join(f"<th scope='col'>{'<br>'.join(html.escape(part) for part in ls if part)}</th>" for ls in lines)
     rows = []
@@ -141,7 +142,7 @@ def overview(documents: Sequence[Document]) -> str:
     order = ranks(columns, cells)
     parts = [
         "<p class='soft'>Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
-        "learners that have a result in every column.</p>",
+        "learners that have a result in every column, without upper bounds.</p>",
         f"<div class='scroll'>{table(columns, cells, order)}</div>",
     ]
     if len(columns) > 2 and len(order) > 2:

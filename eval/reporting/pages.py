@@ -15,7 +15,7 @@ from eval.learners import LEARNERS
 from eval.plotting.charts import Section
 from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
 from eval.reporting.stream_page import facts, sections
-from eval.scoring.ranking import comparable, differing
+from eval.scoring.ranking import comparable, differing, upper_bound
 from stream_builder.stream import Stream
 
 Documents = Sequence[Document]
@@ -142,7 +142,7 @@ def _stream(about: Mapping[str, Any], documents: Documents, streams: Mapping[str
         for group, settings in zip(comparable(d), differing(d), strict=True):
             score, best = primary_of(d), group[0]
             mean = score.mean(best)
-            name = "–" if mean is None else best["learner"]
+            name = "–" if mean is None or upper_bound(best["learner"]) else best["learner"]
             scored = {"by": score.label, "best": name, "score": score.text(mean), "learners": len(group)}
             shown = ", ".join(part for part in (d["protocol"], settings) if part)
             protocols.append({"protocol": shown, "page": d["page"], **scored})

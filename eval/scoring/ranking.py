@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eval.experiment.settings import deciding
+from eval.learners import LEARNERS
 from eval.protocol import Document, kind_of, primary_of
 
 Result = Mapping[str, Any]  # one of a document's results
@@ -21,7 +22,7 @@ class Place(NamedTuple):
     group: int
     """number of its group of comparable results"""
     best: bool
-    """whether no result of its group has a better primary score"""
+    """whether no result of its group has a better primary score; never true for an upper bound"""
 
 
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
@@ -30,9 +31,20 @@ def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
     return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
 
 
+def upper_bound(learner: str) -> bool:
+    """Whether a learner learns from data that others may not have: later steps, or the last distribution at will. It is
+    listed last and never the best.
+
+    >>> upper_bound("joint(epochs=5)"), upper_bound("oracle"), upper_bound("er")
+    (True, True, False)
+    """
+    base = learner.partition("(")[0].strip()
+    return base in LEARNERS and (LEARNERS[base].sees_all_steps or LEARNERS[base].needs_oracle)
+
+
 def comparable(document: Document) -> list[list[Result]]:
     """Groups of results with equal settings of the protocol: only these may be ranked with each other. Each group is in
-    the order of the primary score, the best first."""
+    the order of the primary score, the best first, upper bounds last."""
     groups: dict[str, list[Result]] = {}
     for result in document["results"]:
         key = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
@@ -40,7 +52,11 @@ def comparable(document: Document) -> list[list[Result]]:
     if not groups:
         return []
     score = primary_of(document)
-    return [sorted(group, key=lambda r: -score.gain(score.mean(r))) for group in groups.values()]
+
+    def place(result: Result) -> tuple[bool, float]:
+        return upper_bound(result["learner"]), -score.gain(score.mean(result))
+
+    return [sorted(group, key=place) for group in groups.values()]
 
 
 def ranked(document: Document) -> list[Place]:
@@ -52,7 +68,7 @@ def ranked(document: Document) -> list[Place]:
         score = primary_of(document)
         top = score.mean(group[0])
         for result in group:
-            best = top is not None and score.mean(result) == top
+            best = top is not None and score.mean(result) == top and not upper_bound(result["learner"])
             places.append(Place(names[id(result)], result, number, best))
     return places
 

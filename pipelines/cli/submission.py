@@ -80,7 +80,7 @@ def leaderboard(
     A submission that does not hold is an error.
     """
     from curate.core.atomic_io import write_text
-    from eval.leaderboard.submission import board
+    from eval.leaderboard.board import board
     from eval.leaderboard.submission import verify as check
 
     write_text(out, board([check(path, stream or (), again, seed) for path in paths]))

@@ -127,6 +127,17 @@ def test_results_name_the_best_learner_and_have_it_first_in_their_frame() -> Non
     assert Results(near_future(), results=[]).best is None
 
 
+def test_an_upper_bound_is_listed_last_and_never_the_best() -> None:
+    """`joint` has learned the steps that `next_domain` tests."""
+    values = {"joint": 0.9, "joint(epochs=3)": 0.8, "er": 0.7, "nap": 0.6}
+    one = document("clear-iid", [result(name, {"next_domain": v}) for name, v in values.items()])
+    assert [(place.name, place.best) for place in ranked(one)] == [
+        ("er", True), ("nap", False), ("joint", False), ("joint(epochs=3)", False)
+    ]  # fmt: skip
+    assert one.best == "er"
+    assert list(ranks(*cells_of([one]))) == ["er", "nap"]
+
+
 def test_results_under_other_settings_of_the_protocol_are_no_rivals() -> None:
     same = {"scenario": "auto", "held_out": 10, "order": "shuffled", "every": 50, "tests": 400, "mix": 0.0}
     easy, hard = ({**same, "policy": policy} for policy in ("oracle", "random_10"))

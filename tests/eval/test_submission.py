@@ -18,7 +18,8 @@ from support.console import driftline
 from support.helpers import drifting
 
 from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, MissingFile
-from eval.leaderboard.submission import Verdict, board, opened, outside, pack, verify
+from eval.leaderboard.board import board
+from eval.leaderboard.submission import Verdict, opened, outside, pack, verify
 from eval.protocols.clear.protocol import Iid
 from eval.rows import Run
 from eval.run import evaluate
@@ -285,3 +286,67 @@ def test_the_published_leaderboard_comes_from_submissions_that_hold() -> None:
     verdicts = [verify(path) for path in sorted((docs / "submissions").glob("*.zip"))]
     assert verdicts
     assert (docs / "guides" / "leaderboard.md").read_text(encoding="utf-8").strip() == board(verdicts).strip()
+
+
+def tables(page: str) -> list[str]:
+    return page.split("\n## ")[1:]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "setting", "values"),
+    [
+        ("clear-iid", "splits", ("stream", "seeded")), ("near-future", "updates", (1.0, 2.0)),
+        ("ocrr", "policy", ("oracle", "random_50")), ("ocrr", "held_out", (1, 2)),
+    ],
+)  # fmt: skip
+def test_runs_under_other_settings_of_the_protocol_have_tables_of_their_own(
+    tmp_path: Path, protocol: str, setting: str, values: tuple[object, object]
+) -> None:
+    base = {"near-future": {"batch": 20, "shift": 40}, "ocrr": {"every": 20, "held_out": 1}}.get(protocol, {})
+    for value in values:
+        stream = drifting(steps=1 if protocol == "ocrr" else 3, classes=4)
+        evaluate(stream, protocol, ["nearest-mean", "majority"], [0], {**base, setting: value}, tmp_path / "runs")
+    pack([tmp_path / "runs"], "ours", tmp_path / "s.zip")
+    page = tables(board([verify(tmp_path / "s.zip")]))
+    assert len(page) == 2
+    for table, value in zip(page, sorted(values, key=str), strict=True):
+        assert f"{setting}={value}" in table
+        assert table.count("| ours |") == 2
+        assert table.count("**") == 2
+
+
+def test_one_stream_under_two_names_is_one_table(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        evaluate(replace(drifting(), name=name, sha256="same"), "clear-iid", ["majority"], out=tmp_path / name)
+    for name in ("a", "b"):
+        pack([tmp_path / name], name, tmp_path / f"{name}.zip")
+    assert len(tables(board([verify(tmp_path / f"{name}.zip") for name in ("a", "b")]))) == 1
+
+
+def test_the_leaderboard_counts_the_seeds_that_reached_a_score(tmp_path: Path) -> None:
+    evaluate(
+        drifting(steps=1, classes=8, n=400, noise=0.7), "ocrr", ["substrate"], [0, 1, 2], {"held_out": 2}, tmp_path
+    )
+    pack([tmp_path], "ours", tmp_path / "s.zip")
+    verdict = verify(tmp_path / "s.zip")
+    (document,) = verdict.documents
+    score = document["results"][0]["scores"]["corrections_to_90"]
+    score |= {"values": [12.0, None, 14.0], "mean": 13.0, "sd": 1.0, "reached": 2}
+    (table,) = tables(board([verdict]))
+    assert "| 13 ± 1 (2/3) |" in table
+    assert "Ranked by worst of novel, original" in table
+
+
+def test_one_seed_shows_no_deviation(made: tuple[Path, Path]) -> None:
+    page = {table.split(" on ")[0]: table for table in tables(board([verify(made[1])]))}
+    assert "±" not in page["near-future"]
+    assert "±" in page["clear-iid"]
+
+
+def test_a_manifest_without_a_score_that_came_later_still_holds(made: tuple[Path, Path], tmp_path: Path) -> None:
+    def older(data: bytes) -> bytes:
+        manifest = json.loads(data)
+        scores = {key: value for key, value in manifest["scores"].items() if not key.endswith("| forward")}
+        return json.dumps(manifest | {"scores": scores}).encode()
+
+    assert verify(edited(made[1], tmp_path / "a.zip", "manifest.json", older, hashed=False)).problems == []
