@@ -110,7 +110,8 @@ def fetch_shard(shard: Shard) -> Counter[str]:
         spool = Spool(shard.out)
         try:
             part = shard.rows()
-            read_local(part, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
+            most = shard.settings.max_bytes
+            read_local(part, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
             _remote(part, shard.settings, spool, shard.out)
             _finish(shard, part, spool)
         except OSError as error:

@@ -26,8 +26,11 @@ def cell_path(file: Path, column: str, row: int) -> str:
     return f"{file}#{column}#{row}"
 
 
-def read_local(part: pa.Table, keep: Keep) -> None:
-    """Call `keep(row, bytes, reason, detail)` for every row of `part` that has a path."""
+def read_local(part: pa.Table, most: int, keep: Keep) -> None:
+    """Call `keep(row, bytes, reason, detail)` for every row of `part` that has a path.
+
+    Of a file with more than `most` bytes, `most` + 1 are read.
+    """
     cells: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for row, path in rows_of(part, "row", "path"):
         if path is None:
@@ -36,7 +39,10 @@ def read_local(part: pa.Table, keep: Keep) -> None:
             cells[match[1], match[2]].append((int(match[3]), row))
             continue
         try:
-            keep(row, Path(path).read_bytes(), None, None)
+            if not Path(path).is_file():  # a pipe would let us wait for ever
+                raise OSError(f"{path} is not a file")
+            with Path(path).open("rb") as photo:
+                keep(row, photo.read(most + 1), None, None)
         except (OSError, ValueError) as error:
             keep(row, None, "file_unreadable", str(error)[:200])
     for (file, column), wanted in cells.items():

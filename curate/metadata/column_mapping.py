@@ -72,6 +72,8 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
                 return bad("bad_coordinate")
     if record.get("tags") is not None:
         tags = record["tags"] if isinstance(record["tags"], list) else str(record["tags"]).split(",")
+        if not all(is_utf8(str(tag)) for tag in tags):
+            return bad("not_utf8")
         record["tags"] = ",".join(quote_plus(str(tag).strip()) for tag in tags if str(tag).strip())
     for name, value in record.items():
         if value is not None and TABLE.field(name).type == "string" and not isinstance(value, str):

@@ -1,7 +1,7 @@
 """Filtering of a table in parts; memory does not grow with the table.
 
-Each part gets marks: the reason for each row by itself. DuckDB finds the ids and users that occur too often in all
-marks; their rows get their reasons in metadata order; then each part is written. Finished parts are not done again.
+Each part gets marks: the reason for each row by itself. DuckDB finds, in all marks, the rows whose id or user occurs too
+often, in metadata order; then each part is written. Finished parts are not done again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +21,14 @@ from curate.core.atomic_io import TEMPORARY, write_parquet
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.metadata.filters import check, reasons
-from curate.metadata.schema import REJECTS, REPEATED, TABLE, as_mask, whole
+from curate.metadata.schema import REJECTS, REPEATED, TABLE, whole
 from curate.metadata.settings import FilterSettings
 
 MARKS = pa.schema([("id", pa.string()), ("row", pa.int64()), ("user", pa.string()), ("reason", pa.string())])
+LATE = pa.schema([("row", pa.int64()), ("reason", pa.string())])
 TEXT = ("title", "description", "nickname", "page_url", "label", "caption")  # columns that only `where` reads
 DUCKDB_MEMORY = "512MB"
+LAST = 2**62  # above all row numbers
 
 
 def filter_table(
@@ -42,14 +44,15 @@ def filter_table(
         tick(sum(sizes) - sum(sizes[i] for i in todo))
         for k, _ in executor.run_tasks(_mark, [(parts[i], marks[i], settings) for i in todo], threads=True):
             tick(sizes[todo[k]])
-        settler = Settler(settings, *too_frequent(marks, settings, out / f"{TEMPORARY}duckdb"))
+        late = late_rows(marks, settings, out / f"{TEMPORARY}duckdb")
         counts: Counter[str] = Counter()
         tasks: list[Part] = []
         for part, path in zip(parts, marks, strict=True):
-            table = pq.read_table(path)
-            late = settler.settle(table)
-            counts.update(counted(table, late))
-            tasks.append(Part(part, path, late, out / "table" / part.name, out / "rejects" / part.name))
+            rows = pq.read_table(path, columns=["row"])["row"].to_numpy()
+            low, high = np.searchsorted(late["row"].to_numpy(), [rows.min(initial=LAST), rows.max(initial=-1) + 1])
+            task = Part(part, path, late.slice(low, high - low), out / "table" / part.name, out / "rejects" / part.name)
+            counts.update({e["values"] or "": e["counts"] for e in pc.value_counts(_reasons(task)).to_pylist()})
+            tasks.append(task)
         todo = [i for i, task in enumerate(tasks) if not task.rejects.exists()]
         tick(sum(sizes) - sum(sizes[i] for i in todo))
         for k, _ in executor.run_tasks(finish, [tasks[i] for i in todo], threads=True):
@@ -70,56 +73,34 @@ def mark(part: Path, out: Path, settings: FilterSettings) -> None:
     write_parquet(out, marks)
 
 
-def too_frequent(marks: Sequence[Path], settings: FilterSettings, scratch: Path) -> tuple[set[str], set[str]]:
-    """Ids of more than one good row, and users of more than `per_user`; DuckDB limits the memory."""
+def late_rows(marks: Sequence[Path], settings: FilterSettings, scratch: Path) -> pa.Table:
+    """The rows whose reason needs the whole table: (row, reason), in metadata order.
+
+    Of the good rows, the first of each id is kept, and of these the first `per_user` of each user. DuckDB limits the
+    memory and spills to `scratch`.
+    """
     import duckdb
 
-    def above(column: str, limit: int) -> set[str]:
-        rows = base.execute(
-            f"SELECT {column} FROM read_parquet(?) WHERE reason IS NULL AND {column} IS NOT NULL "
-            f"GROUP BY {column} HAVING count(*) > ?",
-            [[str(path) for path in marks], limit],
-        ).fetchall()
-        return {value for (value,) in rows}
-
-    with duckdb.connect(config={"memory_limit": DUCKDB_MEMORY, "temp_directory": str(scratch)}) as base:
-        return above("id", 1), above("user", settings.per_user) if settings.per_user is not None else set()
-
-
-@dataclass
-class Settler:
-    """Keeps, in metadata order, the first row of each id and the first `per_user` rows of each user."""
-
-    settings: FilterSettings
-    ids: set[str]
-    """ids of several rows"""
-    users: set[str]
-    """users of more than `per_user` rows"""
-    seen: set[str] = field(default_factory=set)
-    """those of `ids` that have their row"""
-    kept: Counter[str] = field(default_factory=Counter)
-    """rows of each of `users`"""
-
-    def settle(self, marks: pa.Table) -> dict[int, str]:
-        """Position in the next part → a reason that needs the whole table."""
-        frequent = pc.or_(
-            pc.is_in(marks["id"], pa.array(sorted(self.ids), pa.string())),
-            pc.is_in(marks["user"], pa.array(sorted(self.users), pa.string())),
+    query = """
+        WITH good AS (SELECT * FROM read_parquet($marks) WHERE reason IS NULL),
+        ids AS (SELECT id FROM good GROUP BY id HAVING count(*) > 1),
+        twice AS (
+            SELECT row, row_number() OVER (PARTITION BY id ORDER BY row) AS nth
+            FROM good SEMI JOIN ids USING (id)
+        ),
+        again AS (SELECT row FROM twice WHERE nth > 1),
+        users AS (SELECT user FROM good GROUP BY user HAVING $limit IS NOT NULL AND count(*) > $limit),
+        busy AS (
+            SELECT row, row_number() OVER (PARTITION BY user ORDER BY row) AS nth
+            FROM good SEMI JOIN users USING (user) ANTI JOIN again USING (row)
         )
-        positions = np.flatnonzero(as_mask(pc.and_(pc.is_null(marks["reason"]), frequent)))
-        few = marks.take(pa.array(positions))
-        late: dict[int, str] = {}
-        for i, id_, user in zip(positions.tolist(), few["id"].to_pylist(), few["user"].to_pylist(), strict=True):
-            if id_ in self.seen:
-                late[i] = "duplicate_id"
-                continue
-            if id_ in self.ids:
-                self.seen.add(id_)
-            if user in self.users:
-                self.kept[user] += 1
-                if self.settings.per_user is not None and self.kept[user] > self.settings.per_user:
-                    late[i] = "too_many_of_user"
-        return late
+        SELECT row, 'duplicate_id' AS reason FROM again
+        UNION ALL SELECT row, 'too_many_of_user' FROM busy WHERE nth > $limit
+        ORDER BY row
+    """
+    with duckdb.connect(config={"memory_limit": DUCKDB_MEMORY, "temp_directory": str(scratch)}) as base:
+        given = {"marks": [str(path) for path in marks], "limit": settings.per_user}
+        return base.sql(query, params=given).to_arrow_table().cast(LATE)
 
 
 @dataclass(frozen=True)
@@ -130,8 +111,8 @@ class Part:
     """the part"""
     marks: Path
     """its marks"""
-    late: dict[int, str]
-    """position → reason, from the `Settler`"""
+    late: pa.Table
+    """its rows of `late_rows`"""
     kept: Path
     """file for the rows that are kept"""
     rejects: Path
@@ -141,11 +122,7 @@ class Part:
 def finish(part: Part) -> None:
     """Last pass, one part: write its good rows, then the others with their reasons."""
     marks = pq.read_table(part.marks, use_threads=False)
-    reason = whole(marks["reason"])
-    if part.late:
-        mask = np.zeros(len(marks), bool)
-        mask[list(part.late)] = True
-        reason = pc.replace_with_mask(reason, pa.array(mask), pa.array(list(part.late.values()), pa.string()))
+    reason = _reasons(part)
     good = pc.is_null(reason)
     # one thread: parts run in parallel already, and Arrow's own threads double the CPU time for files of this size
     write_parquet(part.kept, pq.read_table(part.table, use_threads=False).filter(good), REPEATED)
@@ -153,9 +130,9 @@ def finish(part: Part) -> None:
     write_parquet(part.rejects, rejects.filter(pc.invert(good)))
 
 
-def counted(marks: pa.Table, late: dict[int, str]) -> Counter[str]:
-    """Rows of a part by reason ("": kept)."""
-    counts = Counter({e["values"] or "": e["counts"] for e in pc.value_counts(whole(marks["reason"])).to_pylist()})
-    counts.update(late.values())
-    counts[""] -= len(late)
-    return counts
+def _reasons(part: Part) -> pa.Array:
+    """The reason of each of its rows (N,) string, null for a row that is kept."""
+    marks = pq.read_table(part.marks, columns=["row", "reason"], use_threads=False)
+    mask = np.zeros(len(marks), bool)
+    mask[np.searchsorted(marks["row"].to_numpy(), part.late["row"].to_numpy())] = True
+    return pc.replace_with_mask(whole(marks["reason"]), pa.array(mask), whole(part.late["reason"]))

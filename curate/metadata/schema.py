@@ -72,6 +72,9 @@ REJECTS = pa.schema(
     ]
 )
 
+# Years 2 to 9998, in seconds since the epoch, UTC. 0001-01-01 and 9999-12-31 stand for "no date" in databases.
+TIMES = (-62_104_060_800, 253_370_764_800)
+
 ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
 
 
@@ -90,6 +93,20 @@ def safe_id(text: str) -> str:
 def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> pa.RecordBatch:
     """Rows (missing keys are null) as one batch of `schema`."""
     return pa.RecordBatch.from_pydict({name: [row.get(name) for row in rows] for name in schema.names}, schema=schema)
+
+
+def judge_times(table: pa.Table) -> pa.Table:
+    """A table of SOURCE in which times outside TIMES are faults: placeholders of databases, or other units."""
+    for column, fault in (("uploaded", "bad_upload_time"), ("taken", "bad_capture_time")):
+        times = table[column]
+        outside = pc.or_(pc.less(times, TIMES[0]), pc.greater_equal(times, TIMES[1]))
+        bad = pc.and_(pc.is_null(table["fault"]), pc.fill_null(outside, False))
+        text = pc.binary_join_element_wise(f"{column}:", times.cast(pa.string()), " ")
+        for name, value in (("raw", text), ("fault", fault)):
+            table = table.set_column(
+                table.schema.get_field_index(name), SOURCE.field(name), pc.if_else(bad, value, table[name])
+            )
+    return table
 
 
 def rebatch(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

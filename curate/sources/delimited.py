@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -23,6 +24,7 @@ from curate.metadata.schema import batch_of
 from curate.sources.base import HERE, FileSource, Workplace
 
 JSON_LINES = (".jsonl", ".ndjson")
+LONGEST_ROW = 100  # lines of one row of a CSV table: a longer one has a quote that nothing closes
 
 
 class Delimited(FileSource):
@@ -62,22 +64,41 @@ class Delimited(FileSource):
 
     def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
         csv.field_size_limit(sys.maxsize)
-        reader = csv.DictReader(file, delimiter=self.delimiter)
-        header = reader.fieldnames or []
-        if not header:
-            raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
-        if missing := sorted(set(self.columns.values()) - set(header)):
-            raise BadInput(
-                f"{path} has no column {', '.join(map(repr, missing))}.",
-                f"Its header is {list(header)}.",
-                "Correct collection.columns or collection.delimiter.",
-            )
+        lines = _Lines(file)
         try:
-            for values in reader:
-                ragged = None in values or None in values.values()
-                yield {"fault": "wrong_column_count", "raw": str(dict(values))} if ragged else values
+            header = next(csv.reader(lines, delimiter=self.delimiter), [])
+            if not header:
+                raise BadInput(f"The file {path} is empty.", "Expected a header line and one row a photo.")
+            if missing := sorted(set(self.columns.values()) - set(header)):
+                raise BadInput(
+                    f"{path} has no column {', '.join(map(repr, missing))}.",
+                    f"Its header is {list(header)}.",
+                    "Correct collection.columns or collection.delimiter.",
+                )
+            yield from self._rows(lines, header)
         except (csv.Error, EOFError, OSError) as error:
-            raise BadInput(f"{path} cannot be read after line {reader.line_num:,} ({error}).") from None
+            raise BadInput(f"{path} cannot be read after line {lines.number:,} ({error}).") from None
+
+    def _rows(self, lines: _Lines, header: list[str]) -> Iterator[dict[str, Any]]:
+        """Rows, and in the place of a row with an unclosed quote only its first line: the next line is read again."""
+        reader = csv.reader(lines, delimiter=self.delimiter)
+        while True:
+            lines.record = []
+            try:
+                values = next(reader, None)
+            except _UnclosedQuote:
+                values = []
+            if values is None:
+                return
+            whole = len(values) == len(header) and not lines.ended
+            if len(lines.record) > 1 and not whole:
+                yield {"fault": "unclosed_quote", "raw": lines.record[0].rstrip("\r\n")}
+                lines.again(lines.record[1:])
+                reader = csv.reader(lines, delimiter=self.delimiter)
+            elif values and not whole:
+                yield {"fault": "wrong_column_count", "raw": str(values)}
+            elif values:
+                yield dict(zip(header, values, strict=True))
 
     def _json(self, file: IO[str]) -> Iterator[dict[str, Any]]:
         empty = True
@@ -85,7 +106,7 @@ class Delimited(FileSource):
             empty = False
             try:
                 value = json.loads(line) if is_utf8(line) else None
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 value = None
             if not isinstance(value, dict):
                 yield {"fault": "bad_json" if is_utf8(line) else "not_utf8", "raw": line.rstrip("\n")}
@@ -97,6 +118,40 @@ class Delimited(FileSource):
                 yield value
         if empty:
             raise BadInput(f"The file {file.name} is empty.", "Expected one JSON object a line.")
+
+
+class _UnclosedQuote(csv.Error):
+    """One row goes on for more than LONGEST_ROW lines."""
+
+
+class _Lines:
+    """The lines of a file for `csv.reader`, with those of the current row, which can be read again."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file, self._waiting = file, deque[str]()
+        self.record: list[str] = []
+        self.number = 0
+        self.ended = False  # a row asked for more lines than there are
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if len(self.record) == LONGEST_ROW:
+            raise _UnclosedQuote("a quote that nothing closes")
+        line = self._waiting.popleft() if self._waiting else next(self._file, None)
+        self.ended = line is None
+        if line is None:
+            raise StopIteration
+        self.number += 1
+        self.record.append(line)
+        return line
+
+    def again(self, lines: list[str]) -> None:
+        """Read these lines next."""
+        self._waiting.extendleft(reversed(lines))
+        self.number -= len(lines)
+        self.ended = False
 
 
 def _record(values: dict[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:

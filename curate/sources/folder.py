@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curate.core.errors import BadInput, MissingFile
-from curate.metadata.column_mapping import seconds_of
+from curate.metadata.column_mapping import is_utf8, printable, seconds_of
 from curate.metadata.schema import batch_of, safe_id
 from curate.sources.base import HERE, FileSource, Workplace
 
@@ -71,6 +71,8 @@ class Folder(FileSource):
 
     def _record(self, root: Path, path: Path, row: int) -> dict[str, Any]:
         name = path.relative_to(root).as_posix()
+        if not is_utf8(name):
+            return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
         try:
             exif, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files

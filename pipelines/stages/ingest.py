@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_parquet
 from curate.core.s3 import fetch
-from curate.metadata.schema import REJECTS, REPEATED, TABLE
+from curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
 from curate.sources.base import FileSource, Workplace
 from pipelines.stage import Counts, Records, Stage
 
@@ -62,7 +62,7 @@ class Ingest(Stage):
         with self.context.run_log.progress("ingest", None, "rows") as tick:
             tick(skip)
             for batch in self.context.config.collection.batches(ROWS, skip, self._place()):
-                table = pa.Table.from_batches([batch])
+                table = judge_times(pa.Table.from_batches([batch]))
                 faulty = table.filter(pc.is_valid(table["fault"]))
                 rejects = pa.Table.from_arrays(
                     [faulty["id"], faulty["row"], faulty["fault"], faulty["raw"]], schema=REJECTS

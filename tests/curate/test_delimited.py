@@ -44,6 +44,33 @@ def test_short_long_and_unreadable_rows_are_faults(tmp_path: Path) -> None:
     assert [r["fault"] for r in found] == ["wrong_column_count", "wrong_column_count", "bad_upload_time", "bad_id"]
 
 
+@pytest.mark.parametrize("end", ["", 'z.jpg,"1909"\n'])
+def test_an_unclosed_quote_spoils_its_own_line_only(tmp_path: Path, end: str) -> None:
+    lines = [f"{i}.jpg,1909\n" for i in range(250)]
+    lines[50] = '50.jpg,"1909\n'
+    found = rows(tmp_path, "file,year\n" + "".join(lines) + end, {"path": "file", "uploaded": "year"})
+    assert [i for i, r in enumerate(found) if r["fault"]] == [50]
+    assert (found[50]["fault"], found[50]["raw"]) == ("unclosed_quote", '50.jpg,"1909')
+    assert len(found) == 250 + bool(end)
+    assert [r["row"] for r in found] == list(range(len(found)))
+
+
+def test_a_quoted_text_may_have_several_lines(tmp_path: Path) -> None:
+    found = rows(
+        tmp_path,
+        'file,year,t\na.jpg,1909,"two\nlines"\nb.jpg,1910,x\n',
+        {"path": "file", "uploaded": "year", "title": "t"},
+    )
+    assert [r["title"] for r in found] == ["two\nlines", "x"]
+
+
+def test_text_that_is_no_unicode_spoils_its_own_row_only(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"u": "a", "t": 0, "g": ["\\ud800"]}\n{"u": "b", "t": ' + "9" * 5000 + '}\n{"u": "c", "t": 0}\n')
+    found = pa.Table.from_batches(Delimited(path=path, columns={"url": "u", "uploaded": "t", "tags": "g"}).batches())
+    assert found["fault"].to_pylist() == ["not_utf8", "bad_json", None]
+
+
 def test_a_missing_column_is_named_with_the_header(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"no column 'jahr'.*\['file', 'year'\]"):
         rows(tmp_path, "file,year\na,1\n", {"path": "file", "uploaded": "jahr"})

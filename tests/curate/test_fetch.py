@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -263,6 +264,15 @@ def test_first_n_is_the_smallest_prefix_in_row_order(server: FaultServer, tmp_pa
     assert faults[:8] == ["http_404", None, None, "http_404", None, None, "http_404", None]
     assert faults[8:] == ["surplus"] * 16
     assert sorted(p.name for p in (tmp_path / "a").glob("*.tar")) == ["00000.tar", "00001.tar"]
+
+
+def test_a_pipe_and_a_file_without_end_are_no_photos(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with (tmp_path / "huge.jpg").open("wb") as file:
+        file.truncate(1 << 40)  # a hole: it takes no room
+    paths: list[str | None] = [str(tmp_path / name) for name in ("pipe.jpg", "huge.jpg")]
+    counts = fetch(part(tmp_path / "t", [None] * 2, paths), tmp_path / "a", RULES, QUIET)
+    assert counts == {"file_unreadable": 1, "too_many_bytes": 1}
 
 
 def test_images_inside_parquet_files(tmp_path: Path) -> None:
