@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,6 +77,9 @@ class Learner(ABC):
     """on a stream that is learned in batches, learns every sample before it predicts the next"""
     uses_device: ClassVar[bool] = False
     """has a setting `device`, which the command line's --device sets"""
+    reaches: ClassVar[Mapping[str, str]] = {}
+    """setting → what it names outside the run: "a file", "a model" or "an address"; nobody repeats a run of a stranger
+    that has such a setting"""
 
     def check_stream(self, stream: Stream) -> None:
         """Raise IncompatibleStream, before any work, if the stream lacks what the learner needs."""

@@ -147,6 +147,8 @@ class Protocol(ABC):
     """the score that ranks learners and marks the best; "" for the first"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
+    reaches: ClassVar[Mapping[str, str]] = {}
+    """as for learners: setting → what it names outside the run"""
     measures_title: ClassVar[str] = "Further measures, and how sure the differences are"
     measures_note: ClassVar[str] = ""
     matrix_title: ClassVar[str] = "Accuracy matrices"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, ClassVar
 
 from curate.core.errors import BadPlugin, UnknownName, did_you_mean
 
@@ -42,6 +42,9 @@ class Registry(Mapping[str, Any]):
     ...
     curate.core.errors.UnknownName: Unknown number 'pie'. Did you mean 'pi'? Available: pi.
     """
+
+    by_path: ClassVar[bool] = True
+    """whether `resolve` imports `package.module:Name`; False in a process that runs what a stranger named"""
 
     def __init__(self, kind: str, entries: Mapping[str, str], group: str = "", base: str = "") -> None:
         """kind: what one entry is ("learner"). entries: name → "module:attribute".
@@ -80,7 +83,7 @@ class Registry(Mapping[str, Any]):
 
         The working directory is appended to the import path: a module there never hides an installed one.
         """
-        if ":" in name and name not in self._found:
+        if ":" in name and name not in self._found and Registry.by_path:
             module, _, attribute = name.partition(":")
             if not all(part.isidentifier() for part in (*module.split("."), attribute)):
                 raise UnknownName(

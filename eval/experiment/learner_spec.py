@@ -49,9 +49,9 @@ class LearnerSpec:
 def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
     """Raises UnknownName or BadPlugin for a name, BadConfig for settings that cannot be read or do not fit."""
     if isinstance(learner, str):
-        name, bracket, rest = learner.partition("(")
-        spec = LearnerSpec(learner, LEARNERS.resolve(name.strip()))
-        return replace(spec, given=spec.check(_settings(learner, rest))) if bracket else spec
+        name, given = parsed(learner)
+        spec = LearnerSpec(learner, LEARNERS.resolve(name))
+        return replace(spec, given=spec.check(given))
     if isinstance(learner, type):
         return LearnerSpec(learner.__name__, learner)
     spec = LearnerSpec(str(getattr(learner, "name", type(learner).__name__)), type(learner), instance=learner)
@@ -59,12 +59,17 @@ def spec_of(learner: str | Learner | type[Learner]) -> LearnerSpec:
     return spec
 
 
-def _settings(learner: str, rest: str) -> dict[str, Any]:
-    """`alpha=5,start=scratch)` → settings."""
-    given = {}
-    for part in rest.removesuffix(")").split(","):
+def parsed(learner: str) -> tuple[str, dict[str, Any]]:
+    """Name and settings of a learner, unchecked. Raises BadConfig for what is no list of settings.
+
+    >>> parsed("reservoir(alpha=5,start = scratch)")
+    ('reservoir', {'alpha': 5, 'start': 'scratch'})
+    """
+    name, bracket, rest = learner.partition("(")
+    given: dict[str, Any] = {}
+    for part in rest.removesuffix(")").split(",") if bracket else ():
         key, equals, value = (p.strip() for p in part.partition("="))
         if not rest.endswith(")") or not equals:
             raise BadConfig(f"The learner {learner!r} holds {part.strip()!r}.", "Expected NAME(setting=value,…).")
         given[key] = value_of(value)
-    return given
+    return name.strip(), given

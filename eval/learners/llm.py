@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class Llm(Learner):
     """concurrent requests"""
 
     reads_texts = True
+    reaches = MappingProxyType({"endpoint": "an address", "model": "a model", "key_env": "a key"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory. Raises IncompatibleStream without an endpoint and for anything but texts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Lora(Learner):
 
     reads_texts = True
     uses_device = True
+    reaches = MappingProxyType({"model": "a model"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile

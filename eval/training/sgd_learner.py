@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -67,6 +68,7 @@ class NetLearner(Learner):
     """cpu, cuda or auto"""
 
     uses_device = True
+    reaches = MappingProxyType({"weights": "a file"})
 
     def __post_init__(self) -> None:
         if self.lr is None:

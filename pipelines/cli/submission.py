@@ -15,8 +15,16 @@ Streams = Annotated[
     list[Path] | None,
     typer.Option("--stream", help="A stream of the submission, to repeat runs on; may be repeated."),
 ]
-Again = Annotated[int, typer.Option("--again", min=0, help="How many runs are repeated.")]
-Seed = Annotated[int, typer.Option("--seed", help="Random seed for the choice of these runs.")]
+Again = Annotated[int | None, typer.Option("--again", min=0, help="How many runs are repeated; default: a tenth.")]
+Public = Annotated[
+    str,
+    typer.Option(
+        "--public-value",
+        help="A text that nobody knew when the file was handed in; with the file's hash it decides which runs are "
+        "repeated. Default: a random one, which is printed.",
+    ),
+]
+Seconds = Annotated[int, typer.Option("--seconds", min=1, help="Time limit of the check and of each repeated run.")]
 
 
 @command(submit_app, "submit", 'driftline submit runs --name "Our method" --out ours.zip', panel="Evaluate")
@@ -39,21 +47,23 @@ def submit(
 def verify(
     path: Annotated[Path, typer.Argument(metavar="SUBMISSION", help="A file of driftline submit.")],
     stream: Streams = None,
-    again: Again = 1,
-    seed: Seed = 0,
+    again: Again = None,
+    public_value: Public = "",
+    seconds: Seconds = 3600,
     as_json: Json = False,
 ) -> None:
-    """Check a submission: hashes, scores, repeated runs.
+    """Check a submission: hashes, scores, repeated runs. It is read and run in processes without network.
 
     Exits with code 1 if anything differs.
     """
-    from eval.leaderboard.submission import verify as check
+    from eval.leaderboard.isolation import Limits
+    from eval.leaderboard.verification import verify as check
 
-    verdict = check(path, stream or (), again, seed)
-    lines = [
-        f"again: {run['learner']}, {run['protocol']}, seed {run['seed']}: {run['differs'] or 'the same'}"
-        for run in verdict.again
-    ]
+    verdict = check(path, stream or (), again, public_value, Limits(seconds))
+    told = [(run, run["differs"] or "the same") for run in verdict.again]
+    told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
+    lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
+    lines.append(f"drawn by sha256 {verdict.sha256} and the public value {verdict.public_value!r}")
     if verdict.holds:
         lines.append(f"{verdict.name} holds" + ("" if verdict.again else "; no run was repeated (see --stream)"))
     show(as_json, verdict.plain(), "\n".join(lines))
@@ -71,8 +81,9 @@ def leaderboard(
     paths: Annotated[list[Path], typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")],
     out: Annotated[Path, typer.Option("--out", help="A Markdown file.")],
     stream: Streams = None,
-    again: Again = 1,
-    seed: Seed = 0,
+    again: Again = None,
+    public_value: Public = "",
+    seconds: Seconds = 3600,
     as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
@@ -81,7 +92,8 @@ def leaderboard(
     """
     from curate.core.atomic_io import write_text
     from eval.leaderboard.board import board
-    from eval.leaderboard.submission import verify as check
+    from eval.leaderboard.isolation import Limits
+    from eval.leaderboard.verification import verify as check
 
-    write_text(out, board([check(path, stream or (), again, seed) for path in paths]))
+    write_text(out, board([check(path, stream or (), again, public_value, Limits(seconds)) for path in paths]))
     show(as_json, {"leaderboard": str(out)}, f"leaderboard: {out}")

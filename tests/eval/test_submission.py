@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -11,19 +12,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.console import driftline
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, MissingFile
+from curate.core.atomic_io import sha256_file
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
 from eval.leaderboard.board import board
-from eval.leaderboard.submission import Verdict, opened, outside, pack, verify
+from eval.leaderboard.isolation import Limits, isolated
+from eval.leaderboard.repeating import reach
+from eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
+from eval.leaderboard.verification import Verdict, drawn, verify
 from eval.protocols.clear.protocol import Iid
-from eval.rows import Run
 from eval.run import evaluate
-from stream_builder.stream import Stream
+from stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["nearest-mean", "er(memory=30)", "majority"]
 
@@ -56,6 +61,27 @@ def edited(path: Path, out: Path, member: str, change: Callable[[bytes], bytes],
     return out
 
 
+def rehashed(path: Path) -> Path:
+    """The submission with scores that follow from its rows."""
+    members, manifest = opened(path)
+    manifest["scores"] = scores_of(documents_of(runs_of(members)))
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in (members | {"manifest.json": json.dumps(manifest).encode()}).items():
+            file.writestr(name, data)
+    return path
+
+
+def drawn_first(path: Path, public_value: str, runs: int) -> int:
+    """Which run is drawn, if all may be repeated."""
+    return drawn(sha256_file(path), public_value, runs)[0]
+
+
+def stream_of_texts() -> Stream:
+    """Two steps of texts."""
+    split = Split(np.array(["a b", "c d"] * 4), np.array([0, 1] * 4))
+    return Stream("texts", [Step(t, str(t), {"train": split, "test": split}) for t in range(2)], ["a", "b"])
+
+
 def rows_member(path: Path, learner: str) -> str:
     members, _ = opened(path)
     return next(
@@ -77,12 +103,40 @@ def better(data: bytes, **fields: Any) -> bytes:
 def test_what_was_submitted_holds_and_comes_out_again(made: tuple[Path, Path]) -> None:
     stream, path = made
 
-    verdict = verify(path, [stream], again=7)
+    verdict = verify(path, [stream], again=2, public_value="drawn")
 
     assert verdict.problems == []
-    assert len(verdict.again) == 7
+    assert len(verdict.again) == 2
+    assert {run["because"] for run in verdict.not_again} == {"it was not drawn"}
     assert verdict.plain()["reproduces"]
     assert {d["protocol"] for d in verdict.documents} == {"clear-iid", "near-future"}
+
+
+def test_the_draw_follows_from_the_file_and_a_public_value(made: tuple[Path, Path]) -> None:
+    assert drawn("file", "value", 50) == drawn("file", "value", 50)
+    assert sorted(drawn("file", "value", 50)) == list(range(50))
+    assert drawn("file", "value", 50) != drawn("other file", "value", 50)
+    assert drawn("file", "value", 50) != drawn("file", "other value", 50)
+    assert verify(made[1]).public_value != verify(made[1]).public_value
+
+
+def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_path: Path) -> None:
+    stream, path = made
+    member = rows_member(path, "er(memory=30)").replace("rows.parquet", "run.json")
+
+    def endless(data: bytes) -> bytes:
+        about = json.loads(data)
+        return json.dumps(about | {"settings": about["settings"] | {"epochs": 10**9}}).encode()
+
+    theirs = rehashed(edited(path, tmp_path / "a.zip", member, endless, hashed=True))
+    number = int(member[5:9])
+    public = next(str(i) for i in range(1000) if drawn_first(theirs, str(i), 7) == number)
+    verdict = verify(theirs, [stream], 1, public, Limits(seconds=6))
+
+    assert "out of time" in verdict.not_again[number]["because"]
+    assert verdict.again == []
+    assert "re-run |" in board([verdict])
+    assert "of 2 re-run" not in board([verdict])
 
 
 def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -121,7 +175,7 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
         rows.write_bytes(better(rows.read_bytes()))
     pack([cheat], "cheat", tmp_path / "cheat.zip")
 
-    verdict = verify(tmp_path / "cheat.zip", [stream], again=2)
+    verdict = verify(tmp_path / "cheat.zip", [stream], again=1)
 
     assert verify(tmp_path / "cheat.zip").holds
     assert "submitted" in verdict.problems[0]
@@ -129,14 +183,17 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
         board([verdict])
 
 
-@pytest.mark.parametrize("fields", [{"n_correct": 10**6}, {"n_correct": -1}, {"class_n": [1, 1, 1]}])
-def test_rows_that_nobody_writes(made: tuple[Path, Path], tmp_path: Path, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [({"n_correct": 10**6}, "right of"), ({"n_correct": -1}, "negative"), ({"class_n": [1, 1, 1]}, "do not add up")],
+)
+def test_rows_that_nobody_writes(made: tuple[Path, Path], tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     _, path = made
     member = rows_member(path, "majority")
 
     verdict = verify(edited(path, tmp_path / "a.zip", member, lambda data: better(data, **fields), hashed=True))
 
-    assert "right of" in verdict.problems[0]
+    assert message in verdict.problems[0]
 
 
 def test_files_that_are_no_submissions(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -147,10 +204,10 @@ def test_files_that_are_no_submissions(made: tuple[Path, Path], tmp_path: Path) 
     with pytest.raises(BadInput, match="cannot be read"):
         verify(tmp_path / "text.zip")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w") as file:
-        file.writestr("a", "b")
+        file.writestr("runs/0000/run.json", "{}")
     with pytest.raises(BadInput, match="manifest"):
         verify(tmp_path / "empty.zip")
-    with pytest.raises(BadInput, match="rows that can be read"):
+    with pytest.raises(BadInput, match="cannot be read"):
         verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), lambda data: b"PAR1", hashed=True))
     with pytest.raises(BadInput, match="printable"):
         pack([path.parent / "runs"], "a\nb", tmp_path / "b.zip")
@@ -168,23 +225,75 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
 @pytest.mark.parametrize(
     ("change", "which"),
     [
-        ({"learner": "llm(endpoint=http://127.0.0.1:1/v1,model=a)"}, "endpoint"),
-        ({"settings": {"weights": "/etc/passwd"}}, "weights"),
-        ({"protocol_settings": {"ledger": "/tmp/x"}}, "ledger"),
-        ({"learner": "lora(model = a)"}, "model"),
-        ({"settings": {"tune": {"weights": ["/etc/passwd"]}}}, "weights"),
-        ({"learner": "mine.learner:Prototype(k=3)"}, "mine.learner:Prototype"),
-        ({"learner": "fc-only(sampler=mine:Ärmel)"}, "mine:Ärmel"),
-        ({"settings": {"tune": {"sampler": ["fifo", "mine:Sampler"]}}}, "mine:Sampler"),
-        ({"protocol_settings": {"network": "mine:blocks"}}, "mine:blocks"),
-        ({"learner": "reservoir(alpha=dynamic:0.5)", "protocol_settings": {"policy": "random_50+delayed:20"}}, ""),
+        ({"learner": "llm(endpoint =http://127.0.0.1:1/v1,model=a)"}, "endpoint names an address"),
+        ({"learner": "llm( key_env = HOME )"}, "key_env names a key"),
+        ({"learner": "llm", "settings": {"tune": {"endpoint": ["http://127.0.0.1:1"]}}}, "endpoint names an address"),
+        ({"learner": "llm"}, "key_env names a key"),
+        ({"settings": {"weights": "/etc/passwd"}}, "weights names a file"),
+        ({"settings": {"tune": {"weights": ["/etc/passwd"]}}}, "weights names a file"),
+        ({"learner": "er(weights\t=\t/etc/passwd)"}, "weights names a file"),
+        ({"protocol": "ocrr", "protocol_settings": {"ledger": "/tmp/x"}}, "ledger names a folder"),
+        ({"learner": "lora(model = a)"}, "model names a model"),
+        ({"learner": "fc-only(sampler=mine:Ärmel)"}, "sampler names a Python module"),
+        ({"learner": "fc-only", "settings": {"tune": {"sampler": ["fifo", "a.b:Sampler"]}}}, "sampler names a Python"),
+        (
+            {"protocol": "seq-to-final", "protocol_settings": {"network": "mine:blocks"}},
+            "network names a Python module",
+        ),
+        ({"learner": "reservoir(alpha=dynamic:0.5)"}, ""),
+        ({"protocol": "ocrr", "protocol_settings": {"policy": "random_50+delayed:20"}}, ""),
         ({}, ""),
     ],
 )
-def test_runs_that_name_files_models_or_addresses_are_never_done_again(change: dict[str, Any], which: str) -> None:
-    about = {"learner": "er", "settings": {"weights": ""}, "protocol_settings": {"ledger": ""}}
+def test_runs_that_reach_outside_are_never_run_again(change: dict[str, Any], which: str) -> None:
+    about = {"learner": "er", "settings": {}, "protocol": "clear-iid", "protocol_settings": {}}
 
-    assert outside(Run(about | change, [])) == which
+    reached = reach(about | change)
+
+    assert reached.startswith(which)
+    assert bool(reached) == bool(which)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learner": "er(endpoint=http://127.0.0.1)"}, "Er has no setting 'endpoint'"),
+        ({"settings": {"llm.endpoint": "http://127.0.0.1"}}, "Er has no setting 'llm.endpoint'"),
+        ({"protocol_settings": {"llm.endpoint": "http://127.0.0.1"}}, "Iid has no setting 'llm.endpoint'"),
+        ({"settings": {"tune": {"er.weights": ["a"]}}}, "Er has no setting 'er.weights'"),
+        ({"settings": {"tune": "weights"}}, "tune is 'weights'"),
+    ],
+)
+def test_settings_of_somebody_else_are_refused(change: dict[str, Any], message: str) -> None:
+    about = {"learner": "er", "settings": {}, "protocol": "clear-iid", "protocol_settings": {}}
+
+    with pytest.raises(BadConfig, match=message):
+        reach(about | change)
+
+
+def test_a_strangers_address_is_never_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the submission's check nor by a run that slipped through it."""
+    monkeypatch.setenv("SECRET", "key")
+    texts = stream_of_texts().save(tmp_path / "S")
+    evaluate(texts, "clear-streaming", ["llm(endpoint=http://127.0.0.1:1,model=a,retries=0)"], out=tmp_path / "runs")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        (path,) = (tmp_path / "runs").rglob("run.json")
+        about = json.loads(path.read_text())
+        about |= {"learner": f"llm(endpoint ={address}, model=a, key_env =SECRET)", "settings": {}}
+        path.write_text(json.dumps(about))
+        pack([tmp_path / "runs"], "spy", tmp_path / "s.zip")
+
+        verdict = verify(tmp_path / "s.zip", [tmp_path / "S"])
+        request = {"archive": str(tmp_path / "s.zip"), "run": 0, "stream": str(tmp_path / "S")}
+        slipped = isolated("eval.leaderboard.repeating:repeat", request)
+
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert verdict.again == []
+    assert verdict.not_again[0]["because"] == "endpoint names an address"
+    assert slipped["differs"]
 
 
 def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -201,15 +310,20 @@ def test_a_strangers_ledger_is_not_written(made: tuple[Path, Path], tmp_path: Pa
     assert not verdict.plain()["reproduces"]
 
 
-@pytest.mark.parametrize("change", [{"protocol_settings": {"x": 1}}, {"steps": "many"}, {"protocol": "ocrr"}])
-def test_runs_that_cannot_be_scored_are_told(made: tuple[Path, Path], tmp_path: Path, change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"steps": "many"}, "no 'steps' of int"), ({"steps": 1}, "scored"), ({"steps": -1}, "scored")],
+)
+def test_runs_that_cannot_be_scored_are_told(
+    made: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     _, path = made
     member = rows_member(path, "majority").replace("rows.parquet", "run.json")
 
     def broken(data: bytes) -> bytes:
         return json.dumps(json.loads(data) | change).encode()
 
-    with pytest.raises(BadInput, match="cannot be scored"):
+    with pytest.raises(BadInput, match=message):
         verify(edited(path, tmp_path / "a.zip", member, broken, hashed=True))
 
 
@@ -225,7 +339,7 @@ def test_a_module_that_a_submission_names_is_not_imported(
     def named(data: bytes) -> bytes:
         return json.dumps(json.loads(data) | {key: name}).encode()
 
-    verdict = verify(edited(path, tmp_path / "a.zip", member, named, hashed=True), [stream], again=7)
+    verdict = verify(edited(path, tmp_path / "a.zip", member, named, hashed=True), [stream])
 
     assert verdict.problems == [
         f"run {member[5:9]}: the {key} {name.partition('(')[0]!r} names a Python module, which is not imported from a "
@@ -257,7 +371,7 @@ def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[P
     assert learners[-1] == "majority"
     assert "<script>" not in page
     assert "\n# title" not in page.partition("\n")[2]
-    assert r"evil \| &lt;script>" in page
+    assert r"evil \| &lt;script&gt; \# title" in page
 
 
 def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:

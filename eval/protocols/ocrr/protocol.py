@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 import numpy as np
@@ -48,6 +49,7 @@ class Ocrr(Protocol):
     scores = SCORES
     measures = MEASURES
     primary = "worst"
+    reaches = MappingProxyType({"ledger": "a folder"})
     measures_title = "Accuracy at the start and costs, and how sure the differences are"
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)

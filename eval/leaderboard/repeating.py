@@ -1,0 +1,112 @@
+"""One run of a submission, repeated. What a stranger's settings name is parsed, and decided by what learners and
+protocols declare that they reach."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from curate.core.errors import BadConfig, DriftlineError
+from eval.experiment.learner_spec import parsed
+from eval.experiment.settings import setting_names
+from eval.leaderboard.submission import opened, runs_of
+from eval.learners import LEARNERS
+from eval.protocol import stored_protocol
+from eval.rows import Run, counted
+from eval.run import evaluate
+from stream_builder.stream import Stream
+
+MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a whole value; dynamic:0.5 is none
+IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "steps")
+
+
+def reach(about: Mapping[str, Any]) -> str:
+    """What a run names outside itself, as "endpoint names an address"; "" if nothing. Such a run is not repeated: a
+    submission must not write to a folder of this machine, load a file from it, import code, or send requests and keys
+    to an address.
+
+    about: of a run whose learner and protocol are registered. Raises BadConfig for settings that they do not have.
+    """
+    name, in_name = parsed(about["learner"])
+    learner, protocol = LEARNERS[name], stored_protocol(about["protocol"])
+    settings = dict(about["settings"])
+    tuned = settings.pop("tune", {})
+    if not isinstance(tuned, dict):
+        raise BadConfig(f"tune is {tuned!r}.", "Expected settings and their candidates.")
+    sources = [(learner, in_name), (learner, settings), (learner, tuned), (protocol, about["protocol_settings"])]
+    for kind, given in sources:
+        if unknown := sorted(set(given) - set(setting_names(kind))):
+            raise BadConfig(f"{kind.__name__} has no setting {unknown[0]!r}.", "Expected settings of its class.")
+        for key, value in given.items():
+            if value and key in kind.reaches:
+                return f"{key} names {kind.reaches[key]}"
+            if any(MODULE.fullmatch(text.strip()) for text in _texts(value)):
+                return f"{key} names a Python module"
+    for kind in (learner, protocol):
+        if by_default := [key for key in kind.reaches if getattr(kind, key, "")]:
+            return f"{by_default[0]} names {kind.reaches[by_default[0]]}"
+    return ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in plain data."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def repeat(request: Mapping[str, Any]) -> dict[str, str]:
+    """Run one run of a submission again, in this process: call it by `isolated`.
+
+    request: archive, run (its number) and stream, a folder. Returns "differs": how, or ""; "because": why it could not
+    be run here, or "".
+    """
+    run = runs_of(opened(Path(request["archive"]))[0])[request["run"]]
+    about = run.about
+    if str(about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
+        return {"differs": "", "because": "it ran on cuda, which is not here"}
+    base = about["learner"].partition("(")[0].strip()
+    settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
+    settings |= {f"{about['protocol']}.{key}": value for key, value in about["protocol_settings"].items()}
+    kept: list[Run] = []
+    try:
+        document = evaluate(
+            Stream.load(request["stream"]), about["protocol"], [about["learner"]], [about["seed"]], settings,
+            tune=about["settings"].get("tune"), keep_run=kept.append,
+        )  # fmt: skip
+    except MemoryError:
+        raise
+    except DriftlineError as error:
+        return {"differs": f"it cannot be run: {error}", "because": ""}
+    except Exception as error:  # any error that hostile settings cause
+        return {"differs": f"it cannot be run: {type(error).__name__}: {error}", "because": ""}
+    if document["skipped"]:
+        return {"differs": f"it was skipped, because {document['skipped'][0]['because']}", "because": ""}
+    return {"differs": _difference(kept[0], run), "because": ""}
+
+
+def _difference(again: Run, run: Run) -> str:
+    """How a submitted run differs from the repeated one; "" if not at all."""
+    for key in IDENTITY:
+        if _plain(again.about[key]) != _plain(run.about[key]):
+            return f"its {key} are {_plain(again.about[key])}, submitted {_plain(run.about[key])}"
+    repeated, submitted = ([counted(row) for row in one.rows] for one in (again, run))
+    for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
+        if _plain(a) != _plain(b):
+            return f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']} of {b['n']}"
+    return "" if len(repeated) == len(submitted) else f"{len(repeated)} rows, submitted {len(submitted)}"
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=list)
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

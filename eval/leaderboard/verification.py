@@ -1,0 +1,160 @@
+"""Check a submission: scores again from its rows, and runs that are drawn after it was handed in are run again."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from curate.core.atomic_io import sha256_file
+from curate.core.errors import BadConfig, BadPlugin, DriftlineError, UnknownName
+from curate.core.seeding import rng_for
+from eval.leaderboard.isolation import Limits, Stopped, isolated
+from eval.leaderboard.repeating import reach
+from eval.leaderboard.submission import documents_of, opened, runs_of, scores_of
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS
+from eval.rows import Run, digest
+from stream_builder.stream import Stream
+
+SHARE = 0.1  # of the runs that may be repeated, at least one
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check of a submission found."""
+
+    name: str
+    documents: list[dict[str, Any]]
+    """of `eval --json`, scored from the rows"""
+    again: list[dict[str, Any]] = field(default_factory=list)
+    """what was run again, and how it differs"""
+    not_again: list[dict[str, Any]] = field(default_factory=list)
+    """runs that were not run again, and why"""
+    problems: list[str] = field(default_factory=list)
+    """what is wrong; empty if the submission holds"""
+    sha256: str = ""
+    """of the file"""
+    public_value: str = ""
+    """with the file's hash it decides which runs are run again"""
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"holds": self.holds, "reproduces": bool(self.again) and self.holds}
+
+
+def verify(
+    path: Path,
+    streams: Sequence[Path] = (),
+    again: int | None = None,
+    public_value: str = "",
+    limits: Limits | None = None,
+) -> Verdict:
+    """Check members and hashes, score the rows again, and run some again. Everything that reads the submission or runs
+    its settings is done in child processes without network, each under `limits`; modules that it names are not
+    imported.
+
+    streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
+    file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
+    Raises MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is not the
+    manifest's, Stopped if a limit is too small for the check itself.
+    """
+    folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
+    path = path.resolve()
+    found = isolated("eval.leaderboard.verification:examined", {"archive": str(path), "streams": list(folders)}, limits)
+    sha256, public_value = sha256_file(path) if path.is_file() else "", public_value or secrets.token_hex(8)
+    left: list[dict[str, Any]] = found["runs"]
+    problems: list[str] = found["problems"]
+    repeatable = [run for run in left if not run["because"]]
+    if again is None:
+        again = math.ceil(SHARE * len(repeatable))
+    done: list[dict[str, Any]] = []
+    if not problems:
+        for i in drawn(sha256, public_value, len(repeatable))[:again]:
+            run = repeatable[i]
+            request = {"archive": str(path), "run": run["run"], "stream": folders[run["stream"]]}
+            try:
+                result = isolated("eval.leaderboard.repeating:repeat", request, limits)
+            except Stopped as error:
+                result = {"because": str(error), "differs": ""}
+            if result["because"]:
+                run["because"] = result["because"]
+            else:
+                done.append(run | {"differs": result["differs"]})
+        problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
+    if streams and not problems and not repeatable:
+        problems.append("No run that may be repeated is on one of the given streams.")
+    tried = {run["run"] for run in done}
+    not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
+    return Verdict(found["name"], found["documents"], done, not_again, problems, sha256, public_value)
+
+
+def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
+    """The order in which runs are drawn: nobody can choose it who does not know both."""
+    seed = int(hashlib.sha256(f"{sha256} {public_value}".encode()).hexdigest()[:15], 16)
+    return [int(i) for i in rng_for(seed, "verify").permutation(runs)]
+
+
+def examined(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a submission says about itself, checked without running anything: name, problems, documents and its runs.
+
+    request: archive, a file; streams, hashes of those that are there. Raises as `opened` and `runs_of`.
+    """
+    members, manifest = opened(Path(request["archive"]))
+    runs = runs_of(members)
+    problems, listed, documents = [], [], []
+    for number, run in enumerate(runs):
+        problem, because = _odd(run), ""
+        if not problem:
+            try:
+                because = reach(run.about)
+            except (BadConfig, BadPlugin, UnknownName) as error:
+                problem = str(error)
+        if problem:
+            problems.append(f"run {number:04d}: {problem}")
+        if run.about["stream"]["sha256"] not in request["streams"]:
+            because = because or "its stream is not here"
+        facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
+        listed.append(facts | {"run": number, "stream": run.about["stream"]["sha256"], "because": because})
+    if not problems:
+        documents = documents_of(runs)
+        scores = scores_of(documents)  # may have scores that an older manifest lacks
+        wrong = [(key, claimed) for key, claimed in manifest["scores"].items() if scores.get(key) != claimed]
+        problems += [f"{key}: the manifest says {claimed}, its rows {scores.get(key)}." for key, claimed in wrong[:1]]
+    return {"name": manifest["name"], "problems": problems, "documents": documents, "runs": listed}
+
+
+def _odd(run: Run) -> str:
+    """Why a run is none that `evaluate` writes: names of modules, unknown names, impossible counts; "" if it is."""
+    protocol, learner = run.about["protocol"], run.about["learner"].partition("(")[0].strip()
+    for kind, given, registry in (("protocol", protocol, PROTOCOLS), ("learner", learner, LEARNERS)):
+        if given in registry:
+            continue
+        if ":" in given:
+            return (
+                f"the {kind} {given!r} names a Python module, which is not imported from a submission. "
+                f"Register the {kind} in an installed package (entry point driftline.{kind}s)."
+            )
+        try:
+            registry[given]
+        except DriftlineError as error:
+            return str(error)
+    for k, row in enumerate(run.rows):
+        numbers = (row.n, row.n_correct, row.seen, row.corrections, row.stored, *row.class_n, *row.class_correct)
+        if any(type(number) is not int or number < 0 for number in numbers):
+            return f"row {k} has a count that is negative or no whole number."
+        if not all(isinstance(v, float) and math.isfinite(v) for v in (row.seconds, row.recall)):
+            return f"row {k} has a number that is not finite."
+        classes_add_up = not row.class_n or (sum(row.class_n) == row.n and sum(row.class_correct) == row.n_correct)
+        if row.n_correct > row.n or not classes_add_up:
+            return f"row {k}: {row.n_correct} right of {row.n}, or counts of classes that do not add up."
+    return ""

@@ -1,0 +1,44 @@
+"""What a hostile run would like to do; called in the child process of `isolated`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def call(request: Mapping[str, Any]) -> str:
+    """Connect to a server of this machine."""
+    try:
+        socket.create_connection(("127.0.0.1", request["port"]), 2)
+    except OSError as error:
+        return type(error).__name__
+    return "connected"
+
+
+def environment(request: Mapping[str, Any]) -> list[str]:
+    """Names of all environment variables."""
+    return sorted(os.environ)
+
+
+def allocate(request: Mapping[str, Any]) -> int:
+    """Use memory."""
+    return len(bytearray(request["bytes"]))
+
+
+def fill(request: Mapping[str, Any]) -> int:
+    """Write a large file."""
+    return Path("large").write_bytes(bytes(request["bytes"]))
+
+
+def spin(request: Mapping[str, Any]) -> None:
+    """Never end."""
+    while True:
+        pass
+
+
+def folder(request: Mapping[str, Any]) -> list[str]:
+    """Where it runs, and what is there."""
+    return [os.getcwd(), *os.listdir()]
