@@ -62,7 +62,7 @@ class Composition:
 
 
 def class_shares(
-    dataset: Dataset, t: int, counts: Mapping[Shift, int], total: Mapping[Shift, int], composition: Composition
+    dataset: Dataset, t: int, counts: Mapping[Shift, float], total: Mapping[Shift, float], composition: Composition
 ) -> Shares:
     """(classes, sub-classes or 1) shares of the draw of step `t`; they add up to 1.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,7 @@ from stream_builder.builders.sampling import (
 )
 from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.shifts.base import ORDER, Labels, Shift
-from stream_builder.shifts.grammar import NAMES, PlannedStep, parse, sizes_of
+from stream_builder.shifts.grammar import Rendering, accumulated, canonical, parse, sizes_of
 from stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
@@ -55,6 +54,7 @@ def compose(
     """
     composition = composition or Composition()
     steps = parse(sequence)
+    sequence = canonical(steps)
     sizes = sizes_of(sequence) if sizes is None else sizes
     if len(sizes) != len(steps):
         raise BadConfig(
@@ -62,11 +62,10 @@ def compose(
             "Expected one per step, including the source step.",
         )
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-    total: Counter[Shift] = Counter(shift for step in steps for shift in step.shifts)
+    renderings = accumulated(steps, composition.fidelity == "paper-code")
+    counts = [rendering.counts for rendering in renderings]
+    total = counts[-1]
     _check(dataset, total)
-    counts: list[Counter[Shift]] = []  # how often each shift has occurred, up to each step
-    for step in steps:
-        counts.append((counts[-1] if counts else Counter()) + Counter(step.shifts))
     published = published_draws(dataset, sizes, test_size) if composition.takes_published else None
     if composition.draws == "published" and published is None:
         raise BadConfig(
@@ -82,7 +81,7 @@ def compose(
     last = len(steps) - 1
 
     def render(t: int, samples: Samples, positions: Array, rng: np.random.Generator) -> Split:
-        return _render(samples, positions, counts[t - 1] if t else Counter(), counts[t], steps[t], dataset, rng)
+        return _render(samples, positions, counts[t - 1] if t else {}, renderings[t], dataset, rng)
 
     def rendered_step(t: int) -> Step:
         rng = rng_for(seed, "render", t)
@@ -102,7 +101,7 @@ def compose(
 
     with ThreadPoolExecutor(workers) as pool:
         rendered = list(pool.map(rendered_step, range(len(steps))))
-    facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": NAMES.get(sequence, sequence)}
+    facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": sequence}
     facts |= {"sizes": list(sizes), "seed": seed, "fidelity": composition.fidelity}
     facts |= {"draws": "published" if published else "own", "overlap": overlap, "loading": composition.loading()}
     facts["shared"] = overlap_counts(drawn[: len(steps)])
@@ -110,7 +109,7 @@ def compose(
     return Stream(name, rendered, dataset.classes, facts=facts, oracle=oracle_step() if oracle else None)
 
 
-def _check(dataset: Dataset, total: Counter[Shift]) -> None:
+def _check(dataset: Dataset, total: Mapping[Shift, float]) -> None:
     """Raise IncompatibleStream for shifts of images if the dataset has no images."""
     for shift in total:
         if dataset.train.x.dtype != np.uint8 and shift.acts_on not in ("sampling", "label"):
@@ -121,16 +120,16 @@ def _check(dataset: Dataset, total: Counter[Shift]) -> None:
 
 
 def _render(
-    samples: Samples, positions: Array, before: Mapping[Shift, int], counts: Mapping[Shift, int], step: PlannedStep,
-    dataset: Dataset, rng: np.random.Generator,
+    samples: Samples, positions: Array, before: Mapping[Shift, float], rendering: Rendering, dataset: Dataset,
+    rng: np.random.Generator,
 ) -> Split:  # fmt: skip
-    """The samples at `positions` after every shift in `counts`, each applied once, in the order of ORDER."""
+    """The samples at `positions` after every shift of a rendering, each applied once, in the order of ORDER."""
     x, y = samples.x[positions], samples.y[positions]
-    original, n_classes = y, len(dataset.classes)
+    original, n_classes, counts = y, len(dataset.classes), rendering.counts
     for shift in sorted(counts, key=lambda shift: ORDER.index(shift.acts_on)):
         if shift.acts_on == "label":
             _, y = shift.apply(x, y, counts[shift], n_classes, rng)
-        elif shift in step.growing:
+        elif shift in rendering.growing:
             x = _grow(shift, x, original, before.get(shift, 0), counts[shift], n_classes, rng)
         elif shift.acts_on != "sampling":
             x, _ = shift.apply(x, original, counts[shift], n_classes, rng)
@@ -138,7 +137,7 @@ def _render(
 
 
 def _grow(
-    shift: Shift, x: Any, y: Labels, before: int, after: int, n_classes: int, rng: np.random.Generator
+    shift: Shift, x: Any, y: Labels, before: float, after: float, n_classes: int, rng: np.random.Generator
 ) -> npt.NDArray[np.uint8]:
     """Sample i of n gets the shift `before` + (i + 1)/n × (`after` − `before`) times, rounded up to one of LEVELS
     amounts."""

@@ -18,15 +18,16 @@ class Appearance(Shift):
 
     code: ClassVar[str] = "A"
     acts_on: ClassVar[str] = "sampling"
+    adds: ClassVar[str] = "classes"
     classes: Annotated[int, Field(ge=1)] = 1
     """classes that appear each time"""
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """0 for the classes that have not appeared. Raises IncompatibleStream if the source step has no class left."""
         present = classes - self.classes * (total - count)
         if classes - self.classes * total < 1:
             raise IncompatibleStream(
-                f"A({self.classes}) occurs {total} times: of {classes} classes, none is left for the source step.",
+                f"A takes {self.classes * total:g} of {classes} classes: none is left for the source step.",
                 "Expected at least one.",
                 "Shorten the sequence or lower the number.",
             )

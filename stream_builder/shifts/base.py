@@ -19,7 +19,8 @@ class Shift:
     """A change of labelled images between two steps: a frozen dataclass whose fields are its settings.
 
     A field may declare its range, as in `Annotated[int, Field(ge=1)]`; sequences are checked against it. A shift that
-    occurs several times is rendered once, with `count`: two rotations by 30° must not interpolate twice.
+    occurs several times is rendered once, with `count`: two rotations by 30° must not interpolate twice. Nor must one
+    by 30° and one by 60°: `adds` names the setting that adds up.
     """
 
     code: ClassVar[str]
@@ -28,6 +29,17 @@ class Shift:
     """one of ORDER: shifts of one step are applied in that order, not in that of the sequence"""
     fractional: ClassVar[bool] = False
     """whether `count` may be a fraction, so that the shift can grow from sample to sample"""
+    adds: ClassVar[str] = ""
+    """setting whose values add up: n times 1 is once n. Occurrences with different values are then rendered as one.
+    Without it they are applied one after the other"""
+
+    def after(self, before: int) -> Shift:
+        """This shift where its letter has occurred `before` times with other settings; see `LabelFlip`."""
+        return self
+
+    def reference(self) -> Shift:
+        """This shift as the paper's code does it, for fidelity paper-code."""
+        return self
 
     def apply(
         self, x: Images, y: Labels, count: float, n_classes: int, rng: np.random.Generator
@@ -38,7 +50,7 @@ class Shift:
         """
         return x, y
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares | None:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares | None:
         """(classes, subclasses or 1) relative shares of the samples to draw; None: equal shares.
 
         Only shifts that act on "sampling" return shares. count: as for `apply`; total: how often the shift occurs in

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ BLOCK = 1024  # images at a time
 class Common(Shift):
     """One of the corruptions in `KINDS`."""
 
+    adds: ClassVar[str] = "severity"
     kind: str
     """key of KINDS"""
     severity: Severity = 1

@@ -20,6 +20,7 @@ class ConditionalRotation(Shift):
     code: ClassVar[str] = "r"
     acts_on: ClassVar[str] = "geometry"
     fractional: ClassVar[bool] = True
+    adds: ClassVar[str] = "degrees"
     degrees: float = 30.0
     """angle"""
 

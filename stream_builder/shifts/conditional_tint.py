@@ -20,6 +20,7 @@ class ConditionalTint(Shift):
     code: ClassVar[str] = "t"
     acts_on: ClassVar[str] = "colour"
     fractional: ClassVar[bool] = True
+    adds: ClassVar[str] = "amount"
     amount: int = 30
     """grey levels"""
 

@@ -18,15 +18,16 @@ class Disappearance(Shift):
 
     code: ClassVar[str] = "D"
     acts_on: ClassVar[str] = "sampling"
+    adds: ClassVar[str] = "classes"
     classes: Annotated[int, Field(ge=1)] = 1
     """classes that disappear each time"""
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """0 for the classes that have disappeared. Raises IncompatibleStream if no class is left."""
         gone = self.classes * count
         if gone >= classes:
             raise IncompatibleStream(
-                f"D({self.classes}) occurs {count} times: none of {classes} classes is left.",
+                f"D takes {gone:g} classes: none of {classes} is left.",
                 "Expected at least one.",
                 "Shorten the sequence or lower the number.",
             )

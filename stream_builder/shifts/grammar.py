@@ -8,14 +8,18 @@
     settings = value , …                in order: R(45)
              | setting=value , …        by name: R(degrees=45)
 
-A name of the paper stands for its sequence: CLR, RCL, rrr, TTT, sss, rotations-2 … rotations-8.
+A name of the paper stands for its sequence: CLR, RCL, rrr, TTT, sss, rotations-2 … rotations-8. Sequences that mean
+the same have one canonical form: `R(degrees=30) : T, R(60)` is `R:R(60),T`.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, is_dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from itertools import chain
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -44,9 +48,21 @@ class PlannedStep:
     """The shifts that a sequence names for one step."""
 
     shifts: tuple[Shift, ...]
-    """in the order of the sequence"""
+    """in the order in which they are applied"""
     growing: frozenset[Shift] = frozenset()
     """those of them that grow from sample to sample"""
+    text: str = ""
+    """canonical form"""
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What is applied to the samples of one step."""
+
+    counts: Mapping[Shift, float]
+    """shift → how often it has occurred up to this step"""
+    growing: frozenset[Shift]
+    """those of them that grow over this step"""
 
 
 def parse(sequence: str) -> list[PlannedStep]:
@@ -54,7 +70,7 @@ def parse(sequence: str) -> list[PlannedStep]:
 
     `"C,T:L:R(45):~T(60)"` → nothing; C and T; L; R by 45°; T by 60, growing. Raises BadConfig, UnknownName, BadPlugin.
     """
-    steps, shifts, growing = [PlannedStep(())], [], set()
+    steps, shifts = [PlannedStep(())], []
     text, position = NAMES.get(sequence, sequence), 0
     while True:
         match = SHIFT.match(text, position)
@@ -68,14 +84,64 @@ def parse(sequence: str) -> list[PlannedStep]:
         if grows and not shift.fractional:
             able = [n for n in SHIFTS if not SHIFTS.problem(n) and getattr(SHIFTS[n], "fractional", False)]
             raise BadConfig(f"The shift {name or place} cannot grow.", f"Expected one of {', '.join(able)} after '~'.")
-        growing |= {shift} if grows else set()
-        shifts.append(shift)
+        shifts.append((shift, grows, grows + _written(name, shift, settings is not None)))
         if end != ",":
-            steps.append(PlannedStep(tuple(shifts), frozenset(growing)))
-            shifts, growing = [], set()
+            shifts.sort(key=lambda planned: ORDER.index(planned[0].acts_on))
+            growing = frozenset(shift for shift, grows, _ in shifts if grows)
+            texts = ",".join(text for _, _, text in shifts)
+            steps.append(PlannedStep(tuple(shift for shift, _, _ in shifts), growing, texts))
+            shifts = []
         if not end:
             return steps
         position = match.end()
+
+
+def _written(name: str | None, shift: Shift, has_settings: bool) -> str:
+    """The canonical form of one shift: its name, and the settings that differ from the defaults. name: None for a class
+    in braces."""
+    if name is None:
+        kind = type(shift)
+        name = f"{{{kind.__module__}:{kind.__qualname__}}}"
+        name = shift.code if shift.code in SHIFTS and SHIFTS[shift.code] is kind else name
+    if not has_settings:
+        return name
+    known = list(inspect.signature(SHIFTS.resolve(name.strip("{}"))).parameters.values())
+    changed = [(i, p.name, getattr(shift, p.name)) for i, p in enumerate(known) if getattr(shift, p.name) != p.default]
+    in_order = [i for i, _, _ in changed] == list(range(len(changed)))
+    values = [(str(value).removesuffix(".0"), key) for _, key, value in changed]
+    return f"{name}({','.join(v if in_order else f'{key}={v}' for v, key in values)})" if values else name
+
+
+def canonical(steps: Sequence[PlannedStep]) -> str:
+    """The sequence of some steps, the same for all that mean the same."""
+    return ":".join(step.text for step in steps[1:])
+
+
+def accumulated(steps: Sequence[PlannedStep], reference: bool = False) -> list[Rendering]:
+    """What each step applies: shifts accumulate, and those of one letter are counted together. If their settings
+    differ, a shift whose setting adds up becomes one by 1 with fractions or multiples of it: `R(30):R(60)` is one
+    rotation by 90 × 1°. reference: shifts as the paper's code does them."""
+    plans = [[(s.reference() if reference else s, s in step.growing) for s in step.shifts] for step in steps]
+    settings: dict[tuple[type, str], set[Shift]] = {}
+    for shift, _ in chain(*plans):
+        settings.setdefault((type(shift), shift.code), set()).add(shift)
+    counts: dict[Shift, float] = {}
+    seen: Counter[tuple[type, str]] = Counter()
+    renderings = []
+    for plan in plans:
+        growing = set()
+        for shift, grows in plan:
+            letter, times = (type(shift), shift.code), 1
+            if len(settings[letter]) > 1 and shift.adds:
+                times = getattr(shift, shift.adds)
+                shift = replace(shift, **{shift.adds: 1})  # type: ignore[type-var]
+            elif len(settings[letter]) > 1:
+                shift = shift.after(seen[letter])
+            seen[letter] += 1
+            counts[shift] = counts.get(shift, 0) + times
+            growing |= {shift} if grows else set()
+        renderings.append(Rendering(dict(counts), frozenset(growing)))
+    return renderings
 
 
 def shift_of(name: str, settings: str | None = None) -> Shift:
@@ -121,10 +187,11 @@ def _checked(kind: Any, written: str, settings: str | None) -> dict[str, Any]:
 
 
 def sizes_of(sequence: str) -> tuple[int, ...]:
-    """The paper's sizes of a named sequence. Raises BadConfig for any other sequence."""
-    if sequence not in SIZES:
+    """The paper's sizes of a sequence, by its name or canonical form. Raises BadConfig for any other sequence."""
+    sizes = {NAMES[name]: numbers for name, numbers in SIZES.items()}
+    if NAMES.get(sequence, sequence) not in sizes:
         raise BadConfig(
             f"The sequence {sequence!r} has no published sizes.", "Expected --sizes, one number per step.",
             f"These have published sizes: {', '.join(SIZES)}.",
         )  # fmt: skip
-    return SIZES[sequence]
+    return sizes[NAMES.get(sequence, sequence)]

@@ -22,16 +22,17 @@ class LabelShift(Shift):
 
     code: ClassVar[str] = "p"
     acts_on: ClassVar[str] = "sampling"
+    adds: ClassVar[str] = "percent"
     percent: Annotated[float, Field(ge=0, lt=100)] = 30.0
     """percent of an equal share"""
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """1 ∓ percent × count of an equal share. Raises IncompatibleStream if even classes have no share left."""
         moved = self.percent / 100 * count
         if moved >= 1:
             raise IncompatibleStream(
-                f"p occurs {count} times: even classes have {1 - moved:.0%} of their share left.",
-                "Expected more than 0 %.",
+                f"p takes {moved:.0%} of the even classes' share.",
+                "Expected less than 100 %.",
                 "Shorten the sequence or lower the percentage, as in p(10).",
             )
         by_class = np.where(np.arange(classes) % 2 == 0, 1 - moved, 1 + moved)

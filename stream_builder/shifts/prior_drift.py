@@ -19,10 +19,11 @@ class PriorDrift(Shift):
 
     code: ClassVar[str] = "P"
     acts_on: ClassVar[str] = "sampling"
+    adds: ClassVar[str] = "exponent"
     exponent: float = 0.5
     """exponent of the power law, added each time"""
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """A power law over the classes' numbers."""
         by_class = (1.0 + np.arange(classes)) ** (-self.exponent * count)
         return np.repeat(by_class[:, None], max(1, subclasses), 1)

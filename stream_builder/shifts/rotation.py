@@ -20,6 +20,7 @@ class Rotation(Shift):
     code: ClassVar[str] = "R"
     acts_on: ClassVar[str] = "geometry"
     fractional: ClassVar[bool] = True
+    adds: ClassVar[str] = "degrees"
     degrees: float = 30.0
     """angle, counter-clockwise"""
 

@@ -24,7 +24,7 @@ class Subpopulation(Shift):
     code: ClassVar[str] = "s"
     acts_on: ClassVar[str] = "sampling"
 
-    def shares(self, count: int, total: int, classes: int, subclasses: int) -> Shares:
+    def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
         """Row `count` of the table. Raises IncompatibleStream after its end, and for datasets without five sub-classes
         per class."""
         if subclasses != 5:
@@ -35,6 +35,6 @@ class Subpopulation(Shift):
             )
         if count >= len(TABLE):
             raise IncompatibleStream(
-                f"s occurs {count} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence."
+                f"s occurs {count:g} times.", f"The table ends after {len(TABLE) - 1}.", "Shorten the sequence."
             )
-        return np.tile(np.array(TABLE[count]), (classes, 1))
+        return np.tile(np.array(TABLE[int(count)]), (classes, 1))

@@ -17,6 +17,7 @@ class Tint(Shift):
     code: ClassVar[str] = "T"
     acts_on: ClassVar[str] = "colour"
     fractional: ClassVar[bool] = True
+    adds: ClassVar[str] = "amount"
     amount: int = 30
     """grey levels"""
 

@@ -199,7 +199,7 @@ class TestSampling:
     def test_label_shift_takes_from_even_classes_and_ends_before_they_are_gone(self) -> None:
         made = compose(dataset(per_class=200), "p:p", (200, 200, 200), 100, 0)
         assert [Counter(s["train"].y.tolist())[0] for s in made.steps] == [40, 28, 16]
-        with pytest.raises(IncompatibleStream, match="p occurs 4 times"):
+        with pytest.raises(IncompatibleStream, match="p takes 120% of the even classes' share"):
             compose(dataset(), "p:p:p:p", (40,) * 5, 20, 0)
 
     def test_classes_appear_and_disappear(self) -> None:
@@ -281,6 +281,75 @@ def test_a_name_of_the_paper_and_its_sequence_record_the_same() -> None:
 
     assert by_name.facts == spelled.facts
     assert by_name.facts["sequence"] == "T:T:T"
+    assert sizes_of("T:T:T") == sizes_of("TTT")
+
+
+@pytest.mark.parametrize(
+    ("ways", "canonical"),
+    [
+        (("R(30):R(60)", " R : R(degrees=60.0)", "{stream_builder.shifts.rotation:Rotation}(30):R(60)"), "R:R(60)"),
+        (("T,R", "R,T", "R(30),T(amount=30)"), "R,T"),
+        (("L(2):L(2, growing)", "L:L"), "L:L"),
+        (("L(schedule=paper)", "L(2,paper)"), "L(schedule=paper)"),
+        (("jpeg(1):~R", "jpeg:~R(30)"), "jpeg:~R"),
+    ],
+)
+def test_sequences_that_mean_the_same_have_one_form_and_one_hash(
+    ways: tuple[str, ...], canonical: str, tmp_path: Path
+) -> None:
+    steps = canonical.count(":") + 2
+    made = [compose(dataset(), way, (20,) * steps, 20, 0) for way in (*ways, canonical)]
+
+    assert {each.facts["sequence"] for each in made} == {canonical}
+    assert {each.name for each in made} == {f"toy-{canonical}"}
+    assert len({each.save(tmp_path / str(k)).sha256 for k, each in enumerate(made)}) == 1
+
+
+class TestCounters:
+    """Shifts of one letter are counted together, whatever their settings."""
+
+    @pytest.mark.parametrize(
+        ("mixed", "plain"),
+        [
+            ("R(30):R(60)", "R:R,R"),
+            ("R(-30):R(-15)", "R(-15),R(-15):R(-15)"),
+            ("r(20):r(40)", "r(20):r(20),r(20)"),
+            ("T(10):~T(20)", "T(10):~T(10),~T(10)"),
+            ("t(10):t(20)", "t(10):t(10),t(10)"),
+            ("jpeg(1):jpeg(2)", "jpeg:jpeg,jpeg"),
+            ("gaussian_noise(2):gaussian_noise(1)", "gaussian_noise,gaussian_noise:gaussian_noise"),
+            ("A(1):A(2)", "A:A,A"),
+            ("D(2):D(1)", "D,D:D"),
+            ("p(20):p(10)", "p(10),p(10):p(10)"),
+            ("P(1):P(0.5)", "P,P:P"),
+        ],
+    )
+    def test_a_shift_and_its_multiple_are_rendered_as_one(self, mixed: str, plain: str) -> None:
+        """Two rotations by 30° and 60° in a row would interpolate twice and cut corners twice."""
+        one, other = (compose(dataset(), sequence, (20, 20, 20), 20, 0) for sequence in (mixed, plain))
+
+        for a, b in zip(one.steps, other.steps, strict=True):
+            assert all((a[name].x == b[name].x).all() and (a[name].y == b[name].y).all() for name in a.splits)
+
+    def test_rotations_by_30_and_60_degrees_are_a_quarter_turn(self) -> None:
+        turned = compose(dataset(), "R(30):R(60)", (20, 20, 20), 20, 0).steps[2]["test"]
+
+        originals = dataset().test.x[turned.ids.astype(int)]
+        assert (turned.x == np.rot90(originals, axes=(1, 2))).all()
+
+    def test_a_flip_with_another_step_is_the_second_flip(self) -> None:
+        made = compose(dataset(), "L:L(1):L", (20,) * 4, 20, 0)
+        y = [dataset().train.y[step["train"].ids.astype(int)] for step in made.steps]
+
+        assert (made.steps[1]["train"].y == 3 - y[1]).all()
+        assert (made.steps[2]["train"].y == (3 - y[2] + 1) % 4).all()
+        assert (made.steps[3]["train"].y == 3 - (3 - y[3] + 1) % 4).all()
+
+    def test_the_papers_code_restores_labels_at_the_fourth_flip(self) -> None:
+        for fidelity, restored in (("paper-code", True), ("clean", False)):
+            made = compose(dataset(), "L:L:L:L", (20,) * 5, 20, 0, Composition(fidelity=fidelity))  # type: ignore[arg-type]
+            last = made.steps[4]["train"]
+            assert (last.y == dataset().train.y[last.ids.astype(int)]).all() == restored
 
 
 def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> None:
