@@ -179,8 +179,9 @@ class Protocol(ABC):
         """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
         return self
 
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
-        """The first step as `run` shows it for training, given a generator in the same state; for tuning."""
+    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
+        """The first step as `run` shows it for training, given its seed and a generator in the same state; for
+        tuning."""
         return stream.steps[0].visible()
 
     @property

@@ -297,7 +297,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
     clock = time.process_time()
     tuned: dict[str, Any] = {}
     if job.tune:
-        first = protocol.first_step(stream, rng_for(job.seed, grid.name, "walk"))
+        first = protocol.first_step(stream, rng_for(job.seed, grid.name, "walk"), job.seed)
         tuned = choose(lambda **candidate: job.learner(**candidate), job.tune, protocol.task(stream), first, job.seed)
         learner = job.learner(**tuned)
     learner.check_stream(stream)

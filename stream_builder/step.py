@@ -14,6 +14,7 @@ from stream_builder.lazy_images import LazyImages
 from stream_builder.lazy_images import join as join_images
 
 SPLITS = ("train", "val", "test")
+OPTIONAL = ("time", "group", "test_in")  # further columns of a split, which a source may lack
 Array = npt.NDArray[Any]
 
 
@@ -29,6 +30,10 @@ class Split:
     """(N,) strings; default: positions"""
     time: npt.NDArray[np.int64] | None = None
     """(N,) seconds UTC, or None"""
+    group: npt.NDArray[np.int64] | None = None
+    """(N,) samples with the same number share an uploader or are near copies, in all steps; None: not known"""
+    test_in: npt.NDArray[np.bool_] | None = None
+    """(N, K) True where a sample is a test sample of the k-th of K published splits; None: there is one split"""
 
     def __post_init__(self) -> None:
         if len(self.y) and not len(self.ids):
@@ -43,12 +48,13 @@ class Split:
 
     def take(self, positions: Array | slice) -> Split:
         """The samples at `positions`, in that order; lazy images are not decoded."""
-        return Split(
-            pick(self.x, positions),
-            self.y[positions],
-            self.ids[positions],
-            None if self.time is None else self.time[positions],
-        )
+        columns = {name: column[positions] for name, column in self.columns().items()}
+        return Split(pick(self.x, positions), self.y[positions], self.ids[positions], **columns)
+
+    def columns(self) -> dict[str, Array]:
+        """The optional columns that the split has, by name."""
+        named = ((name, getattr(self, name)) for name in OPTIONAL)
+        return {name: column for name, column in named if column is not None}
 
 
 def pick(x: Any, positions: Any) -> Any:
@@ -57,16 +63,16 @@ def pick(x: Any, positions: Any) -> Any:
 
 
 def join(splits: Sequence[Split]) -> Split:
-    """Concatenate splits. Lazy images stay lazy if all splits have them; times are kept if all splits have them."""
+    """Concatenate splits. Lazy images stay lazy if all splits have them; so is it with times and groups."""
     if len(splits) == 1:
         return splits[0]
-    times = [s.time for s in splits]
+    columns = [s.columns() for s in splits]
     lazy = [s.x for s in splits if isinstance(s.x, LazyImages)]
     return Split(
         join_images(lazy) if len(lazy) == len(splits) else np.concatenate([s.x for s in splits]),
         np.concatenate([s.y for s in splits]),
         np.concatenate([s.ids for s in splits]),
-        np.concatenate(times) if all(t is not None for t in times) else None,  # type: ignore[arg-type]
+        **{name: np.concatenate([c[name] for c in columns]) for name in OPTIONAL if all(name in c for c in columns)},
     )
 
 

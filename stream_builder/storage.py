@@ -1,7 +1,7 @@
 """A stream on disk.
 
     stream.json                     name, classes, steps, sizes, content hash; written last
-    step_00000/train_x.npy …        arrays of each step and split: x, y, ids, time (optional)
+    step_00000/train_x.npy …        arrays of each step and split: x, y, ids, and time, group, test_in if known
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
 
 Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million.
@@ -20,10 +20,11 @@ import numpy as np
 from curate.core.atomic_io import check_format, fingerprint, read_json, write_array, write_bytes, write_json
 from curate.core.errors import IntegrityError, MissingFile
 from stream_builder.lazy_images import LazyImages
-from stream_builder.step import Array, Split, Step
+from stream_builder.step import OPTIONAL, Array, Split, Step
 from stream_builder.validate import check_steps
 
 FORMAT = 1
+KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_}  # of optional columns
 STEP_FOLDER = "step_{:05d}"
 AGAIN = "Create the stream again."
 
@@ -49,9 +50,11 @@ def write(
             _write_x(split.x, step_folder / kind, folder)
             write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
             write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
-            if split.time is not None:
-                write_array(step_folder / f"{kind}_time.npy", split.time.astype(np.int64))
-            record["splits"][kind] = {"n": len(split), "time": split.time is not None, "sha256": _hash(split)}
+            columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
+            for name_of, column in columns.items():
+                write_array(step_folder / f"{kind}_{name_of}.npy", column)
+            known = dict.fromkeys(columns, True)
+            record["splits"][kind] = {"n": len(split), "time": False, **known, "sha256": _hash(split)}
             if isinstance(split.x, LazyImages):
                 record["splits"][kind]["encoded"] = split.x.size
         if step.unlabelled is not None:
@@ -89,7 +92,7 @@ def read(folder: Path) -> dict[str, Any]:
                 _open_x(step_folder / name, size, folder),
                 _open(step_folder / f"{name}_y.npy", size["n"]),
                 _open(step_folder / f"{name}_ids.npy", size["n"]),
-                _open(step_folder / f"{name}_time.npy", size["n"]) if size["time"] else None,
+                **{c: _open(step_folder / f"{name}_{c}.npy", size["n"]) for c in OPTIONAL if size.get(c)},
             )
             for name, size in record["splits"].items()
         }
@@ -188,8 +191,8 @@ def _hash(split: Split) -> str:
     digest = hashlib.sha256()
     _update(digest, split.x)
     _update(digest, split.y.astype(np.int64))
-    if split.time is not None:
-        _update(digest, split.time.astype(np.int64))
+    for name, column in split.columns().items():
+        _update(digest, column.astype(KINDS[name]))
     digest.update("\n".join(str(i) for i in split.ids).encode())
     return digest.hexdigest()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from curate.core.notebook import rendered
-from stream_builder import storage
+from stream_builder import splitting, storage
 from stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
 __all__ = ["SPLITS", "Array", "Split", "Step", "Stream", "join", "pick"]
@@ -43,9 +45,36 @@ class Stream:
         """Shape of one sample."""
         return next(tuple(s.x.shape[1:]) for step in self.steps for s in step.splits.values())
 
+    def shared_with_training(self) -> float | None:
+        """Share of all test samples that share an uploader, or are near copies of, a training or validation sample of
+        any step; None if the source names neither."""
+        return splitting.shared_with_training(self.steps)
+
+    def resplit(self, share: float, rng: np.random.Generator, grouped: bool = True) -> Stream:
+        """A new split into train and test, stratified by step and class; `share` of the samples are test samples.
+
+        grouped: samples of one uploader, and near copies, are on one side in all steps, if they are known. Raises
+        IncompatibleStream if a step gets no test sample.
+        """
+        return replace(self, steps=splitting.resplit(self.steps, share, rng, grouped, self.name))
+
+    @property
+    def published_splits(self) -> int:
+        """The number K of published splits from which `published` chooses; 0 if the stream has only one split."""
+        return splitting.count_published(self.steps)
+
+    def published(self, number: int) -> Stream:
+        """The stream with published split `number`, 0 … K - 1."""
+        return replace(self, steps=splitting.published(self.steps, number))
+
     def save(self, folder: str | Path, facts: Mapping[str, Any] | None = None) -> Stream:
-        """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own."""
-        storage.write(Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts or self.facts)
+        """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
+
+        The facts that are written also say what `shared_with_training` measures.
+        """
+        facts, shared = dict(facts or self.facts), self.shared_with_training()
+        facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
+        storage.write(Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts)
         return Stream.load(folder)
 
     @classmethod

@@ -28,7 +28,7 @@ from curate.release.changelog import all_withdrawn, changes_since, check_version
 from curate.release.drift import drift
 from curate.release.format import Release
 from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from curate.release.selection import all_splits, select
+from curate.release.selection import all_splits, select, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.unlabelled import write_unlabelled
 from curate.release.writer import write_release
@@ -96,11 +96,12 @@ def compose(
     numbers = [bucket["index"] for bucket in collection.buckets]
     chosen = _with_metadata(select(left, numbers, collection.classes, settings, seed), collection)
     dropped["surplus"] = len(left) - len(chosen)
-    splits = all_splits(chosen, _numbers(chosen, group), settings, seed)
+    groups = split_groups(chosen, _numbers(chosen, group))
+    splits = all_splits(chosen, groups, settings, seed)
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(collection, chosen))
     for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": collection.classes.index(row["concept"])}
+        row |= {"class": row["concept"], "label": collection.classes.index(row["concept"]), "group": groups[i]}
         row["split"] = splits["split_0"][i]
     published = {row["id"] for row in chosen}
     packed = _pack(chosen, collection, release / "shards", records)

@@ -1,7 +1,8 @@
 """The release format: read and verify. The only part of `curate` that `stream_builder` uses.
 
 release.json        name, version, classes, buckets, splits, licences, counts, features, provenance
-metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched
+metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched; images with the same
+                    group share an uploader or are near copies, and are on one side of every split
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
@@ -43,6 +44,7 @@ METADATA = pa.schema(
         ("score", pa.float32()),
         ("votes", pa.string()),
         ("user", pa.string()),
+        ("group", pa.string()),
         ("creator", pa.string()),
         ("title", pa.string()),
         ("licence", pa.string()),

@@ -87,9 +87,6 @@ def split_sides(rows: Sequence[Row], group: Sequence[str], share: float, seed: i
     return sides
 
 
-def all_splits(
-    rows: Sequence[Row], copies: npt.NDArray[np.int64] | None, settings: ReleaseSettings, seed: int
-) -> dict[str, list[str]]:
-    """Name → sides of the rows, for every split."""
-    group = split_groups(rows, copies)
+def all_splits(rows: Sequence[Row], group: Sequence[str], settings: ReleaseSettings, seed: int) -> dict[str, list[str]]:
+    """Name → sides of the rows, for every split; group: from `split_groups`."""
     return {f"split_{k}": split_sides(rows, group, settings.test_share, seed, k) for k in range(settings.splits)}

@@ -25,8 +25,19 @@ def facts(stream: Stream) -> dict[str, str]:
     properties = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "a sample": shape}
     if stream.prior is not None:
         properties["unlabelled, before the first step"] = f"{len(stream.prior):,}"
+    properties["shared uploaders"] = shared_text(stream)
     plain = {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
+    plain.pop("shared_with_training", None)
     return properties | plain
+
+
+def shared_text(stream: Stream) -> str:
+    """The share of test samples that share an uploader with, or are near copies of, training samples."""
+    shared = stream.shared_with_training()
+    if shared is None:
+        return "not known: the source names no uploaders"
+    text = f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample"
+    return text + (": tests in the same step are too easy" if shared else "")
 
 
 def sections(stream: Stream) -> list[Section]:

@@ -37,6 +37,10 @@ Published = Annotated[
         help="Name of the data and features, as in clear10/moco-yfcc-b0: reports print the paper's values.",
     ),
 ]
+Split = Annotated[
+    Literal["grouped", "random"],
+    typer.Option("--split", help="grouped: all samples of an uploader, and near copies, on one side, if known."),
+]
 EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder.")]
 
 
@@ -46,9 +50,15 @@ def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> None:
 
 
 def print_size(stream: Any, out: Path) -> None:
-    """One line: steps, samples, classes and folder of a saved stream."""
+    """One line: steps, samples, classes and folder of a saved stream; and a warning if its split shares uploaders."""
     n = sum(len(split) for step in stream.steps for split in step.splits.values())
     print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
+    if shared := stream.shared_with_training():
+        typer.echo(
+            f"Warning: {shared:.1%} of its test samples share an uploader, or are near copies of, a training sample: "
+            "tests in the same period are too easy.",
+            err=True,
+        )
 
 
 def _published_facts(published: str | None) -> dict[str, str]:
@@ -73,29 +83,48 @@ def stream_from_release(
             help="A name in the release (default: its first), pixels:SIZE, or images:SIZE (decoded on access).",
         ),
     ] = None,
+    split: Annotated[
+        int,
+        typer.Option(
+            "--split",
+            min=0,
+            help="Which of the release's splits; the stream also knows the others (eval --set splits=published).",
+        ),
+    ] = 0,
     published: Published = None,
 ) -> None:
     """Turn a release into a stream: each bucket becomes a step."""
     from stream_builder.builders.release import from_release
 
     facts = _published_facts(published)
-    save(from_release(path, features), out, facts)
+    save(from_release(path, features, split), out, facts)
 
 
 @command(from_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
 def stream_from_arrays(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, id, classes."),
+        typer.Argument(metavar="FILE.npz", help="Arrays x and y; optional step, time, split, group, id, classes."),
     ],
     out: Out,
+    test_share: Annotated[
+        float, typer.Option("--test-share", help="Without an array split: share of test samples that are drawn.")
+    ] = 0.3,
+    split: Split = "grouped",
+    seed: Seed = 0,
     published: Published = None,
 ) -> None:
-    """Turn arrays in an .npz file into a stream."""
+    """Turn arrays in an .npz file into a stream.
+
+    Without steps, times are cut into ten steps; without splits, a test split is drawn.
+    """
     from stream_builder.builders.arrays import from_arrays
 
     facts = _published_facts(published)
-    save(from_arrays(file), out, facts)
+    stream = from_arrays(file, test_share, seed, split)
+    save(stream, out, facts)
+    if "made" in stream.facts:
+        print(f"{file.name} does not say everything, so the stream has {stream.facts['made']}.")
 
 
 @command(from_app, "from-order", "driftline stream from-order photos2024 --periods 10 --out in-order")
@@ -120,6 +149,7 @@ def stream_from_order(
     root: Annotated[Path | None, typer.Option("--root", help="Folder that image paths are relative to.")] = None,
     size: Size = 64,
     seed: Seed = 0,
+    split: Split = "grouped",
 ) -> None:
     """Put samples in time order, for online evaluation.
 
@@ -127,7 +157,7 @@ def stream_from_order(
     """
     from stream_builder.builders.time_order import in_time_order, open_timed
 
-    save(in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed), out)
+    save(in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split), out)
 
 
 @command(from_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")

@@ -4,26 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadInput, MissingFile
+from curate.core.errors import BadArray, BadConfig, BadInput, MissingFile
+from curate.core.seeding import rng_for
+from stream_builder.splitting import draw_test, no_test, numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from stream_builder.validate import check
 
-KEYS = {"x", "y", "step", "time", "split", "id", "classes"}
+KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
+PERIODS = 10  # steps that are made from times
+MOST_CLASSES = 1_000_000
 
 
-def from_arrays(source: str | Path | Mapping[str, Array]) -> Stream:
+def from_arrays(
+    source: str | Path | Mapping[str, Array],
+    test_share: float = 0.3,
+    seed: int = 0,
+    split: Literal["grouped", "random"] = "grouped",
+) -> Stream:
     """source: an .npz file, or arrays by name.
 
-    `x (N, …)` float16/float32 or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0; optional `step (N,)` integers from 0,
-    `time (N,)` seconds UTC, `split (N,)` of train, val and test, `id (N,)`, `classes (C,)`. The order within a step and
-    split is kept.
+    `x (N, …)` float16/float32 or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0, or names of classes; optional
+    `step (N,)` integers from 0, `time (N,)` seconds UTC, `split (N,)` of train, val and test, `group (N,)` whose equal
+    values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order within a step and split is kept.
 
-    Raises MissingFile, and BadArray or BadInput naming the array and the first bad index.
+    Without `step`, times are cut into at most 10 steps with about equally many samples each; equal times are in one
+    step. Without `split`, a random `test_share` of every step and class becomes the test split; split "grouped" keeps
+    each group on one side, if there are groups. What was made is in the stream's facts ("made").
+
+    Raises MissingFile, BadConfig, BadArray or BadInput naming the array and the first bad index, and IncompatibleStream
+    if groups leave a step without test samples.
     """
+    if not 0 <= test_share < 1:
+        raise BadConfig(f"--test-share is {test_share}.", "Expected a share from 0 to below 1.")
     if isinstance(source, Mapping):
         name, what, arrays = "arrays", "the arrays", {key: np.asarray(array) for key, array in source.items()}
     else:
@@ -37,37 +55,96 @@ def from_arrays(source: str | Path | Mapping[str, Array]) -> Stream:
         raise BadInput(
             f"{what}: unknown array {', '.join(sorted(unknown))}.", f"Expected only {', '.join(sorted(KEYS))}."
         )
-    x, y = arrays["x"], arrays["y"]
-    n = len(y) if y.ndim else 0
-    if n == 0 or len(x) == 0:
+    x = arrays["x"]
+    n = len(arrays["y"]) if arrays["y"].ndim else 0
+    if n == 0 or x.ndim == 0 or len(x) == 0:
         raise BadArray(f"{what}: no samples.", "Expected at least one.")
     if x.dtype == np.float64:
         raise BadArray(f"{what}: x has dtype float64.", "Expected float16 or float32.", "Use x.astype(numpy.float32).")
-    classes = [str(c) for c in arrays["classes"]] if "classes" in arrays else [str(c) for c in range(int(y.max()) + 1)]
-    check(x, y, len(classes), what)
     for key in KEYS - {"x", "y", "classes"}:
         if key in arrays and arrays[key].shape != (n,):
             raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
+    y, classes = _labels(arrays, what)
+    check(x, y, len(classes), what)
+    time = _times(arrays["time"], what) if "time" in arrays else None
+    group = numbered(arrays["group"]) if "group" in arrays else None
+    made = []
     step = arrays.get("step", np.zeros(n, np.int64))
+    if "step" not in arrays and time is not None:
+        step = _periods(time)
+        made.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
     if step.dtype.kind not in "iu" or (step < 0).any():
         raise BadArray(f"{what}: step has dtype {step.dtype} and minimum {step.min()}.", "Expected integers from 0.")
-    split = arrays.get("split", np.full(n, "train")).astype(np.str_)
-    unknown_splits = np.flatnonzero(~np.isin(split, SPLITS))
-    if len(unknown_splits):
-        first = int(unknown_splits[0])
-        raise BadArray(f"{what}: split is {str(split[first])!r} at index {first}.", "Expected train, val or test.")
+    side = _sides(arrays["split"], what) if "split" in arrays else np.full(n, "train")
+    if "split" not in arrays and test_share:
+        by = group if split == "grouped" else None
+        rng = rng_for(seed, "test")
+        test = draw_test(step.astype(np.int64) * len(classes) + y, test_share, rng, by)
+        side = np.where(test, "test", "train")
+        if by is not None and (empty := sorted(set(np.unique(step)) - set(step[test]))):
+            raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --split random.")
+        kind = "random" if by is None else "with each group on one side"
+        made.append(f"a test split of {test_share:.0%} of every step and class, {kind}, seed {seed}")
     ids = arrays.get("id", np.arange(n)).astype(np.str_)
-    time = arrays["time"].astype(np.int64) if "time" in arrays else None
     steps = []
     for index, value in enumerate(np.unique(step).tolist()):
         splits = {}
         for part in SPLITS:
-            rows = np.flatnonzero((step == value) & (split == part))
+            rows = np.flatnonzero((step == value) & (side == part))
             if len(rows):
-                splits[part] = Split(x[rows], y[rows].astype(np.int64), ids[rows], None if time is None else time[rows])
+                times, groups = (None if column is None else column[rows] for column in (time, group))
+                splits[part] = Split(x[rows], y[rows], ids[rows], times, groups)
         steps.append(Step(index, str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
+    facts |= {"made": "; ".join(made)} if made else {}
     return Stream(name, steps, classes, facts=facts)
+
+
+def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
+    """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
+    y = arrays["y"]
+    given = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
+    if y.dtype.kind in "US" and y.ndim == 1:
+        names = (np.char.decode(y, "utf-8", "replace") if y.dtype.kind == "S" else y).astype(np.str_)
+        classes = sorted(set(names.tolist())) if given is None else given
+        number = {name: i for i, name in enumerate(classes)}
+        if wrong := [i for i, name in enumerate(names.tolist()) if name not in number]:
+            raise BadArray(
+                f"{what}: y is {str(names[wrong[0]])!r} at index {wrong[0]}.", f"Expected one of {', '.join(classes)}."
+            )
+        return np.array([number[name] for name in names.tolist()], np.int64), classes
+    if y.dtype.kind not in "iu":
+        raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
+    if given is None and y.max() >= MOST_CLASSES:
+        raise BadArray(
+            f"{what}: label {y.max()} at index {int(y.argmax())}.",
+            f"Expected less than {MOST_CLASSES:,}.",
+            "Number the classes from 0, or give y as names.",
+        )
+    return y.astype(np.int64), [str(c) for c in range(int(y.max()) + 1)] if given is None else given
+
+
+def _times(time: Array, what: str) -> npt.NDArray[np.int64]:
+    if time.dtype.kind not in "iu":
+        raise BadArray(f"{what}: time has dtype {time.dtype}.", "Expected integer seconds UTC.")
+    return time.astype(np.int64)
+
+
+def _sides(split: Array, what: str) -> Array:
+    sides = split.astype(np.str_)
+    unknown = np.flatnonzero(~np.isin(sides, SPLITS))
+    if len(unknown):
+        first = int(unknown[0])
+        raise BadArray(f"{what}: split is {str(sides[first])!r} at index {first}.", "Expected train, val or test.")
+    return sides
+
+
+def _periods(time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """(N,) step of each time: at most PERIODS, cut where samples are about equally many; equal times stay together."""
+    ordered = np.sort(time)
+    starts = np.unique([ordered[len(time) * k // PERIODS] for k in range(1, PERIODS)])
+    _, step = np.unique(np.searchsorted(starts, time, side="right"), return_inverse=True)
+    return step.astype(np.int64)
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -76,6 +153,6 @@ def _load(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
+    except (ValueError, OSError, EOFError, MemoryError, BadZipFile) as error:
         expected = "Expected arrays saved with numpy.savez, without Python objects."
         raise BadInput(f"{path} cannot be read as .npz ({error}).", expected) from None

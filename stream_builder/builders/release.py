@@ -12,24 +12,23 @@ from curate.core.errors import BadConfig
 from curate.release import Release
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
+from stream_builder.splitting import Group, numbered
 from stream_builder.stream import Array, Split, Step, Stream, pick
 
 
-def from_release(release: Release | str | Path, features: str | None = None, split: str = "split_0") -> Stream:
+def from_release(release: Release | str | Path, features: str | None = None, split: int | str = 0) -> Stream:
     """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
     images of SIZE × SIZE; or `images:SIZE` for the same as lazy images, with links to the release's tars. split: which
-    of the release's seeded splits.
+    of the release's seeded splits, by number or name; the stream also knows the sides of the others.
 
     Samples of a step are in order of upload time, then id. A stream of images also has the release's unlabelled images;
     those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
     """
     release = release if isinstance(release, Release) else Release.open(release)
-    table = release.table
-    if split not in table.column_names:
-        raise BadConfig(
-            f"The release {release.name} has no split {split!r}.",
-            f"Available: {', '.join(release.facts['splits'])}.",
-        )
+    table, names = release.table, list(release.facts["splits"])
+    split = f"split_{split}" if isinstance(split, int) else split
+    if split not in names:
+        raise BadConfig(f"The release {release.name} has no split {split!r}.", f"Available: {', '.join(names)}.")
     if features is None and not release.facts["features"]:
         raise BadConfig(f"The release {release.name} has no features.", "", "Use --features pixels:SIZE.")
     name = features or release.facts["features"][0]
@@ -48,6 +47,8 @@ def from_release(release: Release | str | Path, features: str | None = None, spl
     ids = np.array(table["id"].to_pylist(), dtype=np.str_)
     bucket = table["bucket"].to_numpy()
     split_of = np.array(table[split].to_pylist())
+    group = release_groups(release)
+    test_in = np.stack([np.array(table[n].to_pylist()) == "test" for n in names], 1) if len(names) > 1 else None
     unlabelled = unlabelled_images(release, int(size), kind == "pixels") if kind in ("pixels", "images") else {}
     first = min(record["index"] for record in release.buckets)
     before = [images for number, images in sorted(unlabelled.items()) if number < first]
@@ -58,7 +59,8 @@ def from_release(release: Release | str | Path, features: str | None = None, spl
             rows = np.flatnonzero((bucket == record["index"]) & (split_of == part))
             rows = rows[np.lexsort((ids[rows], time[rows]))]
             if len(rows):
-                splits[part] = Split(pick(x, rows), label[rows], ids[rows], time[rows])
+                sides = None if test_in is None else test_in[rows]
+                splits[part] = Split(pick(x, rows), label[rows], ids[rows], time[rows], group[rows], sides)
         steps.append(Step(index, str(record["name"]), splits, unlabelled.get(record["index"])))
     facts = {
         "from": "release",
@@ -69,6 +71,16 @@ def from_release(release: Release | str | Path, features: str | None = None, spl
     }
     prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
     return Stream(release.name, steps, release.classes, prior, facts=facts)
+
+
+def release_groups(release: Release) -> Group:
+    """(N,) groups of a release's images: linked by uploader or as near copies.
+
+    Older releases do not say which images are near copies: there, groups are uploaders.
+    """
+    table = release.table
+    column = "group" if "group" in table.column_names else "user"
+    return numbered(np.array([name or "" for name in table[column].to_pylist()], np.str_))
 
 
 def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
 from curate.core.seeding import rng_for
 from curate.release import Release
-from stream_builder.builders.release import release_images
+from stream_builder.builders.release import release_groups, release_images
 from stream_builder.lazy_images import LazyImages, from_files
+from stream_builder.splitting import draw_test, no_test, numbered
 from stream_builder.stream import Array, Split, Step, Stream, pick
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
@@ -41,6 +42,8 @@ class TimedSamples:
     """class names; the index is the label"""
     test: TimedSamples | None = None
     """a separate test set over the same time, or None"""
+    group: npt.NDArray[np.int64] | None = None
+    """(N,) samples with the same number share an uploader or are near copies; None: not known"""
 
 
 def in_time_order(
@@ -49,12 +52,14 @@ def in_time_order(
     held_out: float = 0.1,
     order: Literal["natural", "balanced"] = "natural",
     seed: int = 0,
+    split: Literal["grouped", "random"] = "grouped",
 ) -> Stream:
     """One step per period, with equally many samples, in order of time, then id.
 
     The test split of a step, for retention, is a random share `held_out` of its samples, also in order, or its part of
-    the separate test set. order "balanced": of each class in a period, keep at most as many samples as the median class
-    has. Raises BadConfig, and IncompatibleStream for fewer samples than periods.
+    the separate test set. split "grouped": samples of one uploader, and near copies, are on one side in all periods, if
+    the source names them. order "balanced": of each class in a period, keep at most as many samples as the median class
+    has. Raises BadConfig, and IncompatibleStream for fewer samples than periods or a period without test samples.
     """
     if not 0 <= held_out < 1:
         raise BadConfig(f"--held-out is {held_out}.", "Expected a share from 0 to below 1.")
@@ -64,14 +69,23 @@ def in_time_order(
         )
     rows = np.lexsort((data.ids, data.time))
     tests = None if data.test is None else np.array_split(np.lexsort((data.test.ids, data.test.time)), periods)
-    steps = []
+    kept, held = [], []
     for t, period in enumerate(np.array_split(rows, periods)):
         rng = rng_for(seed, "period", t)
-        if order == "balanced":
-            period = _balanced(period, data.y, rng)
-        is_test = np.zeros(len(period), bool)
-        if tests is None:
-            is_test[rng.permutation(len(period))[: round(held_out * len(period))]] = True
+        kept.append(_balanced(period, data.y, rng) if order == "balanced" else period)
+        held.append(draw_test(np.zeros(len(kept[-1]), np.int64), held_out if tests is None else 0, rng))
+    grouped = split == "grouped" and data.group is not None and tests is None
+    if grouped and data.group is not None:
+        period_of = np.repeat(np.arange(periods), [len(period) for period in kept])
+        side = draw_test(period_of, held_out, rng_for(seed, "held out"), data.group[np.concatenate(kept)])
+        drawn = np.split(side, np.cumsum([len(period) for period in kept])[:-1])
+        if empty := [
+            t for t, sides in enumerate(zip(drawn, held, strict=True)) if not sides[0].any() and sides[1].any()
+        ]:
+            raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
+        held = drawn
+    steps = []
+    for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
         splits = {"train": _split(data, period[~is_test])}
         if tests is not None and data.test is not None and len(tests[t]):
             splits["test"] = _split(data.test, tests[t])
@@ -79,7 +93,7 @@ def in_time_order(
             splits["test"] = _split(data, period[is_test])
         steps.append(Step(t, str(t), splits))
     facts = {"from": "order", "source": data.name, "periods": periods, "held_out": held_out}
-    facts |= {"order": order, "seed": seed}
+    facts |= {"order": order, "seed": seed, "split": "published" if tests else "grouped" if grouped else "random"}
     return Stream(f"{data.name}-in-order", steps, list(data.classes), facts=facts)
 
 
@@ -94,7 +108,8 @@ def _balanced(rows: Array, y: npt.NDArray[np.int64], rng: np.random.Generator) -
 
 
 def _split(data: TimedSamples, rows: Array) -> Split:
-    return Split(pick(data.x, rows), data.y[rows], data.ids[rows], data.time[rows])
+    group = None if data.group is None else data.group[rows]
+    return Split(pick(data.x, rows), data.y[rows], data.ids[rows], data.time[rows], group)
 
 
 def timed_release(path: Path, features: str | None = None) -> TimedSamples:
@@ -118,11 +133,13 @@ def timed_release(path: Path, features: str | None = None) -> TimedSamples:
         np.array(table["id"].to_pylist(), np.str_),
         table["uploaded"].to_numpy().astype(np.int64),
         release.classes,
+        group=release_groups(release),
     )
 
 
 def timed_table(path: Path, features: Path | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:
-    """A CSV or Parquet table with columns id, time (integer seconds UTC) and label.
+    """A CSV or Parquet table with columns id, time (integer seconds UTC) and label; and group or user, if known: equal
+    values share an uploader or are near copies.
 
     features: .npy file (N, D), rows as in the table; without it, the column path names images, relative to `root`
     (default: the table's folder). size: edge of the images. Raises MissingFile, and BadInput naming file and column.
@@ -143,6 +160,7 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
             raise BadInput(f"{path}, row {row}: {column} is empty.", "Expected a value in every row.")
     if not pa.types.is_integer(table["time"].type):
         raise BadInput(f"{path}: time is {table['time'].type}.", "Expected integer seconds UTC.")
+    groups = next((table[name].to_pylist() for name in ("group", "user") if name in table.column_names), None)
     names = [str(v) for v in table["label"].to_pylist()]
     classes = sorted(set(names))
     number = {c: i for i, c in enumerate(classes)}
@@ -161,6 +179,7 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
         np.array([str(v) for v in table["id"].to_pylist()], np.str_),
         table["time"].to_numpy().astype(np.int64),
         classes,
+        group=None if groups is None else numbered(np.array(["" if v is None else str(v) for v in groups])),
     )
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 from curate.core.seeding import rng_for
 from curate.release import Release
 from curate.release.packing import SHARD_IMAGES, pack
-from curate.release.selection import all_splits
+from curate.release.selection import all_splits, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.writer import write_release
 from pipelines.demo.draw import photo
@@ -122,8 +122,12 @@ def release_of(
     shard_images: int = SHARD_IMAGES,
 ) -> Release:
     """Publish rows as they come from `select`."""
-    full = [{**row, "class": row["concept"], "label": classes.index(row["concept"])} for row in rows]
-    splits = all_splits(full, None, rules, 0)
+    groups = split_groups(rows)
+    full = [
+        {**row, "class": row["concept"], "label": classes.index(row["concept"]), "group": group}
+        for row, group in zip(rows, groups, strict=True)
+    ]
+    splits = all_splits(full, groups, rules, 0)
     records = folder.parent / f"{folder.name}-records"
     packed = pack(full, ImagesInMemory(images), folder / "shards", records, shard_images, strip)
     write_release(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)

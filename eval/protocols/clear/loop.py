@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from curate.core.errors import IncompatibleStream
 from eval.learner import Learner
 from eval.protocol import evaluate_split
 from eval.rows import Row
-from stream_builder.stream import Split, Step, Stream
+from stream_builder.stream import Stream
 
 
 def check(stream: Stream, streaming: bool) -> None:
@@ -33,14 +32,12 @@ def check(stream: Stream, streaming: bool) -> None:
                 )
 
 
-def iid(stream: Stream, learner: Learner, rng: np.random.Generator, seeded: bool, share: float) -> Iterator[Row]:
+def iid(stream: Stream, learner: Learner) -> Iterator[Row]:
     """Before anything is learned and after each step, test on the test split of every step: a T × T matrix.
 
     A learner that sees all steps at once (`joint`) learns them first; its rows are equal.
-
-    seeded: join train and test of each step and split again, stratified by class, with `rng`.
     """
-    steps = [resplit(step, share, rng) for step in stream.steps] if seeded else list(stream.steps)
+    steps = stream.steps
     begun, seen = time.process_time(), 0
     for j, other in enumerate(steps):
         yield evaluate_split(learner, other["test"], str(j), begun, learned_to=-1, seen=0)
@@ -69,14 +66,3 @@ def streaming(stream: Stream, learner: Learner, rng: np.random.Generator) -> Ite
         seen += len(step["train"])
         for j in range(i + 1, len(steps)):
             yield evaluate_split(learner, steps[j]["train"], str(j), begun, learned_to=i, seen=seen)
-
-
-def resplit(step: Step, share: float, rng: np.random.Generator) -> Step:
-    """A new split, stratified by class; the order within each side is kept. share: of test samples."""
-    whole = step.everything()
-    side = np.zeros(len(whole), bool)
-    for label in np.unique(whole.y):
-        rows = np.flatnonzero(whole.y == label)
-        side[rng.permutation(rows)[: round(share * len(rows))]] = True
-    splits: dict[str, Split] = {"train": whole.take(np.flatnonzero(~side)), "test": whole.take(np.flatnonzero(side))}
-    return replace(step, splits=splits)

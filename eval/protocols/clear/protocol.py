@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
+from curate.core.errors import IncompatibleStream
+from curate.core.seeding import rng_for
 from eval.learner import Learner, Task
-from eval.protocol import Protocol, Result
+from eval.protocol import Document, Protocol, Result
 from eval.protocols.clear import figures as charts
 from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
@@ -23,11 +25,13 @@ from stream_builder.stream import Step, Stream
 class Iid(Protocol):
     """CLEAR's iid protocol: train and test splits of every step, a T × T accuracy matrix."""
 
-    splits: Literal["stream", "seeded"] = "stream"
-    """"stream": the stream's own test sets; "seeded": a new stratified split for every seed, as in the paper's five
-    70/30 splits"""
+    splits: Literal["stream", "seeded", "published", "random"] = "stream"
+    """"stream": the stream's own test sets; "seeded": a new split for every seed, stratified by class, with all samples
+    of an uploader or group of near copies on one side, if they are known; "published": seed s takes published split
+    s mod K of the stream's K, so that seeds 0 … nK − 1 run each n times; "random": like "seeded" without groups, as in
+    the paper's five 70/30 splits, whose test samples share uploaders with training"""
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    """share of test samples in a seeded split"""
+    """share of test samples in a seeded or random split"""
 
     scores = tuple(IID)
     measures = tuple(MEASURES)
@@ -41,17 +45,55 @@ class Iid(Protocol):
     across = staticmethod(charts.across)
 
     def check(self, stream: Stream) -> None:
-        """Raise IncompatibleStream if a step lacks train or test."""
-        loop.check(stream, streaming=self.splits == "seeded")
+        """Raise IncompatibleStream if a step lacks train or test, or the stream has no published splits to choose."""
+        loop.check(stream, streaming=self.splits in ("seeded", "random"))
+        if self.splits == "published" and not stream.published_splits:
+            raise IncompatibleStream(
+                f"{stream.name!r} has one split only.",
+                "splits=published needs a stream from a release with several.",
+                "Make it with driftline stream from-release, or set splits=stream.",
+            )
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
 
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+    def split(self, stream: Stream, rng: np.random.Generator, seed: int) -> Stream:
+        """The stream with the train and test splits of a run."""
+        if self.splits == "published":
+            return stream.published(seed % stream.published_splits)
+        grouped = self.splits == "seeded"
+        return stream if self.splits == "stream" else stream.resplit(self.test_share, rng, grouped)
+
+    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
         """The first step's training split."""
-        first = stream.steps[0]
-        return (loop.resplit(first, self.test_share, rng) if self.splits == "seeded" else first).visible()
+        return self.split(stream, rng, seed).steps[0].visible()
+
+    def stream_notes(self, stream: Stream) -> dict[str, Any]:
+        """Share of test samples that share an uploader, or are near copies of, a training sample, on the split of seed
+        0, and a warning if there are any."""
+        bare = replace(  # the samples are not needed, and need not be copied
+            stream,
+            steps=[
+                replace(step, splits={name: replace(split, x=split.y) for name, split in step.splits.items()})
+                for step in stream.steps
+            ],
+        )
+        shared = self.split(bare, rng_for(0, "shared"), 0).shared_with_training()
+        if shared is None:
+            return {}
+        notes: dict[str, Any] = {"shared_with_training": round(shared, 4)}
+        if shared:
+            notes["warning"] = (
+                f"{shared:.1%} of the test samples share an uploader, or are near copies of, a training sample: "
+                f"in-domain accuracy is too high. splits=seeded keeps them apart."
+            )
+        return notes
+
+    @staticmethod
+    def note(document: Document) -> str:
+        """The warning."""
+        return str(document["results"][0].get("told", {}).get("warning", ""))
 
     def training_sizes(self, stream: Stream) -> list[int]:
         """The training splits."""
@@ -59,7 +101,7 @@ class Iid(Protocol):
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "0" … "T-1" after each step."""
-        return loop.iid(stream, learner, rng, self.splits == "seeded", self.test_share)
+        return loop.iid(self.split(stream, rng, seed), learner)
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """in_domain, next_domain, accuracy, backward, forward; the measures of other papers; the matrix."""
@@ -86,7 +128,7 @@ class Streaming(Protocol):
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
 
-    def first_step(self, stream: Stream, rng: np.random.Generator) -> Step:
+    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
         """All of the first step."""
         return stream.steps[0].past()
 

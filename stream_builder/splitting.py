@@ -1,0 +1,109 @@
+"""Which samples are test samples, so that none shares an uploader or is a near copy of a training sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.errors import IncompatibleStream
+from stream_builder.step import Array, Split, Step
+
+Group = npt.NDArray[np.int64]
+
+
+def draw_test(cell: Array, share: float, rng: np.random.Generator, group: Group | None = None) -> npt.NDArray[np.bool_]:
+    """(N,) True for test samples: of every cell (N,), such as a step and class, at most round(share × n).
+
+    group: (N,) samples of one group are on one side. Groups come in random order, and one that is too large for what is
+    left of a cell stays in training. Without groups: as many random samples of each cell.
+    """
+    side = np.zeros(len(cell), bool)
+    cells, cell = np.unique(cell, return_inverse=True)
+    left = np.array([round(share * int(n)) for n in np.bincount(cell, minlength=len(cells))], np.int64)
+    if group is None:
+        for number, n in enumerate(left.tolist()):
+            side[rng.permutation(np.flatnonzero(cell == number))[:n]] = True
+        return side
+    order = np.argsort(group, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+    for i in rng.permutation(len(members)).tolist():
+        needs, n = np.unique(cell[members[i]], return_counts=True)
+        if (left[needs] >= n).all():
+            left[needs] -= n
+            side[members[i]] = True
+    return side
+
+
+def numbered(group: Array) -> Group:
+    """Groups by name → by number; an empty name is a group of its own."""
+    names = group.astype(np.str_)
+    _, number = np.unique(names, return_inverse=True)
+    alone = names == ""
+    number = number.astype(np.int64)
+    number[alone] = len(names) + np.flatnonzero(alone)
+    return number
+
+
+def resplit(steps: Sequence[Step], share: float, rng: np.random.Generator, grouped: bool, name: str) -> list[Step]:
+    """A new split into train and test, stratified by step and class; the order within each side is kept.
+
+    grouped: keep groups on one side, if they are known. name: of the stream, for messages. Raises IncompatibleStream if
+    a step gets no test sample.
+    """
+    wholes = [step.everything() for step in steps]
+    classes = 1 + max(int(whole.y.max(initial=0)) for whole in wholes)
+    cell = np.concatenate([t * classes + whole.y for t, whole in enumerate(wholes)])
+    group = _concat([whole.group for whole in wholes]) if grouped else None
+    sides = np.split(draw_test(cell, share, rng, group), np.cumsum([len(whole) for whole in wholes])[:-1])
+    for step, side in zip(steps, sides, strict=True):
+        if group is not None and not side.any():
+            raise no_test(f"Step {step.name!r} of {name!r}", share, "Use --set splits=random.")
+    return [with_test(step, whole, side) for step, whole, side in zip(steps, wholes, sides, strict=True)]
+
+
+def no_test(what: str, share: float, way_out: str) -> IncompatibleStream:
+    """The error for a step or period whose groups are all too large for a test split."""
+    return IncompatibleStream(
+        f"{what} has no test sample: each of its uploaders or groups of near copies has more than {share:.0%} of the "
+        f"samples that could be tested.",
+        "Expected smaller groups, because none may be on both sides.",
+        way_out,
+    )
+
+
+def with_test(step: Step, whole: Split, side: npt.NDArray[np.bool_]) -> Step:
+    """The step with the samples of `whole` as test samples where `side` is True, and as training samples elsewhere."""
+    splits = {"train": whole.take(np.flatnonzero(~side)), "test": whole.take(np.flatnonzero(side))}
+    return replace(step, splits=splits)
+
+
+def published(steps: Sequence[Step], number: int) -> list[Step]:
+    """The published split `number`, of the K that all steps have."""
+    wholes = [step.everything() for step in steps]
+    return [
+        with_test(step, whole, whole.test_in[:, number])
+        for step, whole in zip(steps, wholes, strict=True)
+        if whole.test_in is not None
+    ]
+
+
+def count_published(steps: Sequence[Step]) -> int:
+    """K, the number of published splits that all samples have a side in; 0 if there is one split only."""
+    columns = [split.test_in for step in steps for split in step.splits.values()]
+    return min((0 if column is None else column.shape[1] for column in columns), default=0)
+
+
+def _concat(groups: Sequence[Group | None]) -> Group | None:
+    known = [group for group in groups if group is not None]
+    return np.concatenate(known) if known and len(known) == len(groups) else None
+
+
+def shared_with_training(steps: Sequence[Step]) -> float | None:
+    """Share of all test samples whose group also has samples in training or validation, in any step; None if groups are
+    not known or nothing is tested."""
+    sides = [(name == "test", split.group) for step in steps for name, split in step.splits.items()]
+    tested, trained = (_concat([group for test, group in sides if test == side]) for side in (True, False))
+    return None if tested is None or trained is None or not len(tested) else float(np.isin(tested, trained).mean())

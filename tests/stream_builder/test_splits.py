@@ -1,0 +1,220 @@
+"""No test sample shares an uploader or is a near copy of a training sample, unless that is asked for by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.console import driftline
+from support.helpers import drifting
+
+from curate.core.errors import BadArray, BadConfig, IncompatibleStream
+from curate.core.seeding import rng_for
+from curate.release import Release
+from curate.release.selection import split_groups
+from eval.protocols.clear.protocol import Iid
+from eval.reporting.stream_page import facts
+from eval.run import evaluate
+from stream_builder.builders.arrays import from_arrays
+from stream_builder.builders.release import from_release
+from stream_builder.builders.time_order import TimedSamples, in_time_order, open_timed
+from stream_builder.stream import Stream
+
+
+def uploads(n: int = 600, users: int = 60) -> TimedSamples:
+    """Albums: an uploader's photos in a row, and again later."""
+    rng = rng_for(0, "uploads")
+    user = rng.permutation(np.repeat(np.arange(users), n // users // 2)).repeat(2)
+    ids = np.array([f"i{i:04d}" for i in range(n)])
+    y = rng.integers(0, 3, n)
+    return TimedSamples("album", rng.normal(size=(n, 4)).astype(np.float32), y, ids, np.arange(n), "abc", group=user)
+
+
+def grouped(stream: Stream, size: int = 6) -> Stream:
+    """The same, `size` neighbours of every step sharing an uploader."""
+    steps = []
+    for step in stream.steps:
+        splits = {}
+        for offset, (name, split) in enumerate(step.splits.items()):
+            splits[name] = replace(split, group=(np.arange(len(split)) + 7 * offset) // size % 15 + 100 * step.index)
+        steps.append(replace(step, splits=splits))
+    return replace(stream, steps=steps, sha256="grouped")
+
+
+class TestInOrder:
+    def test_no_uploader_is_on_both_sides(self) -> None:
+        made = in_time_order(uploads(), periods=5)
+        assert made.shared_with_training() == 0
+        assert made.facts["split"] == "grouped"
+        held = sum(len(step["test"]) for step in made.steps)
+        assert 0.08 < held / 600 <= 0.1, "as many test samples as were asked for"
+
+    def test_random_is_asked_for_by_name_and_says_what_it_shares(self) -> None:
+        made = in_time_order(uploads(), periods=5, split="random")
+        assert made.facts["split"] == "random"
+        assert (made.shared_with_training() or 0) > 0.9
+
+    def test_one_uploader_of_everything_is_an_error_with_the_way_out(self) -> None:
+        alone = replace(uploads(), group=np.zeros(600, np.int64))
+        with pytest.raises(IncompatibleStream, match=r"Period 0 of album has no test sample.*--split random"):
+            in_time_order(alone, periods=5)
+
+    def test_a_source_without_uploaders_gives_what_it_gave(self) -> None:
+        unknown = replace(uploads(), group=None)
+        assert in_time_order(unknown).shared_with_training() is None
+        both = [in_time_order(unknown, split=split) for split in ("grouped", "random")]  # type: ignore[arg-type]
+        assert both[0].flat("test").ids.tolist() == both[1].flat("test").ids.tolist()
+
+    def test_a_table_may_name_uploaders(self, tmp_path: Path) -> None:
+        lines = ["id,time,label,user", *(f"p{i},{i},cat,u{i // 4}" for i in range(40)), "q,99,dog,"]
+        (tmp_path / "t.csv").write_text("\n".join(lines))
+        np.save(tmp_path / "x.npy", np.zeros((41, 2), np.float32))
+        data = open_timed(tmp_path / "t.csv", str(tmp_path / "x.npy"))
+        assert data.group is not None
+        assert len(set(data.group.tolist())) == 11
+
+
+class TestRelease:
+    def test_a_release_says_which_images_belong_together(self, journey: Path) -> None:
+        release = Release.open(journey)
+        rows = release.table.select(["id", "user"]).to_pylist()
+        ours, uploaders = release.table["group"].to_pylist(), split_groups(rows)
+        assert all(len({ours[i] for i in same}) == 1 for same in positions(uploaders)), "uploaders are not torn apart"
+        for name in release.facts["splits"]:
+            sides = release.table[name].to_pylist()
+            assert all(len({sides[i] for i in same}) == 1 for same in positions(ours))
+
+    def test_its_stream_shares_nothing_and_says_so(self, journey: Path, tmp_path: Path) -> None:
+        stream = from_release(journey).save(tmp_path / "s")
+        assert stream.facts["shared_with_training"] == 0
+        assert facts(stream)["shared uploaders"].startswith("0.0% of the test samples share an uploader")
+        assert in_time_order(open_timed(journey), periods=3).shared_with_training() == 0
+
+    def test_any_of_its_splits_can_be_chosen(self, journey: Path, tmp_path: Path) -> None:
+        release = Release.open(journey)
+        done = driftline("stream", "from-release", str(journey), "--split", "1", "--out", str(tmp_path / "s"))
+        assert done.returncode == 0, done.stderr
+        second, first = Stream.load(tmp_path / "s"), from_release(release)
+        side = dict(zip(release.table["id"].to_pylist(), release.table["split_1"].to_pylist(), strict=True))
+        for name in ("train", "test"):
+            assert {side[i] for i in second.flat(name).ids.tolist()} == {name}
+            assert sorted(first.published(1).flat(name).ids) == sorted(second.flat(name).ids)
+        with pytest.raises(BadConfig, match=r"no split 'split_9'\. Available: split_0, split_1"):
+            from_release(release, split=9)
+
+    def test_all_published_splits_run_with_all_seeds_in_one_call(self, journey: Path) -> None:
+        stream = from_release(journey)
+        k = stream.published_splits
+        assert k == len(Release.open(journey).facts["splits"])
+        protocol, seeds = Iid(splits="published"), range(2 * k)
+        tests = [tuple(protocol.split(stream, rng_for(s), s).flat("test").ids.tolist()) for s in seeds]
+        assert len(set(tests)) == k
+        assert tests[:k] == tests[k:]
+        found = evaluate(stream, protocol, ["nearest-mean"], seeds)["results"][0]
+        assert found["seeds"] == list(seeds)
+
+
+def positions(groups: list[str]) -> list[list[int]]:
+    """Positions with the same group."""
+    found: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        found.setdefault(group, []).append(i)
+    return list(found.values())
+
+
+class TestSeeded:
+    def test_seeded_splits_keep_uploaders_together_and_random_ones_do_not(self) -> None:
+        stream = grouped(drifting(n=120))
+        shared = {splits: Iid(splits=splits).split(stream, rng_for(3), 3).shared_with_training() for splits in
+                  ("seeded", "random")}  # fmt: skip
+        assert shared["seeded"] == 0
+        assert (shared["random"] or 0) > 0.9
+
+    def test_a_seeded_split_has_the_share_of_every_step_and_class(self) -> None:
+        new = grouped(drifting(n=120), size=2).resplit(0.3, rng_for(0))
+        for step in new.steps:
+            for label in range(3):
+                n = sum((split.y == label).sum() for split in step.splits.values())
+                assert 0.2 * n <= (step["test"].y == label).sum() <= round(0.3 * n)
+
+    def test_results_carry_the_warning(self) -> None:
+        stream = grouped(drifting(n=120))
+        document = evaluate(stream, "clear-iid", ["majority"], settings={"splits": "random"})
+        assert "share an uploader" in Iid.note(document)
+        assert document["results"][0]["told"]["shared_with_training"] > 0.9
+        assert Iid.note(evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})) == ""
+
+    def test_groups_that_are_too_large_are_an_error_with_the_way_out(self) -> None:
+        with pytest.raises(IncompatibleStream, match=r"Step '0' of 'drifting' has no test sample.*splits=random"):
+            grouped(drifting(), size=1000).resplit(0.3, rng_for(0))
+
+    def test_published_splits_need_some(self) -> None:
+        with pytest.raises(IncompatibleStream, match="has one split only"):
+            evaluate(drifting(), "clear-iid", ["majority"], settings={"splits": "published"})
+
+
+def test_groups_survive_disk_and_are_part_of_the_hash(tmp_path: Path) -> None:
+    known, unknown = grouped(drifting()), drifting()
+    saved = known.save(tmp_path / "known")
+    assert saved.steps[1]["test"].group is not None
+    assert saved.steps[1]["test"].group.tolist() == known.steps[1]["test"].group.tolist()  # type: ignore[union-attr]
+    assert saved.sha256 != unknown.save(tmp_path / "unknown").sha256
+    saved.verify(tmp_path / "known")
+    assert saved.facts["shared_with_training"] == round(known.shared_with_training() or 0, 4) > 0.3
+
+
+class TestArrays:
+    def arrays(self, n: int = 120, **more: object) -> dict[str, np.ndarray]:
+        rng = rng_for(0, "arrays")
+        made = {"x": rng.normal(size=(n, 3)).astype(np.float32), "y": rng.integers(0, 3, n)}
+        return made | {name: np.asarray(value) for name, value in more.items()}
+
+    def test_without_a_split_one_is_drawn_and_said(self) -> None:
+        made = from_arrays(self.arrays())
+        assert made.facts["made"] == "a test split of 30% of every step and class, random, seed 0"
+        assert abs(len(made.flat("test")) - 36) <= 2
+        assert made.flat("test").ids.tolist() != from_arrays(self.arrays(), seed=1).flat("test").ids.tolist()
+        assert "test" not in from_arrays(self.arrays(), test_share=0).steps[0].splits
+
+    def test_with_groups_it_keeps_them_together(self) -> None:
+        group = np.arange(120) // 4
+        assert from_arrays(self.arrays(group=group)).shared_with_training() == 0
+        assert (from_arrays(self.arrays(group=group), split="random").shared_with_training() or 0) > 0.5
+
+    def test_a_given_split_is_kept_and_measured(self, tmp_path: Path) -> None:
+        split = np.where(np.arange(120) % 3 == 0, "test", "train")
+        np.savez(tmp_path / "a.npz", **self.arrays(group=[f"u{i // 6}" for i in range(120)], split=split))
+        done = driftline("stream", "from-arrays", str(tmp_path / "a.npz"), "--out", str(tmp_path / "s"))
+        assert done.returncode == 0, done.stderr
+        assert "Warning: 100.0% of its test samples share an uploader" in done.stderr
+        assert len(Stream.load(tmp_path / "s").flat("test")) == 40
+
+    def test_times_without_steps_are_cut_into_periods_and_equal_times_stay_together(self, tmp_path: Path) -> None:
+        time = np.repeat(np.arange(15), 8)
+        made = from_arrays(self.arrays(time=time), test_share=0)
+        assert 5 <= len(made.steps) <= 10
+        seen = [set(step["train"].time.tolist()) for step in made.steps]  # type: ignore[union-attr]
+        assert sum(map(len, seen)) == 15, "no time is in two steps"
+        assert all(max(a) < min(b) for a, b in pairwise(seen))
+        np.savez(tmp_path / "a.npz", **self.arrays(time=time))
+        done = driftline("stream", "from-arrays", str(tmp_path / "a.npz"), "--out", str(tmp_path / "s"))
+        assert "steps with about equally many samples, cut by time" in done.stdout
+
+    def test_labels_may_be_names(self) -> None:
+        names = np.array(["dog", "cat", "emu"])[np.arange(120) % 3]
+        made = from_arrays(self.arrays(y=names))
+        assert made.classes == ["cat", "dog", "emu"]
+        assert made.steps[0]["train"].y.dtype == np.int64
+        ordered = from_arrays(self.arrays(y=names, classes=["emu", "dog", "cat"]), test_share=0)
+        assert ordered.steps[0]["train"].y[:3].tolist() == [1, 2, 0]
+        with pytest.raises(BadArray, match=r"y is 'emu' at index 2\. Expected one of cat, dog"):
+            from_arrays(self.arrays(y=names, classes=["cat", "dog"]))
+
+    def test_one_huge_label_is_refused_at_once(self) -> None:
+        y = np.zeros(120, np.int64)
+        y[7] = 10**8
+        with pytest.raises(BadArray, match="label 100000000 at index 7"):
+            from_arrays(self.arrays(y=y))
