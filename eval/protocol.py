@@ -145,6 +145,8 @@ class Protocol(ABC):
     """the same for `Result.measures`"""
     primary: ClassVar[str] = ""
     """the score that ranks learners and marks the best; "" for the first"""
+    fresh: ClassVar[Sequence[str]] = ()
+    """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
     reaches: ClassVar[Mapping[str, str]] = {}
@@ -219,6 +221,11 @@ class Protocol(ABC):
     def note(document: Document) -> str:
         """A paragraph above the table of one document."""
         return ""
+
+    @staticmethod
+    def varies(document: Document) -> str:
+        """What differs between the seeds of one document, and what does not."""
+        return "What the protocol and the learner draw at random."
 
     @staticmethod
     def across(documents: Sequence[Document]) -> Section | None:

@@ -126,6 +126,7 @@ def _shown(document: Document, stream: Stream | None) -> dict[str, Any]:
         "columns": scores_of(document),
         "primary": primary_of(document) if results else None,
         "seeds": _seeds(results),
+        "varies": kind.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
         "measures": [kind.score_of(name) for name in measures],
         "texts": kind,
         "figures": kind.figures(document) if results else [],

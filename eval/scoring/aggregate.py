@@ -13,9 +13,10 @@ from curate.core.errors import BadPlugin
 from eval.experiment.learner_spec import spec_of
 from eval.learners import LEARNERS
 from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
-from eval.rows import Run, digest
+from eval.rows import Row, Run, digest
 from eval.scoring import published_values as published
-from eval.scoring.significance import half_width, paired
+from eval.scoring.ranking import comparable, upper_bound
+from eval.scoring.significance import half_width, over_samples, paired
 
 
 def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
@@ -29,7 +30,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         about = group[0].about
         kind = stored_protocol(about["protocol"])
         notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}
-        scored = [_score(kind(**about["protocol_settings"]), run) for run in group]
+        made = kind(**about["protocol_settings"])
+        scored = [_score(made, run) for run in group]
         results.append(
             {
                 "learner": about["learner"],
@@ -42,6 +44,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 "per_class": _mean_by_class([s.by_class for s in scored]),
                 "ci95": {name: _half_width([s.scores[name] for s in scored]) for name in scored[0].scores},
+                "ci95_samples": _over_samples(made, group[0]),
                 "matrix": _mean_matrix([s.matrix for s in scored]),
                 "curve": _mean_curve([s.curve for s in scored]),
                 **notes,
@@ -51,8 +54,9 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
             }
         )
     document = {"protocol": protocol, "stream": {"name": stream, "sha256": sha256}, "results": results}
-    for score in scores_of(document):
-        _compare(results, score)
+    for rivals in comparable(document):
+        for score in scores_of(document):
+            _compare(rivals, score)
     return document
 
 
@@ -61,6 +65,16 @@ def _score(protocol: Protocol, run: Run) -> Result:
     if not isinstance(result, Result):
         raise BadPlugin(f"{type(protocol).__name__}.score returned {result!r}.", "Expected an eval.protocol.Result.")
     return result
+
+
+def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
+    """Intervals over test samples of the scores that are shares, for one run."""
+
+    def shares(rows: Sequence[Row]) -> dict[str, float | None]:
+        scores = protocol.score(rows, run.about["steps"]).scores
+        return {name: value for name, value in scores.items() if protocol.score_of(name).unit == "share"}
+
+    return over_samples(shares, run.rows, protocol.fresh)
 
 
 def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
@@ -76,8 +90,9 @@ def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
     """Add to every result the p of a paired test against the best learner's same seeds (None: the best itself, a single
-    seed, or other seeds)."""
-    best = max(results, key=lambda result: score.gain(score.mean(result)))
+    seed, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
+    rivals = [result for result in results if not upper_bound(result["learner"])]
+    best = max(rivals or results, key=lambda result: score.gain(score.mean(result)))
     for result in results:
         values = [r["scores"].get(score.name, {}).get("values", [None]) for r in (result, best)]
         comparable = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eval.experiment.settings import deciding
 from eval.learners import LEARNERS
 from eval.protocol import Document, kind_of, primary_of
 
-Result = Mapping[str, Any]  # one of a document's results
+Result = dict[str, Any]  # one of a document's results
 
 
 class Place(NamedTuple):

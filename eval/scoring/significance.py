@@ -1,10 +1,16 @@
-"""Confidence intervals over seeds, and a paired test between learners."""
+"""Confidence intervals over seeds and over test samples, and a paired test between learners."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
+
+from eval.rows import Row
+
+FINE = 1000  # factor of all counts, so that rounding does not matter
+Z = 1.96  # of a 95 % interval
 
 
 def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
@@ -22,16 +28,52 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p of the paired t test: the same seeds under two learners; None for fewer than two.
+    """Two-sided p of the paired t test: the same seeds under two learners. None for fewer than two, and where all seeds
+    have the same difference: then they are copies of one run, and there is nothing to test with.
 
-    >>> paired([0.9, 0.9], [0.9, 0.9])
-    1.0
+    >>> paired([0.9, 0.9], [0.8, 0.8]), paired([0.9, 0.9], [0.9, 0.9])
+    (None, None)
     """
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
-    if len(differences) < 2:
+    if len(differences) < 2 or np.ptp(differences) <= 1e-12 * max(1.0, np.abs(a).max(), np.abs(b).max()):
         return None
-    if np.ptp(differences) == 0:  # no spread: equal, or different for certain
-        return 1.0 if differences[0] == 0 else 0.0
     from scipy.stats import ttest_rel
 
     return float(ttest_rel(a, b).pvalue)
+
+
+def over_samples(
+    score: Callable[[Sequence[Row]], Mapping[str, float | None]], rows: Sequence[Row], fresh: Sequence[str] = ()
+) -> dict[str, float | None]:
+    """Half the width of each score's 95 % interval over other test samples of the same kind, from the counts of one
+    run; None for a score that was not reached.
+
+    Answers on different samples are taken as independent. Every set of test samples adds the variance that its binomial
+    counts (with two right and two wrong answers added [Agresti & Coull 1998]) give to the score. Rows with one
+    `tested_on` are tests of the same samples, and move together; those that begin with a word of `fresh` bring new
+    samples each time.
+
+    >>> rows = [Row("0", 400, 300), Row("0", 400, 300)]
+    >>> mean = lambda rows: {"mean": sum(r.n_correct / r.n for r in rows) / len(rows)}
+    >>> round(over_samples(mean, rows)["mean"], 3), round(over_samples(mean, rows, ("0",))["mean"], 3)
+    (0.042, 0.03)
+    """
+    groups: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        if row.n:
+            groups.setdefault(row.tested_on, []).append(i)
+    fine = [replace(row, n=row.n * FINE, n_correct=row.n_correct * FINE) for row in rows]
+    known = score(fine)
+    variance = dict.fromkeys(known, 0.0)
+    for tested_on, places in groups.items():
+        lower = list(fine)
+        pooled = sum(rows[i].n for i in places), sum(rows[i].n_correct for i in places)
+        for i in places:
+            n, right = pooled if tested_on.startswith(tuple(fresh)) else (rows[i].n, rows[i].n_correct)
+            share = (right + 2) / (n + 4)
+            fewer = FINE * rows[i].n * np.sqrt(share * (1 - share) / (n + 4))
+            lower[i] = replace(fine[i], n_correct=round(fine[i].n_correct - fewer))
+        for name, value in score(lower).items():
+            base = known[name]
+            variance[name] += np.nan if base is None or value is None else (base - value) ** 2
+    return {name: None if np.isnan(v) else float(Z * np.sqrt(v)) for name, v in variance.items()}

@@ -12,11 +12,13 @@ from support.helpers import drifting
 
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
+from eval.protocol import PROTOCOLS
 from eval.protocols.clear.measures import MEASURES as BY_SCORE
 from eval.protocols.ocrr.protocol import Ocrr
+from eval.rows import Row, Run, counted
 from eval.run import evaluate
 from eval.scoring.aggregate import _compare
-from eval.scoring.significance import half_width, paired
+from eval.scoring.significance import half_width, over_samples, paired
 from stream_builder.stream import Stream
 
 MEASURES = {score.name: measure for score, measure in BY_SCORE.items()}
@@ -58,6 +60,7 @@ def test_the_interval_covers_and_the_test_is_scipys() -> None:
 def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> None:
     found = evaluate(stream, "clear-iid", ["nearest-mean", "random"], seeds=[0, 1, 2])
     best, worse = found["results"]
+    assert best["p_against_best"] == dict.fromkeys(best["scores"])
     assert set(best["measures"]) == set(MEASURES)
     assert len(best["per_class"]) == 3
     assert all(0 <= a <= 1 for a in best["per_class"])
@@ -66,6 +69,69 @@ def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> 
     assert worse["ci95"]["in_domain"] > 0
     streaming = evaluate(stream, "clear-streaming", ["nearest-mean"])["results"][0]
     assert streaming["measures"] == {}
+
+
+def test_copies_have_no_p() -> None:
+    """Two deterministic learners, five seeds: five copies of one difference, not p = 0."""
+    assert paired([0.7] * 5, [0.6] * 5) is None
+    assert paired([0.7] * 5, [0.7] * 5) is None
+    assert paired([0.1 + 0.2] * 3, [0.1, 0.1, 0.1 + 1e-17]) is None
+
+
+def test_deterministic_learners_have_no_p(stream: Stream) -> None:
+    found = evaluate(stream, "clear-iid", ["nearest-mean", "majority"], seeds=[0, 1, 2, 3, 4])
+    assert {p for result in found["results"] for p in result["p_against_best"].values()} == {None}
+
+
+@pytest.mark.parametrize("fresh", [(), ("novel",)])
+def test_the_interval_over_samples_covers_what_other_samples_give(fresh: tuple[str, ...]) -> None:
+    """Simulated tests of a learner that is right with probability .7: the interval holds the truth in 93 to 98 %."""
+    rng, inside, n = rng_for(0, "coverage"), 0, 400
+    for _ in range(n):
+        right = rng.binomial(150, 0.7, 3) if fresh else np.full(3, rng.binomial(150, 0.7))
+        rows = [Row("novel", 150, int(k)) for k in right]
+        half = over_samples(lambda rows: {"mean": sum(r.n_correct / r.n for r in rows) / 3}, rows, fresh)["mean"]
+        inside += abs(right.mean() / 150 - 0.7) <= (half or 0)
+    assert 0.93 <= inside / n <= 0.98
+
+
+def test_a_run_that_is_always_right_has_an_interval_over_samples() -> None:
+    rows = [Row("novel", 50, 50), Row("original", 50, 25)]
+    halves = over_samples(lambda rows: {r.tested_on: r.n_correct / r.n for r in rows} | {"never": None}, rows)
+    assert 0.02 < (halves["novel"] or 0) < (halves["original"] or 0)
+    assert halves["never"] is None
+
+
+def test_documents_have_intervals_over_samples_of_shares_only(stream: Stream) -> None:
+    (result,) = evaluate(stream, "ocrr", ["nearest-mean"], settings={"held_out": 1})["results"]
+    assert set(result["ci95_samples"]) == {"novel", "original", "worst"}
+    assert result["ci95"]["novel"] is None
+
+
+def test_learners_with_one_seed_share_their_random_numbers(stream: Stream) -> None:
+    """Equal networks begin with equal weights and batches: until its memory holds a past step, `er` is `finetune`."""
+    runs: list[Run] = []
+    evaluate(stream, "clear-iid", ["finetune", "er"], settings={"epochs": 1}, keep_run=runs.append)
+    first, other = ([counted(row) for row in run.rows if row.learned_to <= 0] for run in runs)
+    assert first == other
+    assert [row.n_correct for row in runs[0].rows] != [row.n_correct for row in runs[1].rows]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "settings", "words"),
+    [
+        ("clear-iid", {}, "The train and test samples are the same for every seed."),
+        ("clear-iid", {"splits": "seeded"}, "splits=seeded: the train and test samples"),
+        ("clear-streaming", {}, "The train and test samples are the same for every seed."),
+        ("near-future", {}, "the same for every seed"),
+        ("seq-to-final", {}, "no seed redraws them"),
+        ("ocrr", {"scenario": "within-class"}, "which samples are novel stays the same for every seed"),
+        ("ocrr", {"scenario": "paraphrase"}, "which samples are novel stays the same for every seed"),
+        ("ocrr", {"scenario": "categorical"}, "the held-out classes"),
+    ],
+)
+def test_each_protocol_says_what_its_seeds_vary(protocol: str, settings: dict[str, Any], words: str) -> None:
+    assert words in PROTOCOLS[protocol].varies({"protocol": protocol, "results": [{"settings": settings}]})
 
 
 def test_where_fewer_are_better_p_is_against_the_fewest() -> None:

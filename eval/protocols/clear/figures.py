@@ -10,6 +10,16 @@ from eval.protocol import Document, Score, primary_of, scores_of
 from eval.scoring.ranking import Place, ranked
 
 
+def varies(document: Document) -> str:
+    """What differs between seeds: samples only if the splits are drawn for each seed."""
+    drawn = "Initial weights, the order of batches and what memories keep"
+    kinds = {r["settings"].get("splits", "stream") for r in document["results"]}
+    texts = [f"splits=seeded: the train and test samples; {drawn[0].lower()}{drawn[1:]}."] if "seeded" in kinds else []
+    if "stream" in kinds:
+        texts.append(f"{drawn}. The train and test samples are the same for every seed.")
+    return " ".join(texts)
+
+
 def across(documents: Sequence[Document]) -> Section | None:
     """A row for each network and method, a column for each stream; in a cell the primary score and one other. None for
     a single stream."""

@@ -43,6 +43,7 @@ class Iid(Protocol):
     )
     matrix_note = MATRIX_NOTE
     across = staticmethod(charts.across)
+    varies = staticmethod(charts.varies)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks train or test, or the stream has no published splits to choose."""
@@ -119,6 +120,7 @@ class Streaming(Protocol):
     primary = "next_domain"
     matrix_note = MATRIX_NOTE
     across = staticmethod(charts.across)
+    varies = staticmethod(charts.varies)
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream if a step lacks training data."""

@@ -26,6 +26,11 @@ def note(document: Document) -> str:
     return " ".join([text, notes.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
 
 
+def varies(document: Document) -> str:
+    """What differs between seeds."""
+    return "Initial weights and what samplers draw. The stream, its order and its tests are the same for every seed."
+
+
 def figures(document: Document) -> list[Figure]:
     """The figures for which the results have the data."""
     results = document["results"]

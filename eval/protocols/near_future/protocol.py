@@ -46,11 +46,13 @@ class NearFuture(Protocol):
 
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
+    fresh = ("online", "near_future", "shift/")
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
     matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
+    varies = staticmethod(charts.varies)
 
     def __post_init__(self) -> None:
         super().__post_init__()

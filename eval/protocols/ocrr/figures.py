@@ -63,6 +63,21 @@ def note(document: Document) -> str:
     )
 
 
+VARIES = {
+    "categorical": "the held-out classes, and with them the stream and the tests",
+    "auto": "for a stream of one step the held-out classes; for several steps the novel samples and their order stay",
+    "temporal": "the novel samples and their order stay the same for every seed",
+}
+
+
+def varies(document: Document) -> str:
+    """What differs between seeds: which samples are novel is drawn only if classes are held out."""
+    stays = "which samples are novel stays the same for every seed"
+    scenarios = dict.fromkeys(str(r["settings"].get("scenario", "auto")) for r in document["results"])
+    texts = [f"Scenario {name}: {VARIES.get(name, stays)}." for name in scenarios]
+    return " ".join([*texts, "Always: the order of the seed data, which test samples are used, initial weights."])
+
+
 def across(documents: Sequence[Document]) -> Section | None:
     """Final novel and original accuracy: a row for each learner, a column for each stream (or encoder) and policy; None
     for a single column."""

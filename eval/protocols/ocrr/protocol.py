@@ -50,9 +50,11 @@ class Ocrr(Protocol):
     measures = MEASURES
     primary = "worst"
     reaches = MappingProxyType({"ledger": "a folder"})
+    fresh = ("stream",)
     measures_title = "Accuracy at the start and costs, and how sure the differences are"
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
+    varies = staticmethod(charts.varies)
     across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:

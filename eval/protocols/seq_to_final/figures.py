@@ -48,6 +48,16 @@ def note(document: Document) -> str:
     )
 
 
+def varies(document: Document) -> str:
+    """What differs between seeds: not the samples."""
+    held_out = any(r["settings"].get("val_share") for r in document["results"])
+    drawn = "Initial weights, the order of batches" + (", and which training samples validate" if held_out else "")
+    return (
+        f"{drawn}. The samples are those of the stream: no seed redraws them, so that a deviation over seeds says "
+        "nothing about other samples. For that, evaluate several draws: stream compose --seed."
+    )
+
+
 def cells_of(results: Sequence[Mapping[str, Any]]) -> Cells:
     """Mean accuracies over seeds. The first result of a network and learner counts."""
     cells: Cells = {}

@@ -62,6 +62,7 @@ class SeqToFinal(Protocol):
     measures_title = "Accuracy on other steps, and how sure the differences are"
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
+    varies = staticmethod(charts.varies)
 
     def __post_init__(self) -> None:
         super().__post_init__()
