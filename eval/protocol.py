@@ -208,6 +208,10 @@ class Protocol(ABC):
         """What every run's record says about its budget. samples: training samples in the stream."""
         return {}
 
+    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+        """What a finished run's record says about files that the run wrote, such as the head of a ledger."""
+        return {}
+
     def training_sizes(self, stream: Stream) -> list[int] | None:
         """Samples of each step that learners train on, for estimates of the time; None: there is no estimate."""
         return None

@@ -325,6 +325,7 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
         "learner_facts": learner.metadata(),
     }
     about |= {key: value for key, value in notes.items() if value}
+    about |= protocol.records(stream, learner, run.start.seed)
     about |= {"chosen": run.tuned} if "tune" in run.identity["settings"] else {}
     if run.folder is not None:
         row_files.save(run.folder, about, rows)

@@ -65,6 +65,10 @@ class IntegrityError(DriftlineError):
     """A checksum does not match: a file was changed after it was written."""
 
 
+class NotWritten(DriftlineError):
+    """A file could not be written whole, as on a full disk; nothing after it is acknowledged."""
+
+
 class Busy(DriftlineError):
     """Another process uses the same folder."""
 

@@ -1,62 +1,89 @@
 """A tamper-evident record of every correction: append-only, chained by SHA-256, with a Merkle root.
 
-    b"driftline ledger 1\\n"
+    b"driftline ledger 2\\n"
     kind (1 byte) · length of the payload (4) · SHA-256 of the payload (32) · chain (32) · payload        … and so on
 
-chain = SHA-256(previous chain ‖ kind ‖ digest); the first follows the SHA-256 of the head line. A payload is a JSON
-head (preceded by its length, 4 bytes) and the vector's bytes. It contains no time: the same corrections give the same
-head.
+chain = SHA-256(previous chain ‖ kind ‖ length ‖ digest); the first follows the SHA-256 of the head line. So the chain
+proves a record's first 69 bytes before its payload is read: a wrong length is found where it is, and only a last record
+that is shorter than its own proven length was torn by a crash. The Merkle tree is over kind ‖ length ‖ digest.
 
-Erasure removes a payload but keeps its digest, so that the chain stays valid, and appends a tombstone that names it; an
-empty payload without a tombstone is tampering. Truncation at the end can only be detected by a head stored elsewhere.
+A payload is a random salt (16 bytes), a JSON head (preceded by its length, 4 bytes) and the vector's bytes. Erasure
+removes a payload but keeps its length and digest, so that the chain stays valid, and appends a tombstone that names it;
+the salt goes with the payload, so that nobody can confirm a guess of its content. An empty record without a tombstone
+is tampering. Records that were cut off at the end are found only with a head that is stored elsewhere.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
-import hashlib
 import json
 import os
+import re
+import shutil
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from hashlib import sha256
+from io import BytesIO
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from curate.core.atomic_io import writing
-from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile
+from curate.core.atomic_io import write_bytes, writing
+from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
+from eval.memory.merkle import Tree, sha
 
-HEAD = b"driftline ledger 1\n"
+HEAD = b"driftline ledger 2\n"
+LEAF = struct.Struct("<cI32s")  # what the chain and the tree are over: kind, length, digest
 RECORD = struct.Struct("<cI32s32s")
 LENGTH = struct.Struct("<I")
+SALT = 16  # bytes
 CORRECTION, TOMBSTONE, ERASED = b"C", b"T", b"X"
 LARGEST = 64 * 2**20  # bytes of a payload, at most
 BUFFER = 1 << 20  # bytes, if entries need not be on disk immediately
+DAMAGED = (
+    struct.error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, SyntaxError, RecursionError,
+)  # fmt: skip
+NAMES = {CORRECTION: "correction", TOMBSTONE: "tombstone", ERASED: "erased"}
 
 
 @dataclass(frozen=True)
 class Entry:
     """One record of a ledger."""
 
+    path: Path
+    """of the ledger"""
     number: int
     """position, from 0"""
     kind: bytes
     """CORRECTION, TOMBSTONE or ERASED"""
-    digest: bytes
-    """SHA-256 of the payload"""
+    leaf: bytes
+    """kind as it was written, length and digest: what the chain and the Merkle tree are over"""
     chain: bytes
     """SHA-256 of everything up to here"""
     at: int
     """offset of the record in the file"""
-    facts: dict[str, Any] | None
-    """JSON head of the payload; None once erased"""
-    vector: npt.NDArray[Any] | None
-    """vector of the payload, if it has one"""
+    end: int
+    """offset of the next record"""
+    payload: bytes | None
+    """None once erased"""
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the payload."""
+        return self.leaf[-32:]
+
+    @property
+    def content(self) -> tuple[dict[str, Any] | None, npt.NDArray[Any] | None]:
+        """Facts and vector; None for what the payload does not have, or once erased. Raises IntegrityError."""
+        return (None, None) if self.payload is None else unpacked(self.payload, f"Entry {self.number} of {self.path}")
 
 
 @dataclass(frozen=True)
@@ -68,21 +95,18 @@ class Verdict:
     head: str
     """the last chain, hexadecimal"""
     root: str
-    """Merkle root of the digests, hexadecimal"""
+    """Merkle root of the records, hexadecimal"""
     erased: tuple[int, ...]
     """numbers of erased entries"""
+    noted: int | None = None
+    """number of records when it had the head that was given; None: none was given"""
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {"entries": self.entries, "head": self.head, "root": self.root, "erased": list(self.erased)}
+        return dataclasses.asdict(self)
 
 
-def sha(*parts: bytes) -> bytes:
-    """SHA-256 of the concatenated parts."""
-    return hashlib.sha256(parts[0] if len(parts) == 1 else b"".join(parts)).digest()
-
-
-def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
+def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None, salt: bytes) -> bytes:
     """The bytes of a payload. Raises BadInput if it is too large."""
     head = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
     raw = b""
@@ -91,7 +115,7 @@ def packed(facts: Mapping[str, Any], vector: npt.NDArray[Any] | None) -> bytes:
         head = head[:-1] + _form(vector.dtype, vector.shape, len(head) > 2)
     if len(head) + len(raw) > LARGEST:
         raise BadInput(f"A correction of {len(head) + len(raw):,} bytes.", f"Expected at most {LARGEST:,}.")
-    return LENGTH.pack(len(head)) + head + raw
+    return b"".join((salt, LENGTH.pack(len(head)), head, raw))
 
 
 @cache
@@ -100,24 +124,29 @@ def _form(dtype: np.dtype[Any], shape: tuple[int, ...], more: bool) -> bytes:
     return (b"," if more else b"") + orjson.dumps({"dtype": dtype.str, "shape": shape})[1:]
 
 
-def unpacked(payload: bytes) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
-    """Facts and vector of a payload made by `packed`."""
-    (size,) = LENGTH.unpack_from(payload)
-    about = json.loads(payload[4 : 4 + size])
-    if "dtype" not in about:
-        return about, None
-    dtype, shape = about.pop("dtype"), about.pop("shape")
-    return about, np.frombuffer(payload, np.dtype(dtype), offset=4 + size).reshape(shape)
+def unpacked(payload: bytes, which: str) -> tuple[dict[str, Any], npt.NDArray[Any] | None]:
+    """Facts and vector of a payload made by `packed`. Raises IntegrityError for other bytes. which: its entry."""
+    try:
+        (size,) = LENGTH.unpack_from(payload, SALT)
+        start = SALT + LENGTH.size
+        about = json.loads(payload[start : start + size])
+        if "dtype" not in about:
+            return dict(about), None
+        dtype, shape = about.pop("dtype"), about.pop("shape")
+        return about, np.frombuffer(payload, np.dtype(dtype), offset=start + size).reshape(shape)
+    except DAMAGED:
+        raise IntegrityError(f"{which} has an invalid payload.", "Expected a salt, facts and a vector.") from None
 
 
 class Ledger:
     """A ledger open for writing, by one process at a time. Once `append` has returned, the entry is on disk."""
 
-    def __init__(self, path: Path, sync: bool = True) -> None:
-        """Open or create a ledger. sync: if False, entries are on disk once the ledger is closed.
+    def __init__(self, path: Path, sync: bool = True, new: bool = False) -> None:
+        """Open or create a ledger. sync: if False, entries are on disk once the ledger is closed. new: refuse a file
+        that exists.
 
-        The incomplete last entry of a crash is moved to PATH.cut. Raises Busy if another process writes, IntegrityError
-        if the file does not verify.
+        The incomplete last record of a crash is moved to PATH.cut, or .cut2, … Raises Busy if another process writes,
+        IntegrityError if the file does not verify, BadInput for one that must not exist.
         """
         self.path, self.sync = path, sync
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,37 +157,90 @@ class Ledger:
             self.lock.close()
             raise Busy(f"Another process writes {path}.", "", "Wait until it has finished.") from None
         try:
-            if not path.is_file() or path.stat().st_size < len(HEAD):
-                with writing(path) as file:
-                    file.write(HEAD)
-            data = path.read_bytes()
-            entries, end = _read(data, path, cut=True)
-            if end < len(data):
-                with writing(path.with_name(path.name + ".cut")) as file:
-                    file.write(data[end:])
-            self.n = len(entries)
-            self.chain = entries[-1].chain if entries else sha(HEAD)
-            self.file = open(path, "r+b", buffering=0 if sync else BUFFER)  # noqa: SIM115  held until close
-            self.file.truncate(end)
-            self.file.seek(end)
+            if new and path.exists():
+                raise BadInput(f"The ledger {path} exists.", "No ledger is replaced.", "Move it, or name a new folder.")
+            if not path.exists():
+                write_bytes(path, HEAD)
+            self.n, self.chain, self.end = 0, sha(HEAD), len(HEAD)
+            for entry in entries(path, torn=True):
+                self.n, self.chain, self.end = entry.number + 1, entry.chain, entry.end
+            self.file = os.open(path, os.O_RDWR)
         except BaseException:
             self.lock.close()
             raise
+        try:
+            self._set_torn_aside()
+        except BaseException:
+            self._release()
+            raise
+        self.stored = self.n  # entries on disk
+        self.waiting = BytesIO()
+        self.salts: list[bytes] = []
+        self.failed: NotWritten | None = None
+
+    def _set_torn_aside(self) -> None:
+        """Move the bytes after the last whole record to a file of their own, and only then cut them off."""
+        if os.fstat(self.file).st_size == self.end:
+            return
+        names = (self.path.with_name(f"{self.path.name}.cut{'' if i == 1 else i}") for i in count(1))
+        aside = next(name for name in names if not name.exists())
+        with self.path.open("rb") as file, writing(aside) as cut:
+            file.seek(self.end)
+            shutil.copyfileobj(file, cut)
+        os.ftruncate(self.file, self.end)
+        os.fsync(self.file)
 
     def append(self, facts: Mapping[str, Any], vector: npt.NDArray[Any] | None = None, kind: bytes = CORRECTION) -> int:
-        """Write one entry and return its number."""
-        payload = packed(facts, vector)
-        digest = hashlib.sha256(payload).digest()
-        self.chain = hashlib.sha256(self.chain + kind + digest).digest()
-        self.file.write(RECORD.pack(kind, len(payload), digest, self.chain) + payload)
-        if self.sync:
-            os.fsync(self.file.fileno())
+        """Write one entry and return its number.
+
+        Raises NotWritten if it cannot be written whole (the disk is full); from then on every entry is refused.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if not self.salts:
+            pool = os.urandom(1024 * SALT)
+            self.salts = [pool[at : at + SALT] for at in range(0, len(pool), SALT)]
+        payload = packed(facts, vector, self.salts.pop())
+        leaf = LEAF.pack(kind, len(payload), sha256(payload).digest())
+        self.chain = sha256(self.chain + leaf).digest()
+        self.waiting.write(leaf + self.chain + payload)
         self.n += 1
+        if self.sync or self.waiting.tell() >= BUFFER:
+            self._flush()
         return self.n - 1
 
+    def _flush(self) -> None:
+        """Write and sync what waits, or cut the file back to its last whole record and refuse from then on."""
+        rest = self.waiting.getbuffer()[: self.waiting.tell()]
+        size = len(rest)
+        try:
+            while rest:
+                written = os.pwrite(self.file, rest, self.end + size - len(rest))
+                if not written:
+                    raise OSError("no byte was written")
+                rest = rest[written:]
+            if self.sync:
+                os.fsync(self.file)
+        except OSError as error:
+            why = f"{self.path}: entry {self.stored} was not recorded ({error.strerror or error})."
+            self.failed = NotWritten(why, "Nothing is recorded after it.", "Make room, then evaluate again.")
+            with suppress(OSError):  # what stays of it is a torn record, which the next opening sets aside
+                os.ftruncate(self.file, self.end)
+            raise self.failed from None
+        self.end, self.stored = self.end + size, self.n
+        self.waiting.seek(0)
+
     def close(self) -> None:
-        """Write everything to disk and release the lock."""
-        self.file.close()
+        """Write everything to disk and release the lock. Raises NotWritten."""
+        try:
+            if not self.sync and self.failed is None:
+                self.sync = True
+                self._flush()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        os.close(self.file)
         self.lock.close()
 
     def __enter__(self) -> Ledger:
@@ -168,115 +250,124 @@ class Ledger:
         self.close()
 
 
-def _read(data: bytes, path: Path, cut: bool = False) -> tuple[list[Entry], int]:
-    """All entries, verified, and the offset of their end. cut: a truncated last record is ignored instead of an error.
+def entries(path: Path, torn: bool = False) -> Iterator[Entry]:
+    """The records of a ledger one by one, each verified before it is given; memory for one record.
 
-    Raises IntegrityError naming the first entry that was changed.
+    torn: a last record that is shorter than its own proven length ends the ledger instead of raising. Raises
+    MissingFile, BadInput for a ledger of another version, IntegrityError naming the first entry that was changed.
     """
-    if data[: len(HEAD)] != HEAD:
-        raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
-    entries: list[Entry] = []
-    chain, at = sha(HEAD), len(HEAD)
-    while at < len(data):
-        which = f"Entry {len(entries)} of {path}"
-        whole = at + RECORD.size <= len(data)
-        kind, size, digest, stored = RECORD.unpack_from(data, at) if whole else (b"", 0, b"", b"")
-        if not whole or at + RECORD.size + size > len(data):
-            if cut:
-                return entries, at
-            raise IntegrityError(f"{which} is cut off, or its length was changed.", f"{len(data) - at} bytes are left.")
-        payload = data[at + RECORD.size : at + RECORD.size + size]
-        if kind not in (CORRECTION, TOMBSTONE, ERASED) or (kind == ERASED and size):
-            raise IntegrityError(f"{which} is of an unknown kind.")
-        if kind != ERASED and sha(payload) != digest:
-            raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
-        chain = sha(chain, CORRECTION if kind == ERASED else kind, digest)
-        if chain != stored:
-            raise IntegrityError(f"{which} or an entry before it was changed or moved: the chain does not match.")
-        try:
-            facts, vector = (None, None) if kind == ERASED else unpacked(payload)
-        except (struct.error, ValueError, TypeError, KeyError):
-            raise IntegrityError(f"{which} has an invalid payload.") from None
-        entries.append(Entry(len(entries), kind, digest, chain, at, facts, vector))
-        at += RECORD.size + size
-    return entries, at
-
-
-def entries_of(path: Path) -> list[Entry]:
-    """All entries of a ledger that verifies. Raises MissingFile, IntegrityError."""
     if not path.is_file():
         raise MissingFile(f"There is no ledger {path}.")
-    entries, _ = _read(path.read_bytes(), path)
-    gone = {e.facts["erases"] for e in entries if e.kind == TOMBSTONE and e.facts is not None}
-    erased = {e.number for e in entries if e.kind == ERASED}
-    if unnamed := sorted(erased - gone):
-        raise IntegrityError(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
-    if kept := sorted(gone - erased):
-        raise IntegrityError(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
-    return entries
+    with path.open("rb") as file:
+        _check_head(path, file.read(len(HEAD)))
+        size = os.fstat(file.fileno()).st_size
+        chain, at = sha(HEAD), len(HEAD)
+        for number in count():
+            which, left = f"Entry {number} of {path}", size - at
+            if not left:
+                return
+            record = file.read(min(RECORD.size, left))
+            if len(record) < RECORD.size:
+                if torn:
+                    return
+                raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected at least {RECORD.size}.")
+            kind, length, digest, stored = RECORD.unpack(record)
+            leaf = (CORRECTION if kind == ERASED else kind) + record[1 : LEAF.size]
+            chain = sha(chain, leaf)
+            if chain != stored:
+                problem = f"{which} was changed or moved, or an entry before it was removed."
+                raise IntegrityError(problem, "Its kind, length and digest do not continue the chain.")
+            if kind not in NAMES or length > LARGEST:
+                raise IntegrityError(f"{which} is of an unknown kind, or larger than {LARGEST:,} bytes.")
+            end = at + RECORD.size + (0 if kind == ERASED else length)
+            if end > size:
+                if torn:
+                    return
+                raise IntegrityError(f"{which} is cut off after {left} bytes.", f"Expected {end - at}.")
+            payload = None if kind == ERASED else file.read(length)
+            if payload is not None and sha256(payload).digest() != digest:
+                raise IntegrityError(f"{which} was changed: its payload does not match its digest.")
+            yield Entry(path, number, kind, leaf, chain, at, end, payload)
+            at = end
+
+
+def _check_head(path: Path, head: bytes) -> None:
+    """Raise IntegrityError for what is no ledger, BadInput for a ledger of another version."""
+    if head == HEAD:
+        return
+    version = re.match(rb"driftline ledger (\d+)\n", head)
+    if version is None:
+        raise IntegrityError(f"{path} does not start like a ledger.", f"Expected {HEAD!r}.")
+    given = f"{path} is a ledger of format {version[1].decode()}; this version of driftline reads and writes format 2."
+    raise BadInput(given, "", "Read it with the version that wrote it (format 1: 0.1.0).")
 
 
 def verify(path: Path, head: str | None = None) -> Verdict:
-    """Verify every byte. head: the chain's head as stored elsewhere, which shows whether entries were cut off at the
-    end.
+    """Verify every byte, with memory for one record and for the numbers of erased ones. head: as stored elsewhere,
+    which shows whether entries were cut off at the end.
 
-    Raises MissingFile, and IntegrityError naming the first wrong entry.
+    Raises MissingFile, BadInput, and IntegrityError naming the first wrong entry.
     """
-    entries = entries_of(path)
-    chains = [e.chain.hex() for e in entries]
-    last = chains[-1] if chains else sha(HEAD).hex()
-    if head is not None and head not in (*chains, sha(HEAD).hex()):
+    tree, chain, erased, named = Tree(), sha(HEAD), set(), set()
+    noted = 0 if chain.hex() == head else None
+    for entry in entries(path):
+        tree.add(entry.leaf)
+        chain = entry.chain
+        if chain.hex() == head:
+            noted = tree.n
+        if entry.kind == ERASED:
+            erased.add(entry.number)
+        elif entry.kind == TOMBSTONE:
+            named.add(_erased_by(entry, path))
+    if unnamed := sorted(erased - named):
+        raise IntegrityError(f"Entry {unnamed[0]} of {path} is empty, and no tombstone names it.")
+    if kept := sorted(named - erased):
+        raise IntegrityError(f"Entry {kept[0]} of {path} should be empty: a tombstone names it.")
+    if head is not None and noted is None:
         raise IntegrityError(f"{path} never had the head {head}.", "Entries were cut off, or it is another ledger.")
-    erased = tuple(e.number for e in entries if e.kind == ERASED)
-    return Verdict(len(entries), last, merkle([e.digest for e in entries]).hex(), erased)
+    return Verdict(tree.n, chain.hex(), tree.root().hex(), tuple(sorted(erased)), noted)
+
+
+def _erased_by(tombstone: Entry, path: Path) -> int:
+    """The earlier entry that a tombstone names. Raises IntegrityError if it names none."""
+    number = (tombstone.content[0] or {}).get("erases")
+    if type(number) is not int or not 0 <= number < tombstone.number:
+        raise IntegrityError(f"Entry {tombstone.number} of {path} is a tombstone that names no entry before it.")
+    return number
 
 
 def erase(path: Path, number: int) -> Verdict:
     """Remove the payload of an entry and append a tombstone. Raises BadInput for an entry that is no correction."""
+    if not path.is_file():
+        raise MissingFile(f"There is no ledger {path}.")
     with Ledger(path) as ledger:
-        entries = entries_of(path)
-        if not 0 <= number < len(entries) or entries[number].kind != CORRECTION:
-            raise BadInput(f"Entry {number} of {path} cannot be erased.", f"It has {len(entries)} entries.")
-        data, entry = path.read_bytes(), entries[number]
-        end = entries[number + 1].at if number + 1 < len(entries) else len(data)
-        tomb = packed({"erases": number}, None)
-        chain = sha(ledger.chain, TOMBSTONE, sha(tomb))
-        with writing(path) as file:  # one rename: both records, or neither
-            file.write(data[: entry.at] + RECORD.pack(ERASED, 0, entry.digest, entry.chain) + data[end:])
-            file.write(RECORD.pack(TOMBSTONE, len(tomb), sha(tomb), chain) + tomb)
+        found = next((entry for entry in entries(path) if entry.number == number), None)
+        if found is None or found.kind != CORRECTION:
+            raise BadInput(f"Entry {number} of {path} cannot be erased.", f"It has {ledger.n} entries.")
+        tomb = packed({"erases": number}, None, os.urandom(SALT))
+        leaf = LEAF.pack(TOMBSTONE, len(tomb), sha(tomb))
+        with path.open("rb") as old, writing(path) as file:  # one rename: both records, or neither
+            _copy(old, file, found.at)
+            file.write(ERASED + found.leaf[1:] + found.chain)
+            old.seek(found.end)
+            shutil.copyfileobj(old, file)
+            file.write(leaf + sha(ledger.chain, leaf) + tomb)
     return verify(path)
 
 
+def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
+    """The next bytes of a file, block by block."""
+    while size and (block := source.read(min(size, BUFFER))):
+        target.write(block)
+        size -= len(block)
+
+
 def lines(path: Path) -> Iterator[str]:
-    """The entries as JSON lines: number, kind, digest, chain, facts and vector."""
-    names = {CORRECTION: "correction", TOMBSTONE: "tombstone", ERASED: "erased"}
-    for e in entries_of(path):
-        vector = None if e.vector is None else e.vector.ravel().tolist()
-        about = {"number": e.number, "kind": names[e.kind], "digest": e.digest.hex(), "chain": e.chain.hex()}
-        yield json.dumps(about | {"facts": e.facts, "vector": vector}, sort_keys=True)
-
-
-def merkle(digests: Sequence[bytes]) -> bytes:
-    """Root of the tree over digests [RFC 6962, section 2.1]."""
-    if len(digests) < 2:
-        return sha(b"\0", digests[0]) if digests else sha(b"")
-    cut = 1 << (len(digests) - 1).bit_length() - 1
-    return sha(b"\1", merkle(digests[:cut]), merkle(digests[cut:]))
-
-
-def proof(digests: Sequence[bytes], number: int) -> list[tuple[str, bytes]]:
-    """Proof that a digest is in the tree, to be checked against the root only: sides and hashes from the leaf up."""
-    if len(digests) < 2:
-        return []
-    cut = 1 << (len(digests) - 1).bit_length() - 1
-    if number < cut:
-        return [*proof(digests[:cut], number), ("right", merkle(digests[cut:]))]
-    return [*proof(digests[cut:], number - cut), ("left", merkle(digests[:cut]))]
-
-
-def included(digest: bytes, path: Sequence[tuple[str, bytes]], root: bytes) -> bool:
-    """Whether the path of `proof` leads from a digest to the root."""
-    node = sha(b"\0", digest)
-    for side, other in path:
-        node = sha(b"\1", other, node) if side == "left" else sha(b"\1", node, other)
-    return node == root
+    """The entries as JSON lines: number, kind, digest, chain, facts and vector; the ledger is verified first."""
+    verify(path)
+    for entry in entries(path):
+        facts, vector = entry.content
+        numbers = None if vector is None else vector.ravel().tolist()
+        about = {"number": entry.number, "kind": NAMES[entry.kind], "digest": entry.digest.hex()}
+        about |= {"chain": entry.chain.hex(), "facts": facts, "vector": numbers}
+        yield json.dumps(about, sort_keys=True)

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.helpers import drifting
 
-from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile
+from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
 from curate.core.seeding import rng_for
-from eval.memory.correction_ledger import HEAD, Ledger, entries_of, erase, included, lines, merkle, proof, sha, verify
+from eval.memory.correction_ledger import HEAD, Entry, Ledger, entries, erase, lines, verify
+from eval.memory.ledger_proof import check_proof, check_signature, prove, sign
+from eval.memory.merkle import Tree, included, proof, sha
 from eval.run import evaluate
 
 
@@ -25,6 +34,10 @@ def written(path: Path, n: int = 6) -> Path:
         for i in range(n):
             assert ledger.append({"id": f"p{i}", "label": "ca\0r"}, np.arange(4, dtype=np.float32) + i) == i
     return path
+
+
+def entries_of(path: Path) -> list[Entry]:
+    return list(entries(path))
 
 
 @pytest.fixture
@@ -63,9 +76,8 @@ def test_a_file_that_is_cut_anywhere_is_found_or_has_another_head(book: Path, cu
 
 
 def test_the_entry_that_was_changed_is_named(book: Path) -> None:
-    entries = entries_of(book)
     whole = bytearray(book.read_bytes())
-    whole[entries[3].at + 80] ^= 1
+    whole[entries_of(book)[3].at + 80] ^= 1
     book.write_bytes(whole)
     with pytest.raises(IntegrityError, match="Entry 3 .* was changed"):
         verify(book)
@@ -82,17 +94,18 @@ def test_swapped_and_dropped_entries_are_found(book: Path) -> None:
             verify(book)
 
 
-def test_the_same_corrections_have_the_same_head(tmp_path: Path) -> None:
-    a, b, c = (verify(written(tmp_path / name, n)) for name, n in (("a", 6), ("b", 6), ("c", 5)))
-    assert a == b
-    assert a.head != c.head
+def test_a_digest_is_salted_so_that_a_guess_of_erased_content_cannot_be_confirmed(tmp_path: Path) -> None:
+    a, b = (list(entries(written(tmp_path / name))) for name in "ab")
+    contents = [[entry.content[0] for entry in book] for book in (a, b)]
+    assert contents[0] == contents[1]
+    assert not {entry.digest for entry in a} & {entry.digest for entry in b}
 
 
 def test_what_was_written_is_read(book: Path) -> None:
-    entry = entries_of(book)[4]
-    assert entry.facts == {"id": "p4", "label": "ca\0r"}
-    assert entry.vector is not None
-    assert entry.vector.tolist() == [4, 5, 6, 7]
+    facts, vector = entries_of(book)[4].content
+    assert facts == {"id": "p4", "label": "ca\0r"}
+    assert vector is not None
+    assert vector.tolist() == [4, 5, 6, 7]
     told = [json.loads(line) for line in lines(book)]
     assert [t["number"] for t in told] == list(range(6))
     assert told[4]["vector"] == [4, 5, 6, 7]
@@ -139,15 +152,37 @@ class TestErasure:
                 erase(book, number)
 
 
-def test_a_cut_entry_is_set_aside_and_writing_goes_on(book: Path) -> None:
-    data, last = book.read_bytes(), entries_of(book)[-1].at
-    book.write_bytes(data[:-5])
-    with pytest.raises(IntegrityError, match="Entry 5 .* cut off"):
-        verify(book)
-    with Ledger(book) as ledger:
-        assert ledger.append({"id": "again", "label": "x"}) == 5
-    assert verify(book).entries == 6
-    assert book.with_name("b.ledger.cut").read_bytes() == data[last:-5]
+class TestTornByACrash:
+    @pytest.mark.parametrize("left", [5, 70, 90])
+    def test_a_torn_last_record_is_set_aside_and_writing_goes_on(self, book: Path, left: int) -> None:
+        data, last = book.read_bytes(), entries_of(book)[-1].at
+        book.write_bytes(data[: last + left])
+        with pytest.raises(IntegrityError, match="Entry 5 .* cut off"):
+            verify(book)
+        with Ledger(book) as ledger:
+            assert ledger.append({"id": "again", "label": "x"}) == 5
+        assert verify(book).entries == 6
+        assert book.with_name("b.ledger.cut").read_bytes() == data[last : last + left]
+
+    def test_what_was_set_aside_before_stays(self, book: Path) -> None:
+        for left in (5, 7, 9):
+            with book.open("ab") as file:
+                file.write(b"x" * left)
+            Ledger(book).close()
+        sizes = [book.with_name(f"b.ledger.cut{n}").stat().st_size for n in ("", "2", "3")]
+        assert sizes == [5, 7, 9]
+        assert verify(book).entries == 6
+
+    def test_one_changed_length_discards_nothing(self, tmp_path: Path) -> None:
+        """The audit's attack: in format 1, one flipped byte and a reopening discarded 95 of 100 entries."""
+        path = written(tmp_path / "l", 100)
+        data = bytearray(path.read_bytes())
+        data[entries_of(path)[5].at + 4] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(IntegrityError, match=f"Entry 5 of {path} was changed or moved"):
+            Ledger(path)
+        assert path.read_bytes() == bytes(data)
+        assert not path.with_name("l.cut").exists()
 
 
 def test_two_writers_at_once_are_refused(book: Path) -> None:
@@ -171,12 +206,111 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=17), st.data())
 def test_a_proof_leads_to_the_root_and_no_other(leaves: list[bytes], data: st.DataObject) -> None:
-    digests = [sha(leaf) for leaf in leaves]
-    number = data.draw(st.integers(0, len(leaves) - 1))
-    way = proof(digests, number)
+    n, number = len(leaves), data.draw(st.integers(0, len(leaves) - 1))
+    tree = Tree()
+    for leaf in leaves:
+        tree.add(leaf)
+    way = proof(leaves, number, n)
     assert len(way) <= 5
-    assert included(digests[number], way, merkle(digests))
-    assert not included(sha(b"another", digests[number]), way, merkle(digests))
+    assert tree.root() == recursive(leaves)
+    assert included(leaves[number], number, n, way, tree.root())
+    assert not included(leaves[number] + b"x", number, n, way, tree.root())
+    assert not included(leaves[number], number, n, [*way, b""], tree.root())
+
+
+def recursive(leaves: list[bytes]) -> bytes:
+    """The root as RFC 6962 writes it."""
+    if len(leaves) == 1:
+        return sha(b"\0", leaves[0])
+    cut = max(1 << i for i in range(6) if 1 << i < len(leaves))
+    return sha(b"\1", recursive(leaves[:cut]), recursive(leaves[cut:]))
+
+
+class TestProofs:
+    """What holds without the ledger."""
+
+    @pytest.fixture
+    def shown(self, book: Path, tmp_path: Path) -> Path:
+        (tmp_path / "proof.json").write_text(json.dumps(prove(book, 3)))
+        return tmp_path / "proof.json"
+
+    def test_one_entry_is_proven_by_the_root_alone(self, book: Path, shown: Path) -> None:
+        root = verify(book).root
+        book.unlink()
+        assert check_proof(shown, root) == {
+            "entry": 3, "entries": 6, "kind": "correction", "facts": {"id": "p3", "label": "ca\0r"},
+        }  # fmt: skip
+
+    def test_a_root_from_before_further_entries_still_proves(self, book: Path, tmp_path: Path) -> None:
+        before = verify(book).root
+        erase(book, 3)
+        (tmp_path / "old.json").write_text(json.dumps(prove(book, 3, 6)))
+        assert check_proof(tmp_path / "old.json", before)["facts"] is None
+
+    @pytest.mark.parametrize("key", ["entry", "entries", "leaf", "path", "content"])
+    def test_a_changed_proof_proves_nothing(self, book: Path, shown: Path, key: str) -> None:
+        root, told = verify(book).root, json.loads(shown.read_text())
+        other = prove(book, 4)
+        shown.write_text(json.dumps(told | {key: other[key] if key != "entries" else 9}))
+        with pytest.raises(IntegrityError, match="entry 3|entry 4"):
+            check_proof(shown, root)
+
+    @pytest.mark.parametrize("text", ["[]", "{}", '{"format": 9}', '{"format": 1}', '{"format": 1, "entry": "x"}', "{"])
+    def test_what_is_no_proof_is_refused(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "p").write_text(text)
+        with pytest.raises(BadInput, match=str(tmp_path / "p")):
+            check_proof(tmp_path / "p", "00")
+
+    @pytest.mark.parametrize(("number", "count"), [(6, None), (-1, None), (3, 3), (3, 7)])
+    def test_an_entry_outside_cannot_be_proven(self, book: Path, number: int, count: int | None) -> None:
+        with pytest.raises(BadInput, match=f"Entry {number} is not among"):
+            prove(book, number, count)
+
+
+class TestSignatures:
+    @pytest.fixture
+    def keys(self, tmp_path: Path) -> tuple[Path, Path]:
+        return pair(tmp_path, "k")
+
+    def test_a_signed_ledger_holds_and_may_grow(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+        (tmp_path / "sig").write_text(json.dumps(sign(book, keys[0])))
+        assert check_signature(book, tmp_path / "sig", keys[1]).noted == 6
+        with Ledger(book) as ledger:
+            ledger.append({"id": "later", "label": "x"})
+        assert check_signature(book, tmp_path / "sig", keys[1]).noted == 6
+
+    def test_another_count_key_or_ledger_is_found(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+        signature = sign(book, keys[0])
+        (tmp_path / "sig").write_text(json.dumps(signature | {"entries": 5}))
+        with pytest.raises(IntegrityError, match="or was changed"):
+            check_signature(book, tmp_path / "sig", keys[1])
+        (tmp_path / "sig").write_text(json.dumps(signature))
+        with pytest.raises(IntegrityError, match="was not made with"):
+            check_signature(book, tmp_path / "sig", pair(tmp_path, "other")[1])
+        with pytest.raises(IntegrityError, match="never had the head"):
+            check_signature(written(tmp_path / "second"), tmp_path / "sig", keys[1])
+
+    def test_what_is_no_key_or_signature_is_refused(self, book: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+        (tmp_path / "text").write_text('{"format": 1}')
+        for call in (
+            lambda: sign(book, tmp_path / "text"),
+            lambda: sign(book, keys[1]),
+            lambda: check_signature(book, tmp_path / "text", keys[1]),
+            lambda: check_signature(book, tmp_path / "text", keys[0]),
+        ):
+            with pytest.raises(BadInput, match="private key|public key|is damaged"):
+                call()
+        with pytest.raises(MissingFile, match="There is no key"):
+            sign(book, tmp_path / "none")
+
+
+def pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """A private and a public key."""
+    key = Ed25519PrivateKey.generate()
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub"
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
 
 
 WRITER = """
@@ -192,7 +326,7 @@ with Ledger(Path(sys.argv[1])) as ledger:
 
 
 def test_no_acknowledged_entry_is_lost_to_a_kill(tmp_path: Path) -> None:
-    """Twelve kills; benchmarks/ledger.py does a thousand."""
+    """Twelve kills; benchmarks/ocrr.py --kills does a thousand."""
     path, rng = tmp_path / "l", rng_for(0)
     for _ in range(12):
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
@@ -207,12 +341,133 @@ def test_no_acknowledged_entry_is_lost_to_a_kill(tmp_path: Path) -> None:
         assert verify(path).entries >= acknowledged + 1
 
 
-def test_every_correction_of_a_run_is_in_its_ledger(tmp_path: Path) -> None:
-    stream = drifting(steps=1, classes=8, n=400, noise=0.7)
-    settings = {"held_out": 2, "ledger": str(tmp_path), "policy": "random_50+wrong:0.1"}
-    result = evaluate(stream, "ocrr", ["substrate"], seeds=[0, 1], settings=settings)["results"][0]
-    verdicts = [verify(p) for p in sorted(tmp_path.glob("substrate-seed*.ledger"))]
-    assert [v.entries for v in verdicts] == result["measures"]["corrections"]["values"]
-    again = evaluate(stream, "ocrr", ["substrate"], seeds=[0, 1], settings=settings)["results"][0]
-    assert again["scores"] == result["scores"]
-    assert [verify(p) for p in sorted(tmp_path.glob("substrate-seed*.ledger"))] == verdicts
+FULL = """
+import os, resource, sys, numpy as np
+from pathlib import Path
+from curate.core.errors import NotWritten
+from eval.memory.correction_ledger import Ledger
+with Ledger(Path(sys.argv[1])) as ledger:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+    try:
+        while True:
+            print(ledger.append({"id": "p", "label": "x"}, np.zeros(64, np.float32)), flush=True)
+    except NotWritten as error:
+        print(error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # room comes back
+    try:
+        ledger.append({"id": "later", "label": "x"})
+    except NotWritten:
+        print("refused")
+"""
+
+
+class TestFullDisk:
+    @pytest.mark.parametrize("room", [1000, 4096, 5000])
+    def test_no_acknowledged_entry_is_lost(self, tmp_path: Path, room: int) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", FULL, str(tmp_path / "l"), str(room)], capture_output=True, text=True, check=True
+        )
+        *acknowledged, told, refused = done.stdout.splitlines()
+        assert [int(line) for line in acknowledged] == list(range(len(acknowledged)))
+        assert len(acknowledged) >= 2
+        assert f"entry {len(acknowledged)} was not recorded (File too large)" in told
+        assert refused == "refused"
+        assert verify(tmp_path / "l").entries == len(acknowledged)
+        Ledger(tmp_path / "l").close()
+        assert not (tmp_path / "l.cut").exists()
+
+    def test_short_writes_are_completed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = os.pwrite
+        monkeypatch.setattr(os, "pwrite", lambda file, data, at: whole(file, bytes(data)[:7], at))
+        assert verify(written(tmp_path / "l")).entries == 6
+
+    @pytest.mark.parametrize("sync", [True, False])
+    def test_nothing_is_acknowledged_after_a_failed_write(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool
+    ) -> None:
+        written(tmp_path / "l", 3)
+        ledger, whole = Ledger(tmp_path / "l", sync), os.pwrite
+        monkeypatch.setattr(os, "pwrite", lambda file, data, at: 0)
+        vector = np.zeros(64 if sync else 2**18, np.float32)  # one fills the buffer
+        with pytest.raises(NotWritten, match="entry 3 was not recorded"):
+            ledger.append({"id": "p", "label": "x"}, vector)
+        monkeypatch.setattr(os, "pwrite", whole)
+        with pytest.raises(NotWritten):
+            ledger.append({"id": "p", "label": "x"})
+        ledger.close()
+        assert verify(tmp_path / "l").entries == 3
+
+    def test_an_entry_that_cannot_be_synced_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        written(tmp_path / "l", 3)
+        with Ledger(tmp_path / "l") as ledger:
+
+            def failing(file: int) -> None:
+                raise OSError(errno.EIO, "Input/output error")
+
+            monkeypatch.setattr(os, "fsync", failing)
+            for _ in range(2):
+                with pytest.raises(NotWritten, match="entry 3 was not recorded"):
+                    ledger.append({"id": "p", "label": "x"})
+        monkeypatch.undo()
+        assert verify(tmp_path / "l").entries == 3
+
+    def test_a_buffered_ledger_says_on_closing_that_it_was_not_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = Ledger(tmp_path / "l", sync=False)
+        ledger.append({"id": "p", "label": "x"})
+        monkeypatch.setattr(os, "pwrite", lambda file, data, at: 0)
+        with pytest.raises(NotWritten, match="entry 0"):
+            ledger.close()
+
+
+def test_memory_does_not_grow_with_the_ledger(tmp_path: Path) -> None:
+    def peak(n: int) -> int:
+        path = written(tmp_path / str(n), n)
+        tracemalloc.start()
+        verify(path)
+        Ledger(path).close()
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(4000) < peak(100) + 20_000
+
+
+class TestUnderOcrr:
+    STREAM = drifting(steps=1, classes=8, n=400, noise=0.7)
+
+    def settings(self, folder: Path) -> dict[str, Any]:
+        return {"held_out": 2, "ledger": str(folder), "policy": "random_50+wrong:0.1"}
+
+    def test_every_correction_of_a_run_is_in_its_ledger(self, tmp_path: Path) -> None:
+        found = evaluate(self.STREAM, "ocrr", ["substrate"], seeds=[0, 1], settings=self.settings(tmp_path))
+        names = [f"substrate-drifting-random_50-wrong-0-1-seed{seed}.ledger" for seed in (0, 1)]
+        entries = [verify(tmp_path / name).entries for name in names]
+        assert entries == found["results"][0]["measures"]["corrections"]["values"]
+
+    def test_no_ledger_is_replaced(self, tmp_path: Path) -> None:
+        evaluate(self.STREAM, "ocrr", ["substrate"], settings=self.settings(tmp_path))
+        (path,) = tmp_path.glob("*.ledger")
+        before = path.read_bytes()
+        with pytest.raises(BadInput, match=f"The ledger {path} exists"):
+            evaluate(self.STREAM, "ocrr", ["substrate"], settings=self.settings(tmp_path))
+        assert path.read_bytes() == before
+
+    def test_other_streams_policies_seeds_and_settings_have_their_own(self, tmp_path: Path) -> None:
+        plain = self.settings(tmp_path)
+        other = dataclasses.replace(self.STREAM, name="other")
+        evaluate(self.STREAM, "ocrr", ["substrate"], seeds=[0, 1], settings=plain)
+        evaluate(other, "ocrr", ["substrate"], settings=plain)
+        evaluate(self.STREAM, "ocrr", ["substrate"], settings=plain | {"policy": "oracle"})
+        evaluate(self.STREAM, "ocrr", ["substrate"], settings=plain | {"substrate.k": 3})
+        assert len(list(tmp_path.glob("*.ledger"))) == 5
+
+    def test_the_runs_record_has_the_head(self, tmp_path: Path) -> None:
+        evaluate(self.STREAM, "ocrr", ["substrate"], settings=self.settings(tmp_path / "l"), out=tmp_path / "rows")
+        (record,) = (tmp_path / "rows").rglob("run.json")
+        (path,) = (tmp_path / "l").glob("*.ledger")
+        verdict = verify(path)
+        assert json.loads(record.read_text())["ledger"] == {
+            "file": path.name, "entries": verdict.entries, "head": verdict.head, "root": verdict.root,
+        }  # fmt: skip

@@ -408,21 +408,40 @@ class TestOnlineProtocols:
         assert settings["blind"]["updates"] == 10
         assert settings["blind"]["shift"] == 64, "--set goes before the preset"
 
+    def proven(self, book: Path, folder: Path) -> str:
+        """The root against which an entry of a ledger is proven, and signs the ledger."""
+        root = json.loads(driftline("ledger", "verify", book, "--json").stdout)["root"]
+        assert driftline("ledger", "proof", book, 1, "--out", folder / "entry.json").returncode == 0
+        assert "entry 1 of" in driftline("ledger", "included", folder / "entry.json", "--root", root).stdout
+        key, public = folder / "key.pem", folder / "key.pub"
+        subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
+        subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+        assert driftline("ledger", "sign", book, "--key", key, "--out", folder / "sig").returncode == 0
+        signed = driftline("ledger", "verify", book, "--signature", folder / "sig", "--public", public)
+        assert "added after it was signed: 0" in signed.stdout
+        assert "needs --public" in message(driftline("ledger", "verify", book, "--signature", folder / "sig"), 2)
+        return str(root)
+
     def test_corrections_are_recorded_checked_and_erased(self, tmp_path: Path) -> None:
         sets = ("--set", "held_out=1", "--set", "scenario=categorical", "--set", f"ledger={tmp_path / 'l'}")
         run = ("eval", self.stream(tmp_path), "--protocol", "ocrr", "--learners", "substrate,static-knn", *sets)
         done = driftline(*run, "--out", tmp_path / "r")
         assert done.returncode == 0, done.stderr
         assert "never" in done.stdout
-        book = tmp_path / "l" / "substrate-seed0.ledger"
+        (book,) = (tmp_path / "l").glob("substrate-*-oracle-seed0.ledger")
         verdict = json.loads(driftline("ledger", "verify", book, "--json").stdout)
         assert verdict["entries"] > 0
         assert driftline("ledger", "erase", book, 0).returncode == 0
         told = [json.loads(line) for line in driftline("ledger", "export", book).stdout.splitlines()]
         assert [t["kind"] for t in told][:: len(told) - 1] == ["erased", "tombstone"]
-        assert driftline("ledger", "verify", book, "--head", verdict["head"]).returncode == 0
+        noted = driftline("ledger", "verify", book, "--head", verdict["head"])
+        assert "added after its head was noted: 1" in noted.stdout
+        root = self.proven(book, tmp_path)
         data = bytearray(book.read_bytes())
         data[-3] ^= 1
         book.write_bytes(data)
         assert f"Entry {len(told) - 1}" in message(driftline("ledger", "verify", book), 1)
+        refused = driftline("ledger", "included", tmp_path / "entry.json", "--root", "0" + root[1:-1] + "x")
+        assert "is damaged" in message(refused, 1)
+        assert "The ledger" in message(driftline(*run, "--out", tmp_path / "again"), 1)
         assert "There is no ledger" in message(driftline("ledger", "verify", tmp_path / "none"), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,14 @@ def recover(
     predictions since the last test; "cost": seconds of single predictions and corrections. ledger: records each
     correction before the learner learns it.
     """
+    with ledger or nullcontext():
+        yield from _recover(scenario, learner, policy, every, classes, rng, ledger)
+
+
+def _recover(
+    scenario: Scenario, learner: Learner, policy: Policy, every: int, classes: Sequence[str],
+    rng: np.random.Generator, ledger: Ledger | None,
+) -> Iterator[Row]:  # fmt: skip
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
     learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
@@ -72,8 +81,6 @@ def recover(
             yield Row("stream", since, right, seen=i + 1, corrections=given, seconds=seconds)
             right, since = 0, 0
             yield from tests(i + 1)
-    if ledger is not None:
-        ledger.close()
     some = [np.array(scenario.stream.x[i : i + 1]) for i in range(min(ASKED, total))]  # copies: none is prepared for
     clock = time.process_time()
     for x in some:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -16,12 +16,12 @@ from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
-from eval.memory.correction_ledger import Ledger
+from eval.memory.correction_ledger import Ledger, verify
 from eval.protocol import Protocol, Result
 from eval.protocols.ocrr import figures as charts
 from eval.protocols.ocrr import loop, policies, scenarios
 from eval.protocols.ocrr.score import MEASURES, SCORES, scored
-from eval.rows import Row
+from eval.rows import Row, folder_name
 from stream_builder.stream import Stream
 
 
@@ -44,7 +44,8 @@ class Ocrr(Protocol):
     mix: Annotated[float, Field(ge=0)] = 0.0
     """samples of the original distribution in the stream, for each novel one"""
     ledger: Annotated[str, NO_EFFECT] = ""
-    """a folder for a record of every correction: one file for each learner, settings and seed; a new run replaces it"""
+    """a folder for a record of every correction: one file for each learner, stream, policy and seed; a file that exists
+    is never replaced"""
 
     scores = SCORES
     measures = MEASURES
@@ -83,19 +84,25 @@ class Ocrr(Protocol):
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "novel", "original" and "stream"."""
         scenario, draws = self.cut(stream, seed), rng_for(seed, "ocrr", self.policy)
-        policy, ledger = policies.parse(self.policy), self._new_ledger(learner, seed)
+        policy, ledger = policies.parse(self.policy), None
+        if self.ledger:
+            ledger = Ledger(self._ledger_of(stream, learner, seed), new=True)
         return loop.recover(scenario, learner, policy, self.every, list(stream.classes), draws, ledger)
 
-    def _new_ledger(self, learner: Learner, seed: int) -> Ledger | None:
-        """An empty ledger for this run."""
+    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+        """Name, number of entries, head and root of the run's ledger."""
         if not self.ledger:
-            return None
+            return {}
+        path = self._ledger_of(stream, learner, seed)
+        verdict = verify(path)
+        return {"ledger": {"file": path.name, "entries": verdict.entries, "head": verdict.head, "root": verdict.root}}
+
+    def _ledger_of(self, stream: Stream, learner: Learner, seed: int) -> Path:
+        """The ledger of a run: named by learner, its settings if they are not the default, stream, policy and seed."""
         kind, settings = type(learner).__name__.lower(), learner.settings()
-        default = settings == type(learner)().settings()
-        digest = "" if default else f"-{fingerprint(settings)[:8]}"
-        path = Path(self.ledger) / f"{kind}{digest}-seed{seed}.ledger"
-        path.unlink(missing_ok=True)
-        return Ledger(path)
+        digest = "" if settings == type(learner)().settings() else f"-{fingerprint(settings)[:8]}"
+        of_run = f"{folder_name(stream.name)}-{folder_name(self.policy)}-seed{seed}"
+        return Path(self.ledger) / f"{kind}{digest}-{of_run}.ledger"
 
     def score(self, rows: Sequence[Row], steps: int) -> Result:
         """novel, original, worst (the lower of both), corrections_to_50, _70, _90 (None: never); the curve."""
