@@ -37,6 +37,8 @@ Final = Literal["pooled", Phased, Added, "search", "surgical-rgn", "surgical-snr
 Regulariser = Literal["l2", "l1", "previous-l2", "previous-l1", "previous-all-l2", "fisher", "fisher-all"]
 Schedule = Literal["none", "linear", "exponential"]
 Weights = Literal["equal", "increasing"]
+LEAST_RATE = 0.1  # share of a linear schedule's first learning rate that its last step has
+FISHER = 1e4  # clean: strength of a pull by Fisher information of single samples for a decay of 1
 SCHEDULES = {  # learning rate of the first step, and its change per step [spec, section 3, SFT]
     "linear": ((1e-3, -1e-4), (1e-4, -1e-5)),
     "exponential": ((2e-3, 0.5), (2e-4, 0.5), (2e-4, 0.75)),
@@ -92,6 +94,7 @@ def run(method: Method, data: Data, work: Work, n_classes: int, x_shape: tuple[i
     """The trained network; the model of its last time predicts for the last step."""
     start = build(work.rules.network, n_classes, x_shape, _rng(work, "start", work.rules.network))
     start = start.to(work.rules.device)
+    work.stages = stages_of(method, len(data.train), start.names)
     if method.history == "joint":
         return _joint(method, data, work, start)
     if method.history == "each":
@@ -99,7 +102,7 @@ def run(method: Method, data: Data, work: Work, n_classes: int, x_shape: tuple[i
     if method.final == "pooled":
         return _pooled(method, data, work, start, len(data.train), "all steps")[0]
     if method.history == "none":
-        return adapt(method, work, start, data, len(data.train) - 1, [], work.rules.grids["base"])[0]
+        return adapt(method, work, start, data, len(data.train) - 1, [])[0]
     steps = len(data.train) if method.sees_final else len(data.train) - 1
     net, _ = _pooled(method, data, work, start, steps, "history")
     earlier = [(net, pooled(data.train[:-1]))]
@@ -119,7 +122,7 @@ def _pooled(method: Method, data: Data, work: Work, start: Net, steps: int, stag
     domains = [pooled(train)] if method.history == "erm" else train
     whole = steps == len(data.train) and method.final == "pooled"
     val = data.val[-1] if whole else pooled(data.val[: min(steps, len(data.val) - 1)])
-    return work.tuned(stage, start, domains, val, work.rules.grids["base"], method.history, decays=_decays(method))
+    return work.tuned(stage, start, domains, val, work.grid("base"), method.history, decays=_decays(method))
 
 
 def _decays(method: Method) -> str:
@@ -130,43 +133,50 @@ Earlier = list[tuple[Net, Samples]]  # models of earlier steps and their trainin
 
 
 def adapt(
-    method: Method, work: Work, net: Net, data: Data, t: int, earlier: Earlier, grid: Sequence[Hyper] | None = None
+    method: Method, work: Work, net: Net, data: Data, t: int, earlier: Earlier, lr: float | None = None
 ) -> tuple[Net, Fitted]:
-    """The network, adapted to step t by the final mode."""
+    """The network, adapted to step t by the final mode. lr: instead of the grid's learning rates."""
     stage, train, val = f"step {t}", [data.train[t]], data.val[t]
-    rules = work.rules
-    grid = rules.grids["base"] if grid is None else grid
     if method.final in SIDES:
         sided = adapters.with_sides(net, method.final, _rng(work, "sides", method.final, t))
-        return work.tuned(stage, sided, train, val, rules.grids["side"], pulled=("ends", adapters.ends_to_old))
+        return work.tuned(stage, sided, train, val, work.grid("side"), pulled=("ends", adapters.ends_to_old))
     if method.final in LOW_RANK:
         low = adapters.with_low_rank(net, method.final, method.rank, _rng(work, "low rank", method.final, t))
-        return work.tuned(stage, low, train, val, grid)
+        return work.tuned(stage, low, train, val, work.grid("base", lr))
     pulled, decays = _regular(method, work, net, earlier)
     if method.final in SEARCHES:
-        return _searched(method, work, net, data, t, grid, pulled, decays)[0]
+        return _searched(method, work, net, data, t, lr, pulled, decays)[0]
     for names in layers.phases(method.final, net.names):
         net = net.copy()
         net.only(names)
+        grid = _strong(method, work, decays, work.grid("base", lr))
         net, fitted = work.tuned(f"{stage}, {'+'.join(names)}", net, train, val, grid, "erm", pulled, decays)
     return net, fitted
 
 
 def _searched(
-    method: Method, work: Work, net: Net, data: Data, t: int, grid: Sequence[Hyper], pulled: Pulled, decays: str
+    method: Method, work: Work, net: Net, data: Data, t: int, lr: float | None, pulled: Pulled, decays: str
 ) -> list[tuple[Net, Fitted]]:
-    """Every set of blocks tuned separately; the best `beam` by validation accuracy. Unless the paper's code is
-    followed, all sets together have as many fits as one grid."""
+    """Every set of blocks tuned separately, with every learning rate; the best `beam` by validation accuracy."""
     rule = work.rules.rule
     sets = layers.candidates(method.final, net, data.train[t], rule.normalise, rule.batch)
-    grid = grid if work.rules.paper else grid[: max(1, len(grid) // len(sets))]
+    rates = 1 if lr is not None else len({point.lr for point in work.rules.grids["base"]})
     tuned = []
     for names in sets:
         candidate = net.copy()
         candidate.only(names)
         stage = f"step {t}, {'+'.join(names)} alone"
+        grid = _strong(method, work, decays, work.grid("base", lr, least=rates))
         tuned.append(work.tuned(stage, candidate, [data.train[t]], data.val[t], grid, "erm", pulled, decays))
     return sorted(tuned, key=lambda pair: -pair[1].accuracy)[: method.beam]
+
+
+def _strong(method: Method, work: Work, decays: str, grid: Sequence[Hyper]) -> Sequence[Hyper]:
+    """The grid; for clean pulls by Fisher information with stronger ones. Squared gradients of single samples are so
+    small that the paper's strengths, meant for those of whole batches on raw pixels, do nothing."""
+    if decays != "pulls" or "fisher" not in method.regulariser or work.rules.paper:
+        return grid
+    return [replace(point, decay=FISHER * point.decay) for point in grid]
 
 
 Pulled = tuple[str, Callable[[Net, Hyper], Sequence[Pull]]] | None
@@ -211,9 +221,7 @@ def _each(method: Method, data: Data, work: Work, start: Net) -> Net:
         return _step_by_step(method, data, work, start, None)[0]
     best: tuple[Net, Fitted] | None = None
     for first, change in SCHEDULES[method.schedule]:
-        times = len(data.train)
-        rates = [first + change * t if method.schedule == "linear" else first * change**t for t in range(times)]
-        result = _step_by_step(method, data, work, start, rates)
+        result = _step_by_step(method, data, work, start, rates_of(method.schedule, first, change, len(data.train)))
         if best is None or result[1].accuracy > best[1].accuracy:
             best = result
         if not method.resets:
@@ -222,22 +230,47 @@ def _each(method: Method, data: Data, work: Work, start: Net) -> Net:
     return best[0]
 
 
+def rates_of(schedule: str, first: float, change: float, steps: int) -> list[float]:
+    """Learning rate of each step. Linear ones fall by the paper's `change`; over more than ten steps, where they would
+    reach zero, by so much less that the last is a tenth of the first.
+
+    >>> [round(1e3 * rate, 2) for rate in rates_of("linear", 1e-3, -1e-4, 4)]
+    [1.0, 0.9, 0.8, 0.7]
+    """
+    if schedule == "exponential":
+        return [first * change**t for t in range(steps)]
+    change = max(change, -(1 - LEAST_RATE) * first / max(1, steps - 1))
+    return [first + change * t for t in range(steps)]
+
+
+def stages_of(method: Method, steps: int, names: Sequence[str]) -> int:
+    """Searches of hyper-parameters that a method makes. names: of the network's blocks."""
+    if method.history == "joint" or method.final == "pooled":
+        return 1
+    if method.final in SEARCHES:
+        each = len(names) + (method.final == "search")
+    else:
+        each = len(layers.phases(method.final, names))
+    if method.history != "each":
+        return each + (method.history != "none")
+    searched = method.beam if method.final in SEARCHES else 1
+    return len(SCHEDULES.get(method.schedule, (1,))) * (1 + each * (1 + searched * (steps - 2)))
+
+
 def _step_by_step(
     method: Method, data: Data, work: Work, start: Net, rates: Sequence[float] | None
 ) -> tuple[Net, Fitted]:
-    def grid(t: int) -> list[Hyper]:
-        base = work.rules.grids["base"]
-        return base if rates is None else list(dict.fromkeys(replace(h, lr=rates[t]) for h in base))
-
-    beam = [work.tuned("step 0", start, [data.train[0]], data.val[0], grid(0), decays=_decays(method))]
+    lrs = [None] * len(data.train) if rates is None else rates
+    grid = work.grid("base", lrs[0])
+    beam = [work.tuned("step 0", start, [data.train[0]], data.val[0], grid, decays=_decays(method))]
     earlier: Earlier = [(beam[0][0], data.train[0])]
     for t in range(1, len(data.train)):
         if method.final in SEARCHES:
             pulled, decays = _regular(method, work, beam[0][0], earlier)
-            grown = [p for net, _ in beam for p in _searched(method, work, net, data, t, grid(t), pulled, decays)]
+            grown = [p for net, _ in beam for p in _searched(method, work, net, data, t, lrs[t], pulled, decays)]
             beam = sorted(grown, key=lambda pair: -pair[1].accuracy)[: method.beam]
         else:
-            beam = [adapt(method, work, beam[0][0], data, t, earlier, grid(t))]
+            beam = [adapt(method, work, beam[0][0], data, t, earlier, lrs[t])]
         earlier.append((beam[0][0], data.train[t]))
     return beam[0]
 
@@ -246,7 +279,8 @@ def _joint(method: Method, data: Data, work: Work, start: Net) -> Net:
     """All times at once; selected on the last step's validation data."""
     times = len(data.train)
     net = adapters.over_times(start, times, method.final, method.shared, _rng(work, "times", method.final))
-    grid = work.rules.grids["joint" if method.final == "all" else "joint-side"]
+    kind = "joint" if method.final == "all" else "joint-side"
+    grid = work.grid(kind, least=len({point.adjacent for point in work.rules.grids[kind]}))
     pulled: Pulled = ("adjacent", adapters.adjacent) if method.final == "all" else None
     return work.tuned("all times", net, data.train, data.val[-1], grid, "joint", pulled)[0]
 

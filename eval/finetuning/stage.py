@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from eval.finetuning.fit import Fit, Fitted, Hyper, Rule
@@ -27,7 +27,10 @@ class Rules:
     rule: Rule
     """settings of every fit"""
     grids: dict[str, list[Hyper]]
-    """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST)"""
+    """base (fits without a pull), side (with a pull to the frozen model), joint (JM), joint-side (JST); a stage with
+    fewer fits takes the first points"""
+    fits: int = 0
+    """fits of a method, divided among its stages; 0: the whole grid in each stage"""
     device: str = "cpu"
     """cpu or cuda"""
     compiled: bool = False
@@ -51,6 +54,22 @@ class Work:
     """finished fits"""
     book: Book = field(default_factory=Book)
     """record of the searches"""
+    stages: int = 1
+    """stages of the method, which share its fits"""
+    stage: int = 0
+    """the next stage"""
+
+    def grid(self, kind: str, lr: float | None = None, least: int = 1) -> list[Hyper]:
+        """Points of the next stage. kind: key of `Rules.grids`. lr: instead of the grid's learning rates. least: points
+        that the stage needs even if its share of the fits is smaller."""
+        points = self.rules.grids[kind]
+        if lr is not None:
+            points = list(dict.fromkeys(replace(point, lr=lr) for point in points))
+        if not self.rules.fits:
+            return points
+        first, last = (k * self.rules.fits // self.stages for k in (self.stage, self.stage + 1))
+        self.stage += 1
+        return points[: max(least, last - first)]
 
     def tuned(
         self,

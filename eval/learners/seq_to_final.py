@@ -106,6 +106,7 @@ class ToFinal(Learner):
         book = self.work.book
         counts = {"stages": book.fits, "network": [] if self.net is None else self.net.fits}
         counts |= {"fits": book.tried, "found": book.found, "dropped": book.dropped}
+        counts |= {"fits_allowed": self.work.rules.fits} if self.work.rules.fits else {}
         return counts | {"fit_seconds": round(book.seconds, 1)}
 
 

@@ -20,13 +20,16 @@ from curate.core.executor import Executor
 from eval.finetuning import adapters, layers, objectives
 from eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from eval.finetuning.fit_cache import Store
-from eval.finetuning.method import Method
+from eval.finetuning.method import SCHEDULES, Method, rates_of
 from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, batches, pooled, samples, shown
 from eval.finetuning.search import Book, Job, best_of, fitted_or_found
+from eval.finetuning.stage import Work
 from eval.learners import LEARNERS
 from eval.learners.seq_to_final import Ft, ToFinal
 from eval.nets import build
+from eval.nets.chain import Net
+from eval.protocols.seq_to_final.figures import figures
 from eval.protocols.seq_to_final.protocol import SeqToFinal, grids
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
@@ -494,9 +497,99 @@ class TestMethods:
             assert len(step["train"]) == 72
             assert not set(step["train"].ids.tolist()) & set(step["val"].ids.tolist())
 
-    def test_every_stage_of_every_clean_method_tries_equally_many_points(self) -> None:
-        assert {len(points) for points in grids("paper", paper=False).values()} == {8}
-        assert [len(points) for points in grids("paper", paper=True).values()] == [8, 24, 3, 1]
+    def test_every_clean_method_has_equally_many_fits_and_the_record_says_how_many(self) -> None:
+        made = stream(4, oracle=Step(4, "oracle", {"train": features(300, 3, 4), "val": features(60, 3, 5)}))
+
+        found = evaluate(made, "seq-to-final", METHODS, settings={"network": "mlp", "epochs": 1})
+        facts = [result["learner_facts"] for result in found["results"]]
+
+        assert len(facts) == len(METHODS)
+        assert {(fact["fits"], fact["fits_allowed"]) for fact in facts} == {(12, 12)}
+        assert "<th scope='row'>fits</th>" + len(METHODS) * "<td>12</td>" in figures(found)[0].svg
+        assert SeqToFinal(budget="paper").resolve(made).fits == 32
+        assert SeqToFinal(fits=5).resolve(made).fits == 5
+        assert SeqToFinal(fidelity="paper-code").resolve(made).fits == 0
+
+    def test_the_papers_code_has_its_own_grids(self) -> None:
+        assert [len(points) for points in grids("paper").values()] == [8, 24, 3, 1]
+
+    @pytest.mark.parametrize("learner", ["ft(final=search)", "ft(final=surgical-rgn)", "sft(final=search,beam=2)"])
+    def test_a_search_of_blocks_tries_every_learning_rate_for_each_set(
+        self, learner: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: dict[str, set[float]] = {}
+
+        def noted(work: Work, stage: str, *given: Any, **more: Any) -> Any:
+            seen.setdefault(stage, set()).update(point.lr for point in given[3])
+            return tuned(work, stage, *given, **more)
+
+        tuned = Work.tuned
+        monkeypatch.setattr(Work, "tuned", noted)
+        evaluate(stream(), "seq-to-final", [learner], settings=QUICK)
+
+        sets = {stage: rates for stage, rates in seen.items() if stage.endswith("alone")}
+        assert len(sets) >= 2
+        assert set(map(frozenset, sets.values())) == {frozenset({1e-3, 1e-4})}
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_as_many_stages_are_made_as_are_counted(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: list[int] = []
+        works: list[Work] = []
+        tuned = Work.tuned
+
+        def noted(work: Work, *given: Any, **more: Any) -> Any:
+            made.append(1)
+            works.append(work)
+            return tuned(work, *given, **more)
+
+        monkeypatch.setattr(Work, "tuned", noted)
+        with_oracle = stream(oracle=Step(3, "oracle", {"train": features(90, 2, 4), "val": features(60, 2, 5)}))
+        evaluate(with_oracle, "seq-to-final", [name], settings={"network": "mlp", "epochs": 1, "fits": 1})
+
+        assert len(made) == works[0].stages
+
+    def test_linear_rates_stay_positive_in_any_number_of_steps(self) -> None:
+        for first, change in SCHEDULES["linear"]:
+            paper = [first + change * t for t in range(10)]
+            assert rates_of("linear", first, change, 10) == pytest.approx(paper)
+            for steps in (11, 12, 40):
+                rates = rates_of("linear", first, change, steps)
+                assert rates[-1] == pytest.approx(first / 10)
+                assert rates == sorted(rates, reverse=True)
+
+    def test_a_linear_schedule_runs_on_twelve_steps(self) -> None:
+        found = evaluate(stream(12), "seq-to-final", ["sft-linear"], settings=QUICK | {"fits": 1})
+
+        assert found["skipped"] == []
+        assert min(stage["lr"] for stage in found["results"][0]["learner_facts"]["stages"]) == pytest.approx(1e-5)
+
+    def test_clean_ewcs_penalties_reach_from_little_to_as_much_as_the_loss(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where plain fine-tuning ends. With the strengths of the paper's code they were 2e-6 and 2e-4."""
+        ends: list[Net] = []
+        searches: list[tuple[Any, Any]] = []
+        tuned = Work.tuned
+
+        def noted(work: Work, stage: str, *given: Any, **more: Any) -> Any:
+            if stage.startswith("step 1") and len(given) > 5 and given[5]:
+                searches.append((given[3], given[5][1]))
+            found = tuned(work, stage, *given, **more)
+            ends.append(found[0])
+            return found
+
+        monkeypatch.setattr(Work, "tuned", noted)
+        for learner in ("sft", "seq-ewc"):
+            settings = {"network": "mlp", "epochs": 10, "lrs": 0.01, "fits": 16}
+            evaluate(stream(2), "seq-to-final", [learner], settings=settings)
+
+        ((points, pulls),) = searches
+        fine_tuned = ends[1]
+        fine_tuned.requires_grad_(True)
+        penalties = {point.decay: sum(_penalty(pull) for pull in pulls(fine_tuned, point)) for point in points}
+        assert len(penalties) > 1
+        assert 1e-4 < penalties[min(penalties)] < 0.1
+        assert penalties[max(penalties)] > 0.3
 
     def test_the_papers_code_shows_irm_the_final_step_as_history(self) -> None:
         settings = QUICK | {"fidelity": "paper-code"}
@@ -517,7 +610,7 @@ class TestMethods:
         none = evaluate(stream(), "seq-to-final", ["baseline"], settings=QUICK | {"lrs": 1e30})
 
         assert "not finite" in some["results"][0]["learner_facts"]["dropped"][0]
-        assert "All 1 points of the grid diverged" in none["skipped"][0]["because"]
+        assert "All 9 points of the grid diverged" in none["skipped"][0]["because"]
 
 
 class TestBadInput:
@@ -609,6 +702,13 @@ class TestBadInput:
 
         assert rules[0].rule.augment == (("flip", "crop", "rotate") if augmented else ())
         assert rules[1].rule.augment == ()
+
+
+def _penalty(pull: Pull) -> float:
+    """strength · Σ importance · (weight − target)²."""
+    importance = pull.importance or [1.0] * len(pull.pairs)
+    total = sum(float((f * (w - t) ** 2).sum().detach()) for f, (w, t) in zip(importance, pull.pairs, strict=True))
+    return pull.strength * total
 
 
 def pictures() -> Stream:

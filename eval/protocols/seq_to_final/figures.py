@@ -23,11 +23,17 @@ Cells = dict[str, dict[str, float]]  # network → learner → accuracy
 
 def figures(document: Document) -> list[Figure]:
     """One table for each budget and fidelity."""
-    groups: dict[tuple[str, str, int, str], list[Any]] = {}
+    groups: dict[tuple[str, str, int, str, int], list[Any]] = {}
     for result in document["results"]:
         settings = result["settings"]
         if "network" in settings:
-            key = (settings["fidelity"], settings["budget"], settings["epochs"], settings["search"])
+            key = (
+                settings["fidelity"],
+                settings["budget"],
+                settings["epochs"],
+                settings["search"],
+                settings.get("fits", 0),
+            )
             groups.setdefault(key, []).append(result)
     return [_figure(key, results) for key, results in groups.items()]
 
@@ -43,7 +49,7 @@ def note(document: Document) -> str:
         text += f". {leaked} validation images of the last step are training images of an earlier step"
     return (
         f"Tested on the last step, hyper-parameters chosen on its validation data. {text}. “clean” augments and "
-        "normalises, hides the last step from history and gives every stage as many fits; “paper-code” does what the "
+        "normalises, hides the last step from history and gives every method as many fits; “paper-code” does what the "
         "published numbers come from."
     )
 
@@ -99,8 +105,8 @@ def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
     return marks
 
 
-def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
-    fidelity, budget, epochs, search = key
+def _figure(key: tuple[str, str, int, str, int], results: Sequence[Any]) -> Figure:
+    fidelity, budget, epochs, search, _ = key
     cells = cells_of(results)
     names = sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
     notes = results[0].get("told", {})
@@ -118,13 +124,16 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
         means = [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + count[n] for n in names]
         rows.append(_row("mean", means))
         rows.append(_row("sd", [_cell(float(np.std(columns[n])), "", None) for n in names]))
+    fits = {(r["settings"]["network"], r["learner"]): r.get("learner_facts", {}).get("fits") for r in results}
+    rows.append(_row("fits", [_numbers({fits[net, n] for net in cells if fits.get((net, n))}) for n in names]))
     head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
     table = f"<table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     beside = any(map(_printed, theirs.values()))
     same = fidelity == "paper-code" and budget == "paper" and search == "full"
     caption = (
         f"Accuracy on the last step; fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid. "
-        "Italic: within .02 of the oracle or better. Bold: that, or within .02 of the network's best."
+        "Fits: points of all grids of a method. Italic: within .02 of the oracle or better. Bold: that, or within .02 "
+        "of the network's best."
     )
     if beside:
         caption += (
@@ -133,6 +142,11 @@ def _figure(key: tuple[str, str, int, str], results: Sequence[Any]) -> Figure:
             + " Its sft is the best test of three schedules."
         )
     return Figure("Methods by network", caption, table)
+
+
+def _numbers(found: set[int]) -> str:
+    """One number, or the smallest and the largest."""
+    return "–".join(str(number) for number in sorted({min(found), max(found)})) if found else "–"
 
 
 def _printed(row: Mapping[str, float | None]) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RATES, DECAYS, DROPOUTS, ADJACENTS = (1e-3, 1e-4), (1e-4, 1e-2), (0.0, 0.5), (0.01, 0.1, 1.0)  # [spec, section 3]
 TINY = 1e-12
 EPOCHS = {"paper": 100, "small": 10}
+FITS = {"paper": 8, "small": 3}  # of a clean method for each step; 8: those of the paper's SFT
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,14 @@ class SeqToFinal(Protocol):
     network: str = "auto"
     """conv-1 … res-4, linear, mlp, or a timm model; "auto": conv-1 for images, linear for features"""
     budget: Literal["small", "paper"] = "small"
-    """"paper": grids of 8 points or more, at most 100 epochs; "small": 2 points, 10 epochs"""
+    """"paper": at most 100 epochs, 8 fits for each step of the stream; "small": 10 epochs, 3 fits. A clean method
+    divides all of them among its stages; with paper-code each stage has a grid"""
     fidelity: Literal["clean", "paper-code"] = "clean"
     """"paper-code": what the reference code executes"""
     epochs: Annotated[int, Field(ge=0)] = 0
     """at most; 0: those of the budget"""
+    fits: Annotated[int, Field(ge=0)] = 0
+    """of each clean method, divided among its stages, at least one for each; 0: those of the budget"""
     search: Literal["full", "raced"] = "full"
     """the whole grid, or successive halving"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -67,6 +71,8 @@ class SeqToFinal(Protocol):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
+        if self.fits and self.fidelity == "paper-code":
+            raise BadConfig("fits is set and fidelity is paper-code.", "Expected fits with fidelity clean.")
 
     def values(self, name: str, default: tuple[float, ...], least: float) -> tuple[float, ...]:
         """Numbers of a setting, or the default. Raises BadConfig for anything else."""
@@ -88,7 +94,7 @@ class SeqToFinal(Protocol):
         build(self.resolve(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
 
     def resolve(self, stream: Stream) -> SeqToFinal:
-        """The same with a network, a precision and a number of epochs."""
+        """The same with a network, a precision, and numbers of epochs and fits."""
         from eval.engine.fused import has_half
 
         images = len(stream.x_shape) == 3
@@ -96,7 +102,8 @@ class SeqToFinal(Protocol):
         halves = images and self.fidelity == "clean" and has_half()
         precision = ("bfloat16" if halves else "float32") if self.precision == "auto" else self.precision
         epochs = self.epochs or EPOCHS[self.budget]
-        return replace(self, network=network, precision=precision, epochs=epochs)
+        fits = self.fits or (FITS[self.budget] * len(stream.steps) if self.fidelity == "clean" else 0)
+        return replace(self, network=network, precision=precision, epochs=epochs, fits=fits)
 
     def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""
@@ -109,9 +116,9 @@ class SeqToFinal(Protocol):
         rule = Rule(self.epochs, augment=augment, normalise=not paper, half=half, still=not paper, whole=paper)
         if not paper:
             rule = replace(rule, patience=10, stop="best")
-        pulls = self.values("adjacents", ADJACENTS, 0.0)
-        points = grids(self.budget, paper, self.values("lrs", RATES, TINY), pulls)
-        return Rules(self.network, self.fidelity, self.search, rule, points, compiled=self.compile)
+        rates, pulls = self.values("lrs", RATES, TINY), self.values("adjacents", ADJACENTS, 0.0)
+        points = grids(self.budget, rates, pulls) if paper else ordered_grids(self.fits, rates, pulls)
+        return Rules(self.network, self.fidelity, self.search, rule, points, self.fits, compiled=self.compile)
 
     def task(self, stream: Stream) -> Task:
         """Classes, shape, steps, and the rules."""
@@ -139,23 +146,46 @@ def _augment(stream: Stream) -> Sequence[str]:
 
 
 def grids(
-    budget: str, paper: bool, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
-) -> dict[str, list[Any]]:
-    """Points of each kind of stage. paper: as the paper's code, 8 for plain fits, 24 for side modules, 3 for JM and 1
-    for JST; else the same number for all: 8, or 2 with a small budget. All strengths of a sweep are tried."""
+    budget: str, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
+) -> dict[str, list[Any]]:  # fmt: skip
+    """Points of each kind of stage as in the paper's code: 8 for plain fits, 24 for side modules, 3 for JM and 1 for
+    JST; with a small budget 2, 2, 1, 1. All strengths of a sweep are tried."""
     from eval.finetuning.search import points
 
-    swept = pulls != ADJACENTS
     if budget == "small":
         base = points(rates, DECAYS[:1], DROPOUTS[:1])
-        side = points(rates, DECAYS[:1], DROPOUTS[:1], pulls if swept else ADJACENTS[1:2])
-        if paper:
-            return {"base": base, "side": side, "joint": side[:: len(rates)], "joint-side": base[:1]}
-        return {"base": base, "side": side, "joint": side, "joint-side": base}
+        side = points(rates, DECAYS[:1], DROPOUTS[:1], pulls if pulls != ADJACENTS else ADJACENTS[1:2])
+        return {"base": base, "side": side, "joint": side[:: len(rates)], "joint-side": base[:1]}
+    joint = points(rates[:1], DECAYS[:1], DROPOUTS[1:], pulls)
+    side = points(rates, DECAYS, DROPOUTS, pulls)
     base = points(rates, DECAYS, DROPOUTS)
-    if paper:
-        side = points(rates, DECAYS, DROPOUTS, pulls)
-        joint = points(rates[:1], DECAYS[:1], DROPOUTS[1:], pulls)
-        return {"base": base, "side": side, "joint": joint, "joint-side": points(rates[:1], DECAYS[:1], DROPOUTS[1:])}
-    side = points(rates, DECAYS[:1], DROPOUTS, pulls if swept else (ADJACENTS[0], ADJACENTS[2]))
-    return {"base": base, "side": side, "joint": side, "joint-side": base}
+    return {"base": base, "side": side, "joint": joint, "joint-side": points(rates[:1], DECAYS[:1], DROPOUTS[1:])}
+
+
+def ordered_grids(
+    fits: int, rates: tuple[float, ...] = RATES, pulls: tuple[float, ...] = ADJACENTS
+) -> dict[str, list[Any]]:  # fmt: skip
+    """The same points in an order whose every beginning is a grid, for stages with any number of fits: all learning
+    rates (in a sweep all strengths) first, then strengths, dropouts and decays. Beyond the paper's points, others in
+    between."""
+    from eval.finetuning.fit import Hyper
+
+    middle_first = (*pulls[1:2], *pulls[:1], *pulls[2:]) if pulls == ADJACENTS else pulls
+    swept = pulls != ADJACENTS
+    pairs = [(lr, pull) for lr in rates for pull in pulls] if swept else [(r, p) for p in middle_first for r in rates]
+    rest = [(decay, dropout) for decay in DECAYS for dropout in DROPOUTS]
+    base = [Hyper(lr, decay, dropout) for decay, dropout in rest for lr in rates]
+    side = [Hyper(lr, decay, dropout, pull) for decay, dropout in rest for lr, pull in pairs]
+    kinds = {"base": base, "side": side, "joint": side, "joint-side": base}
+    return {kind: [*points, *_between(points, fits - len(points))] for kind, points in kinds.items()}
+
+
+def _between(points: Sequence[Any], n: int) -> list[Any]:
+    """n points like those given, with decays and dropouts between the paper's: an even spread [Roberts 2018, R2]."""
+    found = []
+    for k in range(n):
+        high, wide = (0.5 + 0.7548777 * (k + 1)) % 1, (0.5 + 0.5698403 * (k + 1)) % 1
+        decay = float(f"{DECAYS[0] * (DECAYS[1] / DECAYS[0]) ** high:.2g}")
+        dropout = round(DROPOUTS[0] + (DROPOUTS[1] - DROPOUTS[0]) * wide, 2)
+        found.append(replace(points[k % len(points)], decay=decay, dropout=dropout))
+    return found
