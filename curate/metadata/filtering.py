@@ -1,7 +1,7 @@
 """Filtering of a table in parts; memory does not grow with the table.
 
-Each part gets marks: the reason for each row by itself. DuckDB finds, in all marks, the rows whose id or user occurs too
-often, in metadata order; then each part is written. Finished parts are not done again.
+Each part gets marks: the reason for each row by itself. DuckDB finds, in all marks, the rows whose id or user occurs
+too often, in metadata order; then each part is written. Finished parts are not done again.
 """
 
 from __future__ import annotations
