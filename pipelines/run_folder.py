@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from curate.release import Release
 from pipelines import runner
 from pipelines.config import presets
 from pipelines.config.loader import load
+from pipelines.identity import record_of
 from pipelines.reporting.trace import trace
-from pipelines.stage import Context
+from pipelines.stage import Context, retry_of
+from pipelines.stage_folder import folder_of
 
 SHOWN, A_ROW = 24, 8  # images of a run without a release
 
@@ -40,19 +42,30 @@ class Run:
         start: str | None = None,
         sets: Mapping[str, Any] | None = None,
         workers: int | None = None,
+        yes: bool = False,
+        retry_misses: Sequence[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Run all stages that are not done, in order; returns `status`. Progress is printed on stderr.
 
         until: the last stage. start: repeat this stage and all later ones. sets: settings by dotted path, instead of
-        those of the file. workers: processes (default: one per core). A run that waits for answers returns with the
-        stage `ask` "waiting"; call it again when they are in DIR/answers. Raises DriftlineError.
+        those of the file. workers: processes (default: one per core). yes: repeat finished work of more than 10
+        minutes. retry_misses: reasons of misses that fetch asks for again ("network": those of an outage). A run that
+        waits for answers returns with the stage `ask` "waiting"; call it again when they are in DIR/answers. Raises
+        DriftlineError.
         """
         executor = Executor(workers=workers or len(os.sched_getaffinity(0)))
-        return runner.run(self._context(sets, executor, quiet=False), start, until)
+        context = self._context(_changes(sets or {}), executor, quiet=False)
+        if retry_misses is not None:
+            context = replace(context, retry=retry_of(retry_misses))
+        return runner.run(context, start, until, yes)
 
     def status(self, sets: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Each stage: {"stage", "state", "counts", "seconds"}."""
-        return runner.status(self._context(sets))
+        """Each stage: {"stage", "state", "counts", "seconds", and maybe a "note"}.
+
+        sets: settings by dotted path, instead of those of the last run.
+        """
+        changes = record_of(self.path).get("changes") or [] if sets is None else _changes(sets)
+        return runner.status(self._context(changes))
 
     def trace(self, id_: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
@@ -62,11 +75,11 @@ class Run:
         """What the stage publish wrote. Raises MissingFile."""
         return Release.open(self.path)
 
-    def _context(
-        self, sets: Mapping[str, Any] | None = None, executor: Executor | None = None, quiet: bool = True
-    ) -> Context:
-        config = load(self.path / "driftline.yaml", _changes(sets or {}))
-        return Context(self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor())
+    def _context(self, changes: Sequence[str] = (), executor: Executor | None = None, quiet: bool = True) -> Context:
+        config = load(self.path / "driftline.yaml", changes)
+        return Context(
+            self.path, config, RunLog(self.path / "log.jsonl", quiet), executor or Executor(), tuple(changes)
+        )
 
     def _repr_html_(self) -> str:
         """Stages with their counts, and the release or the first images."""
@@ -78,7 +91,7 @@ class Run:
         stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
         if ["publish", "done"] in [row[:2] for row in rows]:
             return stages + self.release()._repr_html_()
-        folder = runner.folder_of(self.path, "fetch")
+        folder = folder_of(self.path, "fetch")
         return stages + (_images(folder) if index_path(folder, 0).is_file() else "")
 
 

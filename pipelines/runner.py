@@ -1,106 +1,46 @@
-"""Runs stages: fingerprints, skip, resume, status.
+"""Runs stages: skip, resume, repair, swap of old output for new; status.
 
 A folder without `done.json` is unfinished. `begun.json` holds the fingerprint of the work in it: the same work
-continues where it stopped, other work starts in an empty folder.
+continues where it stopped. Finished output is removed only when its successor is complete.
 """
 
 from __future__ import annotations
 
 import fcntl
+import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from curate.core.atomic_io import check_version, content_digest, fingerprint, quick_digest, read_json, sweep, write_json
-from curate.core.errors import Busy, DriftlineError, Shortage, UnknownName, Waiting
-from pipelines import VERSION
-from pipelines.stage import Context, Stage
+from curate.core.atomic_io import sweep, write_json
+from curate.core.errors import Busy, DriftlineError, Shortage, Unfinished, Waiting
+from pipelines import plan as planning
+from pipelines.identity import adopt, is_current, known_identity, mark_of, marks_of_0_1, outside_of, update_record
+from pipelines.plan import Plan, check_stage, confirm, make, plan
+from pipelines.stage import Context, Counts, Stage
+from pipelines.stage_folder import (
+    begun_of,
+    beside,
+    check_is_folder,
+    damage,
+    done_of,
+    finish,
+    folder_of,
+    reopen,
+    settle,
+)
 from pipelines.stages import STAGES
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What would happen to one stage."""
-
-    stage: str
-    """name of the stage"""
-    action: Literal["skip", "run", "resume"]
-    """what `run` would do"""
-    because: str
-    """the reason"""
-
-
-def folder_of(root: Path, name: str) -> Path:
-    """`DIR/stages/NN_name`."""
-    number = list(STAGES).index(name) + 1
-    return root / "stages" / f"{number:02d}_{name}"
-
-
-def done_of(root: Path, name: str) -> dict[str, Any] | None:
-    """`done.json` of a finished stage, or None. Raises BadInput if a newer driftline wrote it."""
-    path = folder_of(root, name) / "done.json"
-    if not path.is_file():
-        return None
-    done: dict[str, Any] = read_json(path)
-    check_version(path, done["version"], VERSION)
-    return done
-
-
-def stage_fingerprint(stage: Stage) -> str | None:
-    """Hash of settings, outside files and the inputs' `done.json`; None while an input is unfinished."""
-    inputs = {}
-    for need in stage.needs:
-        done = done_of(stage.context.root, need)
-        if done is None:
-            return None
-        inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
-    outside = [(str(p.name), quick_digest(p)) for p in stage.outside()]
-    return fingerprint([stage.name, stage.version, stage.settings(), outside, inputs])
-
-
-def make(context: Context) -> list[Stage]:
-    """All stages, in order."""
-    return [STAGES[name](context) for name in STAGES]
-
-
-def check_stage(name: str | None, flag: str) -> None:
-    """Raise UnknownName for a stage that does not exist."""
-    if name is not None and name not in STAGES:
-        raise UnknownName(f"Unknown stage {name!r} for {flag}.", f"Stages, in order: {', '.join(STAGES)}.")
-
-
-def plan(context: Context, start: str | None = None, until: str | None = None) -> list[Plan]:
-    """What `run` would do; changes nothing."""
-    check_stage(start, "--from")
-    check_stage(until, "--until")
-    plans: list[Plan] = []
-    stale = forced = False
-    for stage in make(context):
-        forced = forced or stage.name == start
-        done = done_of(context.root, stage.name)
-        begun = folder_of(context.root, stage.name) / "begun.json"
-        mark = None if stale else stage_fingerprint(stage)
-        if forced:
-            plans.append(Plan(stage.name, "run", "requested by --from"))
-        elif done and mark == done["fingerprint"]:
-            plans.append(Plan(stage.name, "skip", "finished with these settings and inputs"))
-        elif begun.is_file() and mark is not None and read_json(begun)["fingerprint"] == mark:
-            plans.append(Plan(stage.name, "resume", "started with these settings and inputs"))
-        else:
-            plans.append(Plan(stage.name, "run", "settings or inputs changed" if done else "not done yet"))
-        stale = stale or plans[-1].action != "skip"
-        if stage.name == until:
-            break
-    return plans
 
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
     """Lock a run folder: one process at a time works on it. Raises Busy."""
+    check_is_folder(root)
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as file:
         try:
@@ -110,22 +50,33 @@ def alone(root: Path) -> Iterator[None]:
         yield
 
 
-def run(context: Context, start: str | None = None, until: str | None = None) -> list[dict[str, Any]]:
+def run(
+    context: Context, start: str | None = None, until: str | None = None, yes: bool = False
+) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
-    A run that needs answers stops without an error: its entry with the state `waiting` has the key `because`, which
-    says what to do. After an error, everything that was done stays in place.
+    All settings are checked before any work. yes: repeat long work without asking. A run that needs answers stops
+    without an error: its entry with the state `waiting` has the key `because`, which says what to do. After an error,
+    everything that was done stays in place.
     """
     check_stage(start, "--from")
     check_stage(until, "--until")
     run_log = context.run_log
     because = ""
     with alone(context.root):
-        forced = False
         for stage in make(context):
-            forced = forced or stage.name == start
+            settle(folder_of(context.root, stage.name))
+        plans = plan(context, start, until)
+        todo = {p.stage: p for p in plans if p.action != "skip"}
+        stages = [stage for stage in make(context) if stage.name in {p.stage for p in plans}]
+        for stage in stages:
+            if stage.name in todo:
+                stage.check()
+        confirm(context, plans, yes)
+        update_record(context.root, changes=list(context.changes))
+        for stage in stages:
             try:
-                _run_one(stage, forced)
+                _run_one(stage, todo.get(stage.name), yes)
             except Waiting as waiting:
                 because = str(waiting)
                 run_log.write("waiting", stage=stage.name, because=because)
@@ -133,8 +84,8 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
             except DriftlineError as error:
                 run_log.write("failed", stage=stage.name, error=str(error))
                 raise
-            if stage.name == until:
-                break
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(_stopped(stage)) from None
     entries = status(context)
     for entry in entries:
         if entry["state"] == "waiting" and (because or entry["stage"] == until):
@@ -142,49 +93,67 @@ def run(context: Context, start: str | None = None, until: str | None = None) ->
     return entries
 
 
-def _run_one(stage: Stage, forced: bool) -> None:
+def _stopped(stage: Stage) -> str:
+    """What Ctrl-C leaves, and how to go on."""
+    context = stage.context
+    kept = [name for name in STAGES if done_of(context.root, name)]
+    command = shlex.join(["driftline", "run", str(context.root), *(f"--set={change}" for change in context.changes)])
+    return (
+        f"Stopped in {stage.name}. Kept: {', '.join(kept) or 'no whole stage'}, and what {stage.name} has completed. "
+        f"Go on: {command}"
+    )
+
+
+def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
+    """planned: what was announced; None: to be skipped."""
     context, run_log = stage.context, stage.context.run_log
     stage.prepare()
-    out = folder_of(context.root, stage.name)
-    mark = stage_fingerprint(stage)
+    folder = folder_of(context.root, stage.name)
     done = done_of(context.root, stage.name)
-    if done and done["fingerprint"] == mark and not forced:
+    forced = planned is not None and planned.because == "requested by --from"
+    retry = None if context.retry is None or stage.name != "fetch" else list(context.retry.reasons)
+    damaged = damage(folder) if done else []
+    current = done is not None and not forced and is_current(stage, done)
+    if done and current and not damaged and retry is None:
+        adopt(stage, done)
         run_log.write("skipped", stage=stage.name)
         return
-    begun = out / "begun.json"
-    if not (begun.is_file() and read_json(begun).get("fingerprint") == mark) or forced or done:
-        shutil.rmtree(out, ignore_errors=True)
-        write_json(begun, {"fingerprint": mark})
-    else:
-        sweep(out)
+    outside = outside_of(stage)
+    mark = mark_of(stage, outside)
+    assert mark is not None  # the stages before are done
+    if done and not current and planned is not None and planned.seconds is None and not forced:
+        confirm(context, [replace(planned, seconds=done["seconds"])], yes)
+    _mend(stage, mark, done if current else None, damaged)
+    work = beside(folder, "next") if (folder / "done.json").exists() else folder
+    begun: dict[str, Any] = {"fingerprint": mark}
+    if retry is not None:
+        begun["retry"] = retry
+        stage = _retrying(stage, folder if work != folder else None)
+    there = begun_of(work)
+    if there.get("fingerprint") not in (None, mark) and there["fingerprint"] in marks_of_0_1(stage):
+        there["fingerprint"] = mark
+    spent = 0.0
+    if not (forced and work == folder) and all(there.get(key) == begun.get(key) for key in ("fingerprint", "retry")):
+        spent = there.get("spent", 0.0) + (planning.unfinished_seconds(work) or 0.0)
+        begun["spent"] = spent
+        sweep(work)
         run_log.say(f"{stage.name}: continuing where it stopped")
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+    write_json(work / "begun.json", begun)
     run_log.write("started", stage=stage.name, fingerprint=mark)
     clock = time.monotonic()
-    counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, out)
-    seconds = round(time.monotonic() - clock, 3)
+    try:
+        counts = stage.run({need: folder_of(context.root, need) for need in stage.needs}, work)
+        _check_some_kept(stage, counts)
+    except Unfinished as error:
+        write_json(work / "begun.json", {**begun_of(work), "because": str(error)})
+        raise
+    seconds = round(spent + time.monotonic() - clock, 3)
     plain = counts.plain()
-    if counts.kept == 0:
-        reasons = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
-        raise Shortage(
-            f"The stage {stage.name} kept none of {counts.read:,} records ({reasons or 'it read none'}).",
-            "",
-            stage.hint,
-        )
-    sweep(out)
-    write_json(
-        out / "done.json",
-        {
-            "stage": stage.name,
-            "fingerprint": mark,
-            "inputs": list(stage.needs),
-            "counts": plain,
-            "content": content_digest(out),
-            "seconds": seconds,
-            "version": VERSION,
-        },
-    )
-    begun.unlink()
-    dropped = ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
+    facts = {"stage": stage.name, "fingerprint": mark, "inputs": list(stage.needs), "counts": plain}
+    finish(folder, work, {**facts, "outside": outside, "seconds": seconds}, done if current and damaged else None)
+    dropped = _dropped(plain)
     run_log.say(
         f"{stage.name}: kept {counts.kept:,} of {counts.read:,} in {seconds:.1f} s"
         + (f" ({dropped})" if dropped else "")
@@ -192,25 +161,48 @@ def _run_one(stage: Stage, forced: bool) -> None:
     run_log.write("done", stage=stage.name, counts=plain, seconds=seconds)
 
 
-def status(context: Context) -> list[dict[str, Any]]:
-    """Each stage: state (done, stale, unfinished, waiting, pending), counts, seconds."""
+def _retrying(stage: Stage, output: Path | None) -> Stage:
+    """The stage with the finished output whose images it keeps."""
+    context = stage.context
+    assert context.retry is not None
+    return replace(stage, context=replace(context, retry=replace(context.retry, output=output)))
+
+
+def _mend(stage: Stage, mark: str, done: dict[str, Any] | None, damaged: list[str]) -> None:
+    """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept."""
+    folder = folder_of(stage.context.root, stage.name)
+    if not stage.parts:
+        return
+    lost = done is None and (folder / "done.json").exists() and done_of(stage.context.root, stage.name) is None
+    if damaged and done is not None:
+        reopen(folder, damaged, re.compile(stage.parts), mark)
+    elif lost and planning.lost_mark(stage) == mark:
+        reopen(folder, damage_of_unmarked(folder), re.compile(stage.parts), mark)
+
+
+def damage_of_unmarked(folder: Path) -> list[str]:
+    """Damaged files of a folder whose done.json is not readable."""
+    return damage(folder) if (folder / "files.json").is_file() else []
+
+
+def _check_some_kept(stage: Stage, counts: Counts) -> None:
+    if counts.kept == 0:
+        reasons = _dropped(counts.plain()) or "it read none"
+        raise Shortage(f"The stage {stage.name} kept none of {counts.read:,} records ({reasons}).", "", stage.hint)
+
+
+def _dropped(plain: dict[str, Any]) -> str:
+    return ", ".join(f"{k} {v:,}" for k, v in plain["dropped"].items())
+
+
+def status(context: Context, verify: bool = False) -> list[dict[str, Any]]:
+    """Each stage: state (done, stale, damaged, unfinished, waiting, pending), counts, seconds; `note` where there is
+    more to say. verify: read all output."""
     entries: list[dict[str, Any]] = []
     stale = False
     for stage in make(context):
-        done = done_of(context.root, stage.name)
-        entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
-        if done:
-            stale = stale or stage_fingerprint(stage) != done["fingerprint"]
-            entry |= {
-                "state": "stale" if stale else "done",
-                "counts": done["counts"],
-                "seconds": done["seconds"],
-            }
-        elif (folder_of(context.root, stage.name) / "begun.json").is_file():
-            entry["state"] = "unfinished"
-            stale = True
-        else:
-            stale = True
+        entry = _entry(stage, stale, verify)
+        stale = stale or entry["state"] not in ("done", "damaged")
         entries.append(entry)
     ask, tally = (next(e for e in entries if e["stage"] == name) for name in ("ask", "tally"))
     crowd = context.config.validation.method == "crowd"
@@ -219,6 +211,47 @@ def status(context: Context) -> list[dict[str, Any]]:
         if tally["state"] == "unfinished":
             tally["state"] = "pending"
     return entries
+
+
+def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
+    folder = folder_of(stage.context.root, stage.name)
+    done = done_of(stage.context.root, stage.name)
+    entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
+    notes = []
+    if done:
+        entry |= {"state": "done", "counts": done["counts"], "seconds": done["seconds"]}
+        if stale:
+            entry["state"] = "stale"
+        else:
+            try:
+                current = is_current(stage, done)
+            except (DriftlineError, OSError) as error:
+                current = _was_current(stage, done)
+                notes.append(f"It cannot be compared with its source: {error}")
+            entry["state"] = "done" if current else "stale"
+        if damaged := damage(folder, verify):
+            entry["state"] = "damaged"
+            notes.append(f"{planning.damage_text(damaged)}. Repair: driftline run {stage.context.root}")
+    elif (folder / "done.json").exists():
+        entry["state"] = "damaged"
+        notes.append(f"{folder / 'done.json'} is not readable. Repair: driftline run {stage.context.root}")
+    elif (folder / "begun.json").is_file():
+        entry["state"] = "unfinished"
+    for work in (folder, beside(folder, "next")):
+        if "because" in (begun := begun_of(work)):
+            notes.append(begun["because"])
+        elif work != folder and work.is_dir():
+            notes.append(f"New output is unfinished in {work}; the old one is kept.")
+    return entry | ({"note": " ".join(notes)} if notes else {})
+
+
+def _was_current(stage: Stage, done: dict[str, Any]) -> bool:
+    """Whether the settings are those of finished output, by what was recorded of its source."""
+    known = known_identity(stage, done)
+    try:
+        return known is None or mark_of(stage, known["outside"]) == known["fingerprint"]
+    except (DriftlineError, OSError):
+        return True
 
 
 def table(entries: Sequence[dict[str, Any]]) -> str:
@@ -230,4 +263,4 @@ def table(entries: Sequence[dict[str, Any]]) -> str:
         read, kept = (f"{c[k]:,}" if c[k] != "" else "" for k in ("read", "kept"))
         seconds = "" if e["seconds"] is None else f"{e['seconds']:.1f}"
         lines.append(f"{e['stage']:<10}{e['state']:<12}{read:>10}{kept:>10}{seconds:>10}  {dropped}".rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"{e['stage']}: {e['note']}" for e in entries if "note" in e)])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.core.settings import resolve_path
+from curate.fetch.outcome import NETWORK_REASONS
 from pipelines.config.schema import Config
 
 Records = tuple[tuple[str, str], ...]
@@ -47,6 +49,24 @@ def parts_of(folder: Path) -> list[Path]:
 
 
 @dataclass(frozen=True)
+class Retry:
+    """What `run --retry-misses` asks for."""
+
+    reasons: tuple[str, ...]
+    """reasons of the misses"""
+    output: Path | None = None
+    """finished output whose images are kept; None: the unfinished work itself"""
+
+
+def retry_of(reasons: Sequence[str]) -> Retry:
+    """The misses that `--retry-misses` names; `network` stands for all reasons of an outage."""
+    given = [r for reason in reasons for r in (sorted(NETWORK_REASONS) if reason == "network" else [reason])]
+    if not given:
+        raise BadConfig("--retry-misses names no reason.", "Expected network, or reasons such as timeout,http_5xx.")
+    return Retry(tuple(dict.fromkeys(given)))
+
+
+@dataclass(frozen=True)
 class Context:
     """What a stage works with."""
 
@@ -58,6 +78,10 @@ class Context:
     """progress and events"""
     executor: Executor = field(default_factory=Executor)
     """runs parallel work; never changes a byte of the output"""
+    changes: tuple[str, ...] = ()
+    """`KEY=VALUE` of --set that the settings hold"""
+    retry: Retry | None = None
+    """which misses of fetch are asked for again; None: those of an outage"""
 
     def path(self, given: str) -> Path:
         """A path that the configuration gives."""
@@ -81,9 +105,20 @@ class Stage(ABC):
     """tables with a column `id` that `trace` reads, in order: (pattern in the stage's folder, column with the reason
     for which a record was dropped; without that column, the table lists kept records)"""
 
+    parts: ClassVar[str] = ""
+    """pattern of files that are made part by part, the first group names the part: of damaged output only these parts
+    are made again; "": all of it"""
+
     @abstractmethod
     def settings(self) -> Any:
         """Plain data: everything that changes the output, besides the inputs."""
+
+    def settings_of_0_1(self) -> Any:
+        """The same as driftline 0.1.0 had it."""
+        return self.settings()
+
+    def check(self) -> None:  # noqa: B027  the types of most settings say enough
+        """Raise DriftlineError for settings that cannot work; called for all stages that will run, before any work."""
 
     def outside(self) -> list[Path]:
         """Files and folders outside the run that the output depends on."""

@@ -50,6 +50,12 @@ class BucketSettings(Section):
             raise ValueError("Expected [start, end) pairs in rising order that do not overlap")
         return spans
 
+    def fixed_count(self) -> int | None:
+        """Number of buckets; None if it depends on the photos."""
+        if self.kind == "equal" and self.ties == "split":
+            return self.count
+        return {"cuts": len(self.cuts) + 1, "spans": len(self.spans), "clear": 11}.get(self.kind)
+
     def labelled(self, buckets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Those of `buckets.json` that get labels. Raises BadConfig if `unlabelled` names one that does not exist."""
         known = {bucket["index"] for bucket in buckets}

@@ -154,24 +154,6 @@ def fingerprint(value: Any) -> str:
     return sha256_bytes(json.dumps(value, sort_keys=True, ensure_ascii=True).encode())
 
 
-def quick_digest(path: Path, edge: int = 1 << 20) -> str:
-    """A digest of an input file without reading 50 GB: its size, its first and its last MiB.
-
-    Of a folder: the sorted relative names and sizes of its files.
-    """
-    if path.is_dir():
-        listing = [(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(path.rglob("*")) if p.is_file()]
-        return fingerprint(listing)
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(edge))
-        if size > 2 * edge:
-            file.seek(size - edge)
-        digest.update(file.read(edge))
-    return digest.hexdigest()
-
-
 def sweep(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder` (recursively)."""
     if folder.is_dir():
@@ -180,19 +162,3 @@ def sweep(folder: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-
-
-def content_digest(folder: Path, ignored: tuple[str, ...] = ("done.json", "begun.json")) -> str:
-    """One digest of a finished folder: the name and content of every file.
-
-    Of tar and npy files only the size counts, because they are large: the Parquet index in the same folder holds the
-    checksum of each record.
-    """
-    entries: list[tuple[str, str]] = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        name = path.relative_to(folder).as_posix()
-        if name in ignored or path.name.startswith(TEMPORARY):
-            continue
-        large = path.suffix in (".tar", ".npy")
-        entries.append((name, f"size:{path.stat().st_size}" if large else sha256_file(path)))
-    return fingerprint(entries)

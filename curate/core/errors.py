@@ -69,6 +69,14 @@ class NotWritten(DriftlineError):
     """A file could not be written whole, as on a full disk; nothing after it is acknowledged."""
 
 
+class Unfinished(DriftlineError):
+    """Work that stopped before its end for a reason outside it, such as an outage; the same command continues it."""
+
+
+class Unconfirmed(DriftlineError):
+    """Long work would be done again, and nobody has confirmed it."""
+
+
 class Busy(DriftlineError):
     """Another process uses the same folder."""
 

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +74,16 @@ class RunLog:
 
             yield tick
         self.write("end", what=what, done=done, seconds=round(time.monotonic() - started, 3))
+
+
+def last_event(path: Path, event: str, **fields: Any) -> dict[str, Any] | None:
+    """The last event of this kind in a log with these fields; None if there is none."""
+    found = None
+    if path.is_file():
+        with path.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                with suppress(ValueError):
+                    entry = json.loads(line)
+                    if isinstance(entry, dict) and {"event": event, **fields}.items() <= entry.items():
+                        found = entry
+    return found

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.registry import Registry
-from curate.core.settings import Form, Section
+from curate.core.settings import Form, Section, Stages
 
 Vectors = npt.NDArray[np.float32]
 
@@ -79,7 +79,7 @@ class EncoderSpec(Section):
     """open_clip name, hf-hub:…, a folder with open_clip_config.json, or driftline-photo-world"""
     weights: str | None = None
     """hub tag or checkpoint file (null when model is a folder)"""
-    device: str = "auto"
+    device: Annotated[str, Stages((), ("embed", "publish"))] = "auto"
     """auto, cpu or cuda"""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float16 on CUDA, float32 on CPU"""

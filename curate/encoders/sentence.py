@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import content_digest, fingerprint
+from curate.core.atomic_io import fingerprint
+from curate.core.digests import content_digest, listing
 from curate.core.errors import BadConfig, MissingFile
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import resolve_device
@@ -39,7 +40,7 @@ class Sentence(Encoder):
                 "Without internet: download it elsewhere and give its folder.",
             ) from None
         self.width = len(self._model.encode("a", show_progress_bar=False))
-        self.fingerprint = content_digest(Path(model)) if Path(model).is_dir() else fingerprint(model)
+        self.fingerprint = content_digest(listing(Path(model))) if Path(model).is_dir() else fingerprint(model)
 
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""

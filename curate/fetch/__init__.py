@@ -7,7 +7,8 @@ shard's index marks it as done. Two downloaders share everything else: `native` 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,31 +16,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
+from curate.core.errors import Unfinished
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.fetch.address_guard import mostly_private
+from curate.fetch.outcome import NETWORK_REASONS
 from curate.fetch.settings import FetchSettings
-from curate.fetch.shard import COLUMNS, INDEX, Shard, fetch_shard
+from curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
 from curate.images.shards import index_path, shard_path
 
+OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
 WAVE = 4  # shards a worker between two checks whether there are enough images
 ROWS = 65_536  # rows of the joint index that are written at a time
 
 
 def fetch(
-    parts: Sequence[Path], out: Path, settings: FetchSettings, run_log: RunLog, executor: Executor | None = None
+    parts: Sequence[Path],
+    out: Path,
+    settings: FetchSettings,
+    run_log: RunLog,
+    executor: Executor | None = None,
+    again: Again | None = None,
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
 
-    Shards whose index exists are not fetched again. Bytes do not depend on the executor. Memory does not grow with the
-    number of rows.
+    Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
+    that an outage hit). Raises Unfinished during an outage; what was fetched is kept. Bytes do not depend on the
+    executor. Memory does not grow with the number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
     executor = executor or Executor()
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = manifest(parts, out, settings)
+    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings)]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers
@@ -49,13 +59,55 @@ def fetch(
         for wave in waves:
             if frontier.reached():
                 break
-            finished = [s for s in wave if index_path(out, s.number).exists()]
+            finished = [s for s in wave if index_path(out, s.number).exists() and s.again is None]
             tick(sum(count for s in finished for _, _, count in s.pieces))
             todo = [s for s in wave if s not in finished]
+            lost: Counter[str] = Counter()  # in a row of shards that an outage hit
             for i, counts in executor.run_tasks(fetch_shard, todo):
                 tick(counts.total())
                 run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(counts.items())})
-        return _close(shards, out, frontier)
+                lost = lost + counts if is_outage(counts, max(settings.outage, 0.5)) else Counter()
+                if lost.total() >= OUTAGE_SHARDS * settings.shard_size:
+                    raise outage(lost)
+        return _close(shards, out, frontier, settings)
+
+
+def _to_ask(shard: Shard, again: Again | None) -> Shard:
+    """The shard with what is asked again of it, if anything."""
+    earlier = shard.out if again is None else again.earlier
+    index = index_path(earlier, shard.number)
+    if not index.exists():
+        return shard
+    faults = Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+    if again is None and is_outage(faults, shard.settings.outage):
+        again = Again(frozenset(NETWORK_REASONS), shard.out)
+    elif again is not None and earlier == shard.out and again.reasons.isdisjoint(faults):
+        again = None
+    return replace(shard, again=again)
+
+
+def is_outage(counts: Mapping[str, int], share: float) -> bool:
+    """Whether the network lost more than `share` of the rows, and most of those that are missing.
+
+    counts: rows by reason ("": kept).
+
+    >>> is_outage({"": 3, "connection_failed": 57}, 0.1), is_outage({"": 50, "http_404": 9, "timeout": 1}, 0.1)
+    (True, False)
+    """
+    network = sum(n for reason, n in counts.items() if reason in NETWORK_REASONS)
+    asked = sum(n for reason, n in counts.items() if reason != "surplus")
+    return network > share * asked and 2 * network > asked - counts.get("", 0)
+
+
+def outage(counts: Mapping[str, int]) -> Unfinished:
+    """The error that ends fetch during an outage."""
+    network = {reason: counts[reason] for reason in sorted(NETWORK_REASONS & counts.keys())}
+    return Unfinished(
+        f"{sum(network.values()):,} of {sum(counts.values()):,} photos could not be reached "
+        f"({', '.join(f'{reason} {n:,}' for reason, n in network.items())}): an outage, not a result.",
+        "Everything that was fetched is kept.",
+        "The same command asks for the missing photos again. If they are gone for good, add --set fetch.outage=1.",
+    )
 
 
 def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int) -> FetchSettings:
@@ -107,8 +159,9 @@ class _Frontier:
         return self.cut is not None
 
 
-def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier) -> Counter[str]:
-    """Join the shards' indexes into one; past the last wanted image every row is `surplus`, fetched or not."""
+def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: FetchSettings) -> Counter[str]:
+    """Join the shards' indexes into one; past the last wanted image every row is `surplus`, fetched or not. Raises
+    Unfinished if the network lost too many."""
     cut = frontier.cut if frontier.reached() else None
     last = len(shards) if cut is None else cut[0] + 1
     counts: Counter[str] = Counter()
@@ -132,6 +185,8 @@ def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier) -> Counter[s
             add(_surplus(shard, 0))
         if waiting:
             writer.write_table(pa.concat_tables(waiting))
+        if is_outage(counts, settings.outage):
+            raise outage(counts)
     for shard in shards[last:]:  # after the index: a kill now leaves only files that nothing reads
         index_path(out, shard.number).unlink(missing_ok=True)
         shard_path(out, shard.number).unlink(missing_ok=True)
@@ -147,4 +202,4 @@ def _surplus(shard: Shard, first: int) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=INDEX)
 
 
-__all__ = ["COLUMNS", "FetchSettings", "fetch", "fetch_shard", "manifest"]
+__all__ = ["COLUMNS", "Again", "FetchSettings", "fetch", "fetch_shard", "manifest"]

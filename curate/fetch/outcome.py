@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 # Reasons that may be temporary: such a row is asked for again.
 TEMPORARY_REASONS = {"timeout", "connection_failed", "truncated_body", "http_408", "http_429", "http_5xx", "no_result"}
+# Reasons that say more of the network, or of a disk, than of the photo.
+NETWORK_REASONS = {"timeout", "connection_failed", "no_result", "file_unreadable"}
 # Words in X-Robots-Tag that keep an image out of collections: the list of img2dataset, and `none`, which is `noindex,
 # nofollow`.
 OPT_OUT = ("noai", "noimageai", "noindex", "noimageindex", "none")

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from curate.core.settings import SPEED, Form, Positive
+from curate.core.settings import SPEED, Form, Positive, Stages
 from curate.images.checks import ImageLimits
 
+PATIENCE = Stages((), ("fetch", "publish"))  # how hard a server is asked: what an image is does not depend on it
 MIRRORS = {
     "multimedia-commons": "https://multimedia-commons.s3-us-west-2.amazonaws.com/data/images/{first}/{second}/{hash}.jpg"
 }
@@ -24,11 +25,11 @@ class FetchSettings(ImageLimits):
     """photos a shard; fixed for a run"""
     stop_after: Positive | None = None
     """keep the smallest prefix, in metadata order, that holds this many images (null: all)"""
-    timeout: Annotated[float, Field(gt=0)] = 10.0
+    timeout: Annotated[float, Field(gt=0), PATIENCE] = 10.0
     """seconds for each read from a server"""
-    deadline: Annotated[float, Field(gt=0)] = 60.0
+    deadline: Annotated[float, Field(gt=0), PATIENCE] = 60.0
     """seconds for one image in total"""
-    retries: Annotated[int, Field(ge=0, le=20)] = 2
+    retries: Annotated[int, Field(ge=0, le=20), PATIENCE] = 2
     """further rounds for temporary failures (time-outs, 429, 5xx)"""
     backoff: Annotated[float, Field(ge=0), SPEED] = 1.0
     """seconds before the first further round, doubling; a longer Retry-After is obeyed"""
@@ -38,6 +39,9 @@ class FetchSettings(ImageLimits):
     """native: connections of each process to one host"""
     rate: Annotated[Annotated[float, Field(gt=0)] | None, SPEED] = None
     """native: requests a second to one host, over all workers (null: no limit)"""
+    outage: Annotated[float, Field(ge=0, le=1), Stages()] = 0.1
+    """fetch stops as unfinished if the network loses more than this share of the photos (no connection, no DNS answer,
+    time-out) and it is the reason of most misses; 1: never"""
     private_addresses: Literal["auto", "allow", "refuse"] = "auto"
     """addresses of private networks: auto allows them if most of the collection's URLs are such addresses"""
     mirror: str | None = None

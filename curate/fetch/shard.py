@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from curate.fetch.outcome import TEMPORARY_REASONS, Download
 from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.checks import check_image
 from curate.images.local_files import read_local
-from curate.images.shards import index_path, shard_path, write_tar
+from curate.images.shards import index_path, read_images, shard_path, write_tar
 from curate.metadata.column_mapping import printable
 
 INDEX = pa.schema(
@@ -46,6 +48,22 @@ FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
 
 
 @dataclass(frozen=True)
+class Again:
+    """Misses that are asked for once more."""
+
+    reasons: frozenset[str]
+    """reasons of such misses"""
+    earlier: Path
+    """folder with shards of the same rows, whose images and other misses are kept"""
+
+    def asks(self, index: pa.Table, rows: pa.Table) -> bool:
+        """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
+        if index["row"].to_pylist() != rows["row"].to_pylist():
+            return True
+        return not self.reasons.isdisjoint(index["fault"].to_pylist())
+
+
+@dataclass(frozen=True)
 class Shard:
     """What to fetch and where; plain data, so that it can be sent to workers."""
 
@@ -58,6 +76,8 @@ class Shard:
     settings: FetchSettings
     """those of one worker: private_addresses is "auto" only for a collection on the user's own network, rate is its
     share"""
+    again: Again | None = None
+    """what is asked again; None: nothing, a finished shard is not touched"""
 
     def rows(self) -> pa.Table:
         """Its rows of the table, columns COLUMNS."""
@@ -106,13 +126,16 @@ def fetch_shard(shard: Shard) -> Counter[str]:
     Raises DriftlineError if the disk is full; no partial file remains.
     """
     index = index_path(shard.out, shard.number)
-    if not index.exists():
+    if not index.exists() or (shard.again is not None and shard.again.earlier == shard.out):
         spool = Spool(shard.out)
         try:
+            if _linked(shard):
+                return _counts(index)
             part = shard.rows()
+            todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
-            read_local(part, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
-            _remote(part, shard.settings, spool, shard.out)
+            read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
+            _remote(todo, shard.settings, spool, shard.out)
             _finish(shard, part, spool)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -124,7 +147,46 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             ) from None
         finally:
             spool.close()
-    return Counter(f or "" for f in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+    return _counts(index)
+
+
+def _counts(index: Path) -> Counter[str]:
+    return Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+
+
+def _linked(shard: Shard) -> bool:
+    """Take the earlier shard as it is, if nothing of it is asked again; returns whether that was done."""
+    if shard.again is None or shard.again.earlier == shard.out:
+        return False
+    index = index_path(shard.again.earlier, shard.number)
+    if not index.exists() or shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
+        return False
+    with suppress(OSError):  # no hard links here: the shard is written again from the earlier one
+        for path in (shard_path, index_path):
+            path(shard.out, shard.number).unlink(missing_ok=True)
+            os.link(path(shard.again.earlier, shard.number), path(shard.out, shard.number))
+        return True
+    return False
+
+
+def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
+    """Put what an earlier shard of these rows has into the spool; returns the rows that are left to ask for."""
+    if shard.again is None or not index_path(shard.again.earlier, shard.number).exists():
+        return part
+    index = pq.read_table(index_path(shard.again.earlier, shard.number))
+    if index["row"].to_pylist() != part["row"].to_pylist():
+        return part
+    images = dict(read_images(shard.again.earlier, index, shard.number))
+    left = []
+    for id_, row, fault, detail, member in rows_of(index, "id", "row", "fault", "detail", "member"):
+        left.append(fault in shard.again.reasons)
+        if member is not None:
+            spool.keep(row, Download(images[id_]))
+            if detail is not None:
+                spool.notes[row] = detail
+        elif not left[-1]:
+            spool.keep(row, Download(None, fault, detail))
+    return part.filter(pa.array(left))
 
 
 def _remote(part: pa.Table, settings: FetchSettings, spool: Spool, scratch: Path) -> None:

@@ -77,10 +77,10 @@ class Source(Section):
         source as a whole is not what it should be.
         """
 
-    def identity(self, stage: str) -> dict[str, Any]:
+    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """The settings that the fingerprint of `stage` holds, with the keys of 0.1.0."""
         aside = {"side": [], "address": None} if stage == "ingest" else ASIDE_OF_0_1
-        return {**KEYS_OF_0_1, **aside, **super().identity(stage)}
+        return {**KEYS_OF_0_1, **aside, **super().identity(stage, of_0_1)}
 
 
 class FileSource(Source):
@@ -91,10 +91,10 @@ class FileSource(Source):
     s3: Annotated[S3, SPEED] = S3()
     """how s3:// paths are read"""
 
-    def identity(self, stage: str) -> dict[str, Any]:
+    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path if "://" in self.path else None} if stage == "ingest" else {}
-        return super().identity(stage) | address
+        return super().identity(stage, of_0_1) | address
 
 
 def source_of(values: Any) -> Any:

@@ -32,8 +32,9 @@ from curate.retrieval.exact_search import search
 from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from pipelines.config.loader import load
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 
 K = 20  # pictures of a bucket that count
 SIZE = 64

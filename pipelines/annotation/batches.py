@@ -29,8 +29,8 @@ from curate.validation.mturk import (
     status,
 )
 from curate.validation.platforms import PLATFORMS
-from pipelines.runner import folder_of
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."

@@ -24,8 +24,8 @@ from curate.core.errors import DriftlineError
 from curate.validation.batches import NONE, question_page
 from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.batches import open_batch
-from pipelines.runner import folder_of
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import LOOPBACK, guard
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"

@@ -68,8 +68,9 @@ def command(
         def wrapped(*args: Any, **kwargs: Any) -> None:
             try:
                 function(*args, **kwargs)
-            except KeyboardInterrupt:
-                print("driftline: stopped. The same command continues where it stopped.", file=sys.stderr)
+            except KeyboardInterrupt as stop:
+                text = str(stop) or "Stopped. The same command continues where it stopped."
+                print(f"driftline: {text}", file=sys.stderr)
                 raise typer.Exit(130) from None
 
         text = inspect.cleandoc(function.__doc__ or "")
@@ -120,5 +121,6 @@ def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: E
     from pipelines.config.loader import load
     from pipelines.stage import Context
 
-    config = load(directory / "driftline.yaml", sets or ())
-    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor())
+    changes = tuple(sets or ())
+    config = load(directory / "driftline.yaml", changes)
+    return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), changes)

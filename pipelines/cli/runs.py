@@ -10,7 +10,7 @@ import typer
 
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
-from pipelines.cli.common import Engine, Json, RunFolder, Sets, command, context_of, log_of, show
+from pipelines.cli.common import Engine, Json, RunFolder, Sets, comma_separated, command, context_of, log_of, show
 from pipelines.cli.listing import named
 
 runs_app = typer.Typer()
@@ -70,6 +70,15 @@ def run(
     engine: Annotated[
         Engine, typer.Option("--engine", help="ray: on the cluster of RAY_ADDRESS, or on this machine.")
     ] = "local",
+    retry_misses: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-misses",
+            metavar="REASON,…",
+            help="Ask again for photos that fetch missed for these reasons (network: no connection, time-outs).",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done and why; change nothing.")
     ] = False,
@@ -77,21 +86,26 @@ def run(
 ) -> None:
     """Run all stages that are not done yet.
 
-    The same command continues a run that was stopped or killed. It exits with code 3 where answers are missing: add
+    All settings are checked first. Old output is kept until the new one is complete. The same command continues a run
+    that was stopped or killed. It exits with code 3 where answers are missing: add
     them (driftline annotate, driftline mturk, or a results file in DIR/answers) and run it again.
     """
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from pipelines import runner
+    from pipelines.plan import plan
+    from pipelines.stage import retry_of
 
     executor = Executor(engine, workers or len(os.sched_getaffinity(0)))
     context = context_of(directory, sets, as_json, executor)
+    if retry_misses is not None:
+        context = replace(context, retry=retry_of(comma_separated(retry_misses)))
     if dry_run:
-        plans = [asdict(p) for p in runner.plan(context, start, until)]
+        plans = [asdict(p) for p in plan(context, start, until)]
         text = "\n".join(f"{p['stage']:<10}{p['action']:<8}{p['because']}" for p in plans)
         show(as_json, {"plan": plans}, text)
         return
-    entries = runner.run(context, start, until)
+    entries = runner.run(context, start, until, yes)
     show(as_json, {"stages": entries}, runner.table(entries))
     for entry in entries:
         if "because" in entry:
@@ -99,12 +113,23 @@ def run(
 
 
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
-def status(directory: RunFolder, sets: Sets = None, as_json: Json = False) -> None:
-    """Show each stage: state, counts, dropped by reason, seconds."""
-    from pipelines import runner
+def status(
+    directory: RunFolder,
+    sets: Sets = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Read all output and compare its checksums.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show each stage: state, counts, dropped by reason, seconds.
 
-    entries = runner.status(context_of(directory, sets, True))
-    show(as_json, {"stages": entries}, runner.table(entries))
+    Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
+    """
+    from pipelines import runner
+    from pipelines.identity import record_of
+
+    changes = sets or record_of(directory).get("changes") or []
+    entries = runner.status(context_of(directory, changes, True), verify)
+    last = f"settings of the last run: --set {' --set '.join(changes)}\n" if changes and not sets else ""
+    show(as_json, {"stages": entries}, last + runner.table(entries))
 
 
 @command(runs_app, "trace", "driftline trace photos2024 6985418911", panel="Build")

@@ -27,8 +27,9 @@ from pipelines.reporting.audit import audit
 from pipelines.reporting.audit_page import lines as audit_lines
 from pipelines.reporting.audit_page import page as audit_page
 from pipelines.reporting.run_report import journey_report
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 from stream_builder.builders.release import from_release
 
 LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]

@@ -28,8 +28,8 @@ from curate.retrieval.vector_store import Store
 from curate.validation.batches import estimate
 from pipelines.config.loader import load
 from pipelines.config.yaml_edit import set_value
-from pipelines.runner import folder_of
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 from pipelines.stages.embed import spec_of
 
 BINS = 200  # of the histogram, over cosines from -1 to 1

@@ -18,8 +18,9 @@ from curate.core.parsing import rows_of
 from curate.release import Release
 from eval.plotting.charts import Section
 from eval.reporting.report import results_of, write
-from pipelines.runner import folder_of, status
+from pipelines.runner import status
 from pipelines.stage import Context, parts_of
+from pipelines.stage_folder import folder_of
 from stream_builder.stream import Stream
 
 THUMBNAIL = 64  # pixels

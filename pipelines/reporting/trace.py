@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import UnknownName
-from pipelines.runner import folder_of
+from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
 
 

@@ -51,6 +51,11 @@ class Ask(Stage):
         gold = self.context.config.validation.gold
         return [] if gold is None else [self.context.path(gold)]
 
+    def check(self) -> None:
+        """The gold questions can be read."""
+        for path in self.outside():
+            read_gold(path, [c.name for c in self.context.config.retrieve.concepts])
+
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")

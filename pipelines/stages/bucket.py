@@ -33,6 +33,12 @@ class Bucket(Stage):
         """How to cut; which buckets stay unlabelled matters to later stages only."""
         return self.context.config.buckets.identity(self.name)
 
+    def check(self) -> None:
+        """The unlabelled buckets exist, where the settings say how many there will be."""
+        settings = self.context.config.buckets
+        if (count := settings.fixed_count()) is not None:
+            settings.labelled([{"index": i} for i in range(count)])
+
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """index → members.parquet (index + bucket), buckets.json, timeline.png, rejects.parquet."""
         index = inputs["fetch"] / "index.parquet"

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_json
+from curate.core.errors import MissingFile
 from curate.embedding.embed import embed
 from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
@@ -55,9 +56,24 @@ class Embed(Stage):
         "The folder embed.from has vectors of none of the images: compare its ids with stages/04_bucket."
     )
 
+    parts: ClassVar[str] = r"(?:img_emb/img_emb|metadata/metadata)_(\d+)\.(?:npy|parquet)"
+
     def settings(self) -> Any:
         """Model and batch size (which may change the last bits)."""
         return self.context.config.embed.identity(self.name)
+
+    def settings_of_0_1(self) -> Any:
+        """With the device."""
+        return self.context.config.embed.identity(self.name, of_0_1=True)
+
+    def check(self) -> None:
+        """The model can be loaded; the folder of vectors exists."""
+        given = self.context.config.embed.vectors
+        if given is not None and not self.context.path(given).is_dir():
+            raise MissingFile(
+                f"There is no folder {self.context.path(given).absolute()}.", "Expected vectors.", "Check embed.from."
+            )
+        spec_of(self.context).load()
 
     def outside(self) -> list[Path]:
         """Local model files, and vectors from elsewhere."""

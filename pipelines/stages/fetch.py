@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.fetch import fetch
+from curate.fetch import Again, fetch
 from pipelines.stage import Counts, Records, Stage, parts_of
 
 
@@ -20,13 +20,21 @@ class Fetch(Stage):
     needs: ClassVar[tuple[str, ...]] = ("filter",)
     hint: ClassVar[str] = "stages/03_fetch/index.parquet has the reason and detail of every row."
 
+    parts: ClassVar[str] = r"(\d{5,})\.(?:tar|parquet)"
+
     def settings(self) -> Any:
         """The fetch section without what cannot change the bytes."""
         return self.context.config.fetch.identity(self.name)
 
+    def settings_of_0_1(self) -> Any:
+        """With retries and time-outs."""
+        return self.context.config.fetch.identity(self.name, of_0_1=True)
+
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
-        context = self.context
-        counts = fetch(parts_of(inputs["filter"]), out, context.config.fetch, context.run_log, context.executor)
+        context, retry = self.context, self.context.retry
+        again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out)
+        parts = parts_of(inputs["filter"])
+        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

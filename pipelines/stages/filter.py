@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.metadata.filtering import filter_table
+from curate.metadata.filters import check
 from curate.metadata.settings import FilterSettings
 from pipelines.stage import Counts, Records, Stage
 
@@ -31,7 +32,16 @@ class FilterTable(Stage):
     def outside(self) -> list[Path]:
         """The list of withdrawn ids."""
         withdrawn = self._withdrawn()
-        return [withdrawn] if withdrawn is not None and withdrawn.is_file() else []
+        return [] if withdrawn is None else [withdrawn]
+
+    def check(self) -> None:
+        """The list of withdrawn ids and the expression can be read."""
+        check(self._located())
+
+    def _located(self) -> FilterSettings:
+        withdrawn = self._withdrawn()
+        settings = self.context.config.filter
+        return settings if withdrawn is None else settings.model_copy(update={"withdrawn": str(withdrawn)})
 
     def _withdrawn(self) -> Path | None:
         given = self.context.config.filter.withdrawn
@@ -40,10 +50,6 @@ class FilterTable(Stage):
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
-        withdrawn = self._withdrawn()
-        located: FilterSettings = self.context.config.filter.model_copy(
-            update={"withdrawn": None if withdrawn is None else str(withdrawn)}
-        )
-        counts = filter_table(parts, out, located, self.context.run_log, self.context.executor)
+        counts = filter_table(parts, out, self._located(), self.context.run_log, self.context.executor)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

@@ -40,6 +40,10 @@ class Ingest(Stage):
             return []
         return self.context.config.collection.inputs(self._place())
 
+    def check(self) -> None:
+        """The source is there."""
+        self.outside()
+
     def prepare(self) -> None:
         """Download the metadata from S3, unless it is here already."""
         if (remote := self._remote()) is not None:

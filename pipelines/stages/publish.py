@@ -34,6 +34,19 @@ class Publish(Stage):
         texts = [self._text(config.release.judgement), self._text(config.release.card)]
         return [config.identity(self.name), texts]
 
+    def settings_of_0_1(self) -> Any:
+        """With those that change no output."""
+        return [self.context.config.identity(self.name, of_0_1=True), self.settings()[1]]
+
+    def check(self) -> None:
+        """The texts, lists and releases that the settings name can be read."""
+        section = self.context.config.release
+        self._text(section.judgement), self._text(section.card)
+        if section.withdrawn is not None:
+            withdrawn_ids(self.context.path(section.withdrawn))
+        if section.previous is not None:
+            Release.open(self.context.path(section.previous))
+
     def outside(self) -> list[Path]:
         """Checkpoints of the release's features, the previous release, withdrawn ids."""
         section = self.context.config.release

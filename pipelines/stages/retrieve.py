@@ -32,6 +32,10 @@ class Retrieve(Stage):
             config.embed.weights,
         ]
 
+    def check(self) -> None:
+        """The model that reads the prompts can be loaded."""
+        spec_of(self.context).load()
+
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """vectors → candidates.parquet, queries.npy, search.json."""
         context, config = self.context, self.context.config

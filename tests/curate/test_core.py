@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core.atomic_io import content_digest, fingerprint, quick_digest, read_json, sweep, write_bytes, writing
+from curate.core.atomic_io import fingerprint, read_json, sweep, write_bytes, writing
+from curate.core.digests import content_digest, listing, quick_digest
 from curate.core.errors import BadInput, UnknownName
 from curate.core.registry import Registry
 from curate.core.run_log import RunLog
@@ -58,9 +59,9 @@ def test_a_fingerprint_refuses_objects_that_json_cannot_hold() -> None:
 
 def test_content_digest_sees_names_and_bytes(tmp_path: Path) -> None:
     write_bytes(tmp_path / "a", b"1")
-    before = content_digest(tmp_path)
+    before = content_digest(listing(tmp_path))
     write_bytes(tmp_path / "a", b"2")
-    assert content_digest(tmp_path) != before
+    assert content_digest(listing(tmp_path)) != before
 
 
 def test_quick_digest_sees_a_change_at_the_end_of_a_large_file(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ QUIET = RunLog(quiet=True)
 RULES = FetchSettings(
     shard_size=15,
     retries=1,
+    outage=1,  # these tests ask for single addresses
     backoff=0,
     timeout=1.5,
     deadline=2.5,

@@ -24,8 +24,9 @@ from curate.core.run_log import RunLog
 from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.server import answer_store_of, application
 from pipelines.config.loader import load
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import listen
 
 BATCH = {"batch": "b1", "items": {f"i{n}": str(n) for n in range(30)}, "concepts": ["bus", "car"]}

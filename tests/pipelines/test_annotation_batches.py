@@ -15,8 +15,9 @@ from curate.core.run_log import RunLog
 from curate.validation.mturk import Journal
 from pipelines.annotation.batches import mturk_action
 from pipelines.config.loader import load
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 
 
 @pytest.fixture

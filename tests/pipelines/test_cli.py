@@ -20,7 +20,7 @@ from PIL import Image
 from support.console import answer
 from support.helpers import yfcc_line
 
-from curate.core.atomic_io import content_digest
+from curate.core.digests import content_digest, listing
 from curate.core.seeding import rng_for
 from pipelines.cli.app import app
 from pipelines.cli.listing import KINDS, REGISTRIES
@@ -382,9 +382,9 @@ def _one_step_eval(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_folders_digest_leaves_its_own_mark_out(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
-    one = content_digest(tmp_path)
+    one = content_digest(listing(tmp_path))
     (tmp_path / "done.json").write_text("{}")
-    assert content_digest(tmp_path) == one
+    assert content_digest(listing(tmp_path)) == one
 
 
 class TestOnlineProtocols:

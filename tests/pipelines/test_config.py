@@ -20,11 +20,11 @@ from curate.sources import SOURCES
 from curate.sources.base import DEFAULTS_OF_0_1
 from curate.sources.delimited import Delimited
 from curate.sources.folder import Folder
-from pipelines import runner
 from pipelines.config import presets
 from pipelines.config.loader import load
 from pipelines.config.reference import reference
 from pipelines.config.schema import Config
+from pipelines.plan import make
 from pipelines.stage import Context
 
 SETTINGS_OF_0_1 = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0" / "settings"
@@ -208,13 +208,15 @@ def test_the_old_name_of_the_downloader_is_accepted_and_the_last_word_counts(tmp
 @pytest.mark.parametrize("path", sorted(SETTINGS_OF_0_1.glob("*.yaml")), ids=lambda path: path.stem)
 def test_fingerprints_hold_what_they_held_in_0_1_0(path: Path) -> None:
     context = Context(path.parent, load(path), RunLog(quiet=True))
-    digests = {stage.name: fingerprint(stage.settings()) for stage in runner.make(context)}
+    digests = {stage.name: fingerprint(stage.settings_of_0_1()) for stage in make(context)}
     assert digests == json.loads(path.with_suffix(".json").read_text())
 
 
 def test_a_mark_keeps_a_setting_out_of_a_fingerprint() -> None:
-    slow, fast = (FetchSettings(threads=n, timeout=n) for n in (1, 2))
-    assert slow.identity("fetch") == {**fast.identity("fetch"), "timeout": 1.0}
+    slow, fast = (FetchSettings(threads=n, timeout=n, retries=n) for n in (1, 2))
+    assert slow.identity("fetch") == fast.identity("fetch")
+    old = fast.identity("fetch", of_0_1=True)
+    assert slow.identity("fetch", of_0_1=True) == {**old, "timeout": 1.0, "retries": 1}
 
 
 def test_the_reference_has_every_key_of_every_section_and_source() -> None:

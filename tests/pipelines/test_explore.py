@@ -26,8 +26,8 @@ from pipelines.config.yaml_edit import set_value
 from pipelines.prompt_explorer.contact_sheets import sheets
 from pipelines.prompt_explorer.explorer import Explorer, Marks, Query, Share
 from pipelines.prompt_explorer.server import application
-from pipelines.runner import folder_of
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import listen
 
 HOSTILE = '<script>alert(1)</script>"onmouseover="x'

@@ -16,8 +16,9 @@ from curate.core.seeding import rng_for
 from curate.release import Release
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 
 CONFIG = photo_config("  per_class: 8")
 

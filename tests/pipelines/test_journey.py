@@ -19,9 +19,11 @@ from curate.core.run_log import RunLog
 from curate.release import Release
 from pipelines.config.loader import load
 from pipelines.demo.draw import CONCEPTS
+from pipelines.plan import plan
 from pipelines.reporting.trace import trace
-from pipelines.runner import folder_of, plan, run, status
+from pipelines.runner import run, status
 from pipelines.stage import Context, Counts
+from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,9 @@ from curate.core.s3 import S3
 from curate.release import Release
 from pipelines.annotation.batches import open_batch, write_batches
 from pipelines.config.loader import load
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
 
 SKIP = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit")
 

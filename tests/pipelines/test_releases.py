@@ -23,8 +23,9 @@ from curate.release import Release
 from pipelines.annotation.batches import open_batch
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
-from pipelines.runner import folder_of, run, status
+from pipelines.runner import run, status
 from pipelines.stage import Context, parts_of
+from pipelines.stage_folder import folder_of
 
 CONFIG = photo_config("  per_class: 3\n  overlap: allow", short="reopen")
 

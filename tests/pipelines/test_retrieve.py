@@ -14,8 +14,9 @@ from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig
 from curate.core.run_log import RunLog
 from pipelines.config.loader import load
-from pipelines.runner import folder_of, run
+from pipelines.runner import run
 from pipelines.stage import Context, parts_of
+from pipelines.stage_folder import folder_of
 
 
 @pytest.fixture

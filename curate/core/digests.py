@@ -1,0 +1,112 @@
+"""Digests of files and folders: of inputs (cached), and of what a stage wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.core.atomic_io import TEMPORARY, fingerprint, sha256_file
+
+MARKS = ("done.json", "begun.json", "files.json")  # of a stage's folder: not its output
+LARGE = (".tar", ".npy")
+UNSETTLED = 2.0  # seconds: a file that was changed so recently may change again without a new time
+THREADS = 4  # hashing releases the interpreter's lock
+
+
+@dataclass(frozen=True)
+class Content:
+    """What is in one file."""
+
+    size: int
+    """bytes"""
+    sha256: str
+    """hexadecimal SHA-256"""
+
+
+def listing(folder: Path) -> dict[str, Content]:
+    """Name → content of every file of a finished folder, in order of name; marks and unfinished files are not in it."""
+    names = sorted(p.relative_to(folder).as_posix() for p in files_of(folder))
+    names = [n for n in names if n not in MARKS and not n.rpartition("/")[2].startswith(TEMPORARY)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        digests = pool.map(lambda name: sha256_file(folder / name), names)
+        return {n: Content((folder / n).stat().st_size, digest) for n, digest in zip(names, digests, strict=True)}
+
+
+def content_digest(files: Mapping[str, Content]) -> str:
+    """One digest of a folder's `listing`.
+
+    Of tar and npy files only the size counts, as in 0.1.0: the Parquet index in the same folder holds the checksum of
+    each record.
+    """
+    order = sorted(files, key=lambda name: Path(name).parts)
+    return fingerprint([(n, f"size:{files[n].size}" if Path(n).suffix in LARGE else files[n].sha256) for n in order])
+
+
+def quick_digest(path: Path, edge: int = 1 << 20) -> str:
+    """How 0.1.0 looked at an input: a file's size, its first and its last MiB; names and sizes of a folder's files."""
+    if path.is_dir():
+        return fingerprint([(p.relative_to(path).as_posix(), p.stat().st_size) for p in sorted(files_of(path))])
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        digest.update(file.read(edge))
+        if size > 2 * edge:
+            file.seek(size - edge)
+        digest.update(file.read(edge))
+    return digest.hexdigest()
+
+
+def full_digest(path: Path, cache: Path) -> str:
+    """SHA-256 of a file; of a folder, the digest of the names and SHA-256 of its files.
+
+    cache: a file that keeps what was read. A file is read again if its inode, size, or time of change differs. Nothing
+    is kept where the cache cannot be written.
+    """
+    found = [(p, _stamp(p)) for p in (sorted(files_of(path)) if path.is_dir() else [path])]
+    with _cache(cache) as base:
+        known = _known(base)
+        unread = [(p, stamp) for p, stamp in found if known.get(str(p.absolute()), ("", ""))[0] != stamp]
+        settled = time.time_ns() - int(UNSETTLED * 1e9)
+        with ThreadPoolExecutor(THREADS) as pool:
+            for (p, stamp), digest in zip(unread, pool.map(lambda one: sha256_file(one[0]), unread), strict=True):
+                known[str(p.absolute())] = (stamp, digest)
+                if base is not None and max(map(int, stamp.split()[2:])) < settled:
+                    base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
+    if path.is_dir():
+        return fingerprint([(p.relative_to(path).as_posix(), known[str(p.absolute())][1]) for p, _ in found])
+    return known[str(path.absolute())][1]
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    """Every file below a folder, in no order."""
+    return (p for p in folder.rglob("*") if p.is_file())
+
+
+def _stamp(path: Path) -> str:
+    """Inode, size, times of content and inode (ns): a change of a file changes one of them."""
+    s = path.stat()
+    return f"{s.st_ino} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}"
+
+
+@contextmanager
+def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
+    """The table of digests, committed at the end; None if it cannot be opened or created."""
+    try:
+        base = sqlite3.connect(path, timeout=1)
+        base.execute("CREATE TABLE IF NOT EXISTS digests (path TEXT PRIMARY KEY, stamp TEXT, digest TEXT)")
+    except sqlite3.Error:  # a read-only folder, or a damaged file: what it holds can be computed
+        yield None
+        return
+    with closing(base), base:
+        yield base
+
+
+def _known(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
+    rows = [] if base is None else base.execute("SELECT path, stamp, digest FROM digests")
+    return {path: (stamp, digest) for path, stamp, digest in rows}

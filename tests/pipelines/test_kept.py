@@ -1,0 +1,474 @@
+"""Nothing finished is lost: typos, changed settings, outages, kills between two steps, damaged files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from support.faults import picture
+from support.helpers import album, photo_config
+
+import driftline as dl
+from curate.core.atomic_io import read_json, write_json
+from curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
+from curate.core.run_log import RunLog
+from curate.fetch import fetch_shard
+from pipelines.config.loader import load
+from pipelines.identity import record_of
+from pipelines.plan import plan
+from pipelines.runner import run, status
+from pipelines.stage import Context, retry_of
+from pipelines.stage_folder import beside, folder_of, settle
+from pipelines.stages.embed import Embed
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
+ALL_DONE = ["done"] * 9
+
+
+def context(root: Path, *changes: str) -> Context:
+    config = load(root / "driftline.yaml", changes)
+    return Context(root, config, RunLog(root / "log.jsonl", quiet=True), changes=changes)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Name → SHA-256 of every file."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def states(root: Path, *changes: str) -> list[str]:
+    return [entry["state"] for entry in status(context(root, *changes))]
+
+
+def actions(root: Path, *changes: str) -> dict[str, str]:
+    return {p.stage: p.action for p in plan(context(root, *changes))}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on own photos; not to be changed."""
+    root = tmp_path_factory.mktemp("built") / "run"
+    album(root / "photos")
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
+    run(context(root))
+    assert states(root) == ALL_DONE
+    return root
+
+
+@pytest.fixture
+def finished(built: Path, tmp_path: Path) -> Path:
+    """A copy of it; photos stay where they are, their paths are in the tables."""
+    shutil.copytree(built, tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A finished run of 0.1.0."""
+    with tarfile.open(FIXTURES / "finished.tar.gz") as file:
+        file.extractall(tmp_path, filter="data")
+    return tmp_path / "finished"
+
+
+class TestTypos:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            "embed.model=ViT-B-33",
+            "embed.weights=missing.pt",
+            "filter.where=selec",
+            "filter.withdrawn=missing.csv",
+            "buckets.kind=cuts",
+            "buckets.kind=equal",  # 11 buckets, and buckets.unlabelled names the twelfth
+            "collection.path=nowhere",
+            "embed.from=nowhere",
+            "validation.gold=missing.csv",
+            "release.judgement=missing.md",
+            "release.previous=nowhere",
+            "release.withdrawn=missing.csv",
+        ],
+    )
+    def test_a_setting_that_cannot_work_leaves_every_byte(self, change: str, finished: Path) -> None:
+        changes = [change]
+        if change.startswith("embed.weights"):
+            changes.append("embed.model=RN50")
+        if change == "buckets.kind=equal":
+            changes.append("buckets.unlabelled=[11]")
+        before = tree(finished / "stages")
+        with pytest.raises(DriftlineError):
+            run(context(finished, *changes))
+        assert tree(finished / "stages") == before
+        assert states(finished) == ALL_DONE
+
+    def test_settings_of_a_late_stage_are_checked_before_an_early_one_works(self, finished: Path) -> None:
+        with pytest.raises(DriftlineError):
+            run(context(finished, "filter.where=title IS NOT NULL", "release.judgement=missing.md"))
+        assert states(finished) == ALL_DONE
+
+
+class TestSwap:
+    def test_old_output_is_there_until_the_new_one_is_complete(
+        self, finished: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = folder_of(finished, "embed")
+        before = tree(folder)
+        seen = []
+
+        def broken(self: Embed, inputs: Any, out: Path) -> Any:
+            seen.append(out)
+            raise BadConfig("broken")
+
+        monkeypatch.setattr(Embed, "run", broken)
+        with pytest.raises(BadConfig, match="broken"):
+            run(context(finished, "embed.batch=7"))
+        assert seen == [beside(folder, "next")]
+        assert tree(folder) == before
+        monkeypatch.undo()
+        run(context(finished, "embed.batch=7"))
+        assert states(finished, "embed.batch=7") == ALL_DONE
+        assert sorted(p.name for p in folder.parent.iterdir() if "embed" in p.name) == ["05_embed"]
+
+    def test_unfinished_new_output_is_continued(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        whole = Embed.run
+
+        def killed(self: Embed, inputs: Any, out: Path) -> Any:
+            whole(self, inputs, out)
+            (out / "encoder.json").unlink()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Embed, "run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(context(finished, "embed.batch=7"))
+        monkeypatch.undo()
+        new = beside(folder_of(finished, "embed"), "next")
+        part = new / "img_emb" / "img_emb_00000.npy"
+        inode = part.stat().st_ino
+        assert actions(finished, "embed.batch=7")["embed"] == "resume"
+        assert states(finished) == ALL_DONE, "with the old settings nothing has happened"
+        run(context(finished, "embed.batch=7"))
+        kept = folder_of(finished, "embed") / "img_emb" / "img_emb_00000.npy"
+        assert kept.stat().st_ino == inode
+
+    @pytest.mark.parametrize("steps", range(6))
+    def test_a_kill_between_any_two_steps_of_the_swap_ends_in_the_new_output(self, steps: int, tmp_path: Path) -> None:
+        folder = tmp_path / "05_embed"
+        new, old = beside(folder, "next"), beside(folder, "old")
+        for place, text in ((folder, "old"), (new, "new")):
+            place.mkdir()
+            (place / "data").write_text(text)
+            (place / "done.json").write_text("{}")
+        (new / "begun.json").write_text("{}")
+        doings = [lambda: folder.rename(old), lambda: new.rename(folder), lambda: (folder / "begun.json").unlink()]
+        doings += [lambda: (old / "done.json").unlink(), lambda: shutil.rmtree(old)]
+        for doing in doings[:steps]:
+            doing()
+        settle(folder)
+        assert tree(tmp_path).keys() == {"05_embed/data", "05_embed/done.json"}
+        assert (folder / "data").read_text() == "new"
+
+    def test_begun_json_beside_done_json_is_removed(self, finished: Path) -> None:
+        before = tree(finished / "stages")
+        write_json(folder_of(finished, "embed") / "begun.json", {"fingerprint": "x"})
+        run(context(finished))
+        assert tree(finished / "stages") == before
+
+
+class TestIdentity:
+    FREE = ("fetch.retries=5", "fetch.timeout=3", "fetch.deadline=9", "fetch.threads=2", "embed.device=cpu")
+
+    @pytest.mark.parametrize("change", FREE)
+    def test_what_does_not_change_the_output_repeats_nothing(self, change: str, finished: Path) -> None:
+        assert set(actions(finished, change).values()) == {"skip"}
+
+    def test_output_of_0_1_0_is_current_with_other_retries(self, old: Path) -> None:
+        assert set(actions(old, *self.FREE).values()) == {"skip"}
+
+    def test_output_of_0_1_0_is_stale_with_another_filter(self, old: Path) -> None:
+        assert actions(old, "filter.where=title IS NOT NULL")["filter"] == "run"
+        assert actions(old, "filter.where=title IS NOT NULL")["ingest"] == "skip"
+
+    def test_a_run_of_0_1_0_learns_to_notice_edits(self, old: Path) -> None:
+        run(context(old))
+        photo = next((old / "photos" / "car").glob("*.jpg"))
+        data = bytearray(photo.read_bytes())
+        data[len(data) // 2] ^= 1
+        photo.write_bytes(bytes(data))
+        assert states(old)[0] == "stale"
+
+    def test_an_edited_photo_of_the_same_size_is_noticed(self, finished: Path) -> None:
+        photo = next((finished / "photos" / "car").glob("*.jpg"))
+        data = bytearray(photo.read_bytes())
+        data[len(data) // 2] ^= 1
+        times = photo.stat()
+        photo.write_bytes(bytes(data))
+        os.utime(photo, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert states(finished)[0] == "stale"
+
+    def test_a_new_date_of_a_photo_changes_nothing(self, finished: Path) -> None:
+        os.utime(next((finished / "photos" / "car").glob("*.jpg")))
+        assert states(finished) == ALL_DONE
+
+
+class TestConfirmation:
+    def slow(self, root: Path, stage: str, seconds: float) -> None:
+        """As if a stage had taken long; seconds are no part of any identity."""
+        mark = folder_of(root, stage) / "done.json"
+        write_json(mark, read_json(mark) | {"seconds": seconds})
+
+    def test_long_work_is_repeated_only_with_yes(self, finished: Path) -> None:
+        self.slow(finished, "embed", 11_520.0)
+        before = tree(finished / "stages")
+        with pytest.raises(Unconfirmed, match=r"embed .*3 h 12 min last time.*Kept as they are: ingest, filter.*--yes"):
+            run(context(finished, "embed.batch=7"))
+        assert tree(finished / "stages") == before
+        run(context(finished, "embed.batch=7"), yes=True)
+        assert states(finished, "embed.batch=7") == ALL_DONE
+
+    def test_shorter_work_is_announced(self, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.slow(finished, "embed", 90.0)
+        loud = replace(context(finished, "embed.batch=7"), run_log=RunLog())
+        run(loud, until="embed")
+        assert "embed (settings or inputs changed, 2 min last time)" in capsys.readouterr().err
+
+    def test_too_little_room_for_old_and_new_output_is_said(
+        self, finished: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.slow(finished, "embed", 90.0)
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10))
+        with pytest.raises(Unconfirmed, match=r"bytes beside the old output; 10 are free"):
+            run(context(finished, "embed.batch=7"))
+
+
+class Shop(ThreadingHTTPServer):
+    """Photos at /N; while `open` is False, connections are closed without an answer."""
+
+    open = True
+    asked = 0
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        shop = self.server
+        assert isinstance(shop, Shop)
+        if not shop.open:
+            self.connection.close()
+            return
+        shop.asked += 1
+        number = int(self.path.strip("/"))
+        body = picture(seed=number % 50)
+        self.send_response(404 if number % 10 == 9 else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    server = Shop(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def web(shop: Shop, tmp_path: Path) -> Path:
+    """A run on 40 photos behind addresses, in shards of ten."""
+    root = tmp_path / "web"
+    root.mkdir()
+    lines = [f"http://127.0.0.1:{shop.server_port}/{i},20{10 + i % 3}-05-01" for i in range(40)]
+    (root / "photos.csv").write_text("url,day\n" + "\n".join(lines) + "\n")
+    text = photo_config("  per_class: 6").replace(
+        "{source: folder, path: photos, label: parent, dates: [path]}",
+        "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}",
+    )
+    (root / "driftline.yaml").write_text(text + "fetch: {shard_size: 10, retries: 0, backoff: 0, threads: 2}\n")
+    return root
+
+
+class TestOutage:
+    def faults(self, root: Path) -> list[str | None]:
+        found: list[str | None] = pq.read_table(folder_of(root, "fetch") / "index.parquet")["fault"].to_pylist()
+        return found
+
+    def test_an_outage_is_no_result_and_the_same_command_goes_on(self, web: Path, shop: Shop) -> None:
+        shop.open = False
+        with pytest.raises(Unfinished, match=r"connection_failed .*an outage, not a result.*The same command"):
+            run(context(web), until="fetch")
+        assert states(web)[2] == "unfinished"
+        assert "outage" in status(context(web))[2]["note"]
+        shop.open = True
+        run(context(web), until="fetch")
+        assert Counter(self.faults(web)) == {None: 36, "http_404": 4}
+        assert shop.asked == 40
+
+    def test_good_shards_and_good_photos_stay(self, web: Path, shop: Shop) -> None:
+        whole = fetch_shard  # the server goes after the first two shards
+
+        def then_closed(one: Any) -> Any:
+            shop.open = one.number < 2
+            return whole(one)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("curate.fetch.fetch_shard", then_closed)
+            with pytest.raises(Unfinished):
+                run(context(web), until="fetch")
+        folder = folder_of(web, "fetch")
+        before = {n: (folder / f"0000{n}.tar").stat().st_ino for n in range(2)}
+        shop.open, shop.asked = True, 0
+        run(context(web), until="fetch")
+        assert shop.asked == 20, "only the misses are asked for again"
+        assert {n: (folder / f"0000{n}.tar").stat().st_ino for n in range(2)} == before
+
+    def test_finished_photos_outlive_a_changed_setting_during_an_outage(self, web: Path, shop: Shop) -> None:
+        run(context(web), until="fetch")
+        before = tree(folder_of(web, "fetch"))
+        shop.open = False
+        with pytest.raises(Unfinished):
+            run(context(web, "fetch.max_edge=900"), until="fetch")
+        assert tree(folder_of(web, "fetch")) == before
+        run(context(web, "fetch.retries=3"), until="fetch")
+        assert tree(folder_of(web, "fetch")) == before
+
+    def test_misses_are_asked_for_again_on_demand(self, web: Path, shop: Shop) -> None:
+        run(context(web), until="fetch")
+        before = tree(folder_of(web, "fetch"))
+        shop.asked = 0
+        retrying = replace(context(web), retry=retry_of(["http_404"]))
+        run(retrying, until="fetch")
+        assert shop.asked == 4
+        after = tree(folder_of(web, "fetch"))
+        assert {name: after[name] for name in before if name.endswith(".tar")} == {
+            name: before[name] for name in before if name.endswith(".tar")
+        }
+        run(replace(context(web), retry=retry_of(["network"])), until="fetch")
+        assert shop.asked == 4, "no miss has such a reason"
+
+    def test_dead_addresses_are_a_result_if_asked(self, web: Path, shop: Shop) -> None:
+        run(context(web), until="filter")
+        shop.open = False
+        with pytest.raises(DriftlineError, match="kept none of 40"):
+            run(context(web, "fetch.outage=1"), until="fetch")
+
+
+class TestDamage:
+    @pytest.mark.parametrize("verify", [False, True])
+    @pytest.mark.parametrize("how", ["lost", "cut"])
+    def test_a_lost_or_cut_file_is_named_and_repaired(self, how: str, verify: bool, finished: Path) -> None:
+        before = tree(finished / "stages")
+        file = folder_of(finished, "embed") / "img_emb" / "img_emb_00000.npy"
+        file.unlink() if how == "lost" else file.write_bytes(file.read_bytes()[:-1])
+        entry = status(context(finished), verify)[4]
+        assert entry["state"] == "damaged"
+        assert f"img_emb/img_emb_00000.npy missing or changed. Repair: driftline run {finished}" in entry["note"]
+        run(context(finished))
+        after = tree(finished / "stages")
+        assert {n for n in before if before[n] != after.get(n)} <= {"05_embed/done.json"}
+        assert states(finished) == ALL_DONE
+
+    def test_changed_bytes_are_found_by_verify(self, finished: Path) -> None:
+        file = folder_of(finished, "fetch") / "00000.tar"
+        data = bytearray(file.read_bytes())
+        data[5000] ^= 1
+        file.write_bytes(bytes(data))
+        assert states(finished) == ALL_DONE
+        entries = status(context(finished), verify=True)
+        assert entries[2]["state"] == "damaged"
+        assert "00000.tar" in entries[2]["note"]
+
+    def test_a_damaged_table_of_0_1_0_is_found_by_verify(self, old: Path) -> None:
+        (folder_of(old, "bucket") / "rejects.parquet").unlink()
+        assert status(context(old), verify=True)[3]["state"] == "damaged"
+
+    def test_good_shards_are_not_fetched_again(self, web: Path, shop: Shop) -> None:
+        run(context(web), until="fetch")
+        (folder_of(web, "fetch") / "00002.tar").unlink()
+        shop.asked = 0
+        assert actions(web)["fetch"] == "repair"
+        run(context(web), until="fetch")
+        assert shop.asked == 10
+
+    @pytest.mark.parametrize("stage", ["ingest", "fetch", "publish"])
+    def test_a_broken_done_mark_blocks_nothing(self, stage: str, finished: Path) -> None:
+        mark = folder_of(finished, stage) / "done.json"
+        mark.write_text('{"stage": ')
+        position = [entry["stage"] for entry in status(context(finished))].index(stage)
+        assert states(finished)[position] == "damaged"
+        run(context(finished))
+        assert states(finished) == ALL_DONE
+
+    def test_a_broken_done_mark_costs_no_request(self, web: Path, shop: Shop) -> None:
+        run(context(web), until="fetch")
+        (folder_of(web, "fetch") / "done.json").write_text("")
+        shop.asked = 0
+        run(context(web), until="fetch")
+        assert shop.asked == 0
+
+
+class TestStatus:
+    def test_it_works_when_the_source_is_unplugged(self, finished: Path) -> None:
+        (finished / "photos").rename(finished / "elsewhere")
+        entries = status(context(finished))
+        assert [entry["state"] for entry in entries] == ALL_DONE
+        assert "There is no folder" in entries[0]["note"]
+        with pytest.raises(MissingFile):
+            run(context(finished))
+
+    def test_it_works_for_an_unplugged_run_of_0_1_0(self, old: Path) -> None:
+        (old / "photos").rename(old / "elsewhere")
+        assert [entry["state"] for entry in status(context(old))] == ALL_DONE
+
+    def test_the_last_runs_changes_are_remembered(self, finished: Path) -> None:
+        run(context(finished, "release.per_class=3"))
+        assert record_of(finished)["changes"] == ["release.per_class=3"]
+        assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
+        assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
+
+
+def test_ctrl_c_says_what_is_kept(finished: Path) -> None:
+    shutil.rmtree(folder_of(finished, "embed"))
+    code = (
+        "import os, signal, sys\n"
+        "from pipelines.stages.embed import Embed\n"
+        "Embed.run = lambda *given: os.kill(os.getpid(), signal.SIGINT) or __import__('time').sleep(60)\n"
+        "from pipelines.cli.app import main\n"
+        f"sys.argv = ['driftline', 'run', {str(finished)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 128 + signal.SIGINT
+    assert "Stopped in embed. Kept: ingest, filter, fetch, bucket" in done.stderr
+    assert f"Go on: driftline run {finished}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_log_of_any_bytes_is_no_hindrance(finished: Path) -> None:
+    with (finished / "log.jsonl").open("ab") as file:
+        file.write(b'\xff\xfe{"event"\n[]\n' + json.dumps({"event": "started"}).encode() + b"\n")
+    (folder_of(finished, "fetch") / "done.json").write_bytes(b"\xff")
+    run(context(finished))
+    assert states(finished) == ALL_DONE
