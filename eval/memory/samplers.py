@@ -96,8 +96,9 @@ class Balanced(Sampler):
 
     def grow(self, past: Past) -> None:
         """Add the newest batch; above the limit, remove random samples of the largest class."""
-        for position in range(past.start, past.seen):
-            self.members.setdefault(int(past.labels[position]), []).append(position)
+        newest = np.arange(past.start, past.seen)
+        for position, label in zip(newest.tolist(), past.y(newest).tolist(), strict=True):
+            self.members.setdefault(label, []).append(position)
         for _ in range(self.kept(past) - self.memory if self.memory else 0):
             largest = max(self.members.values(), key=len)
             largest.pop(int(self.rng.integers(len(largest))))

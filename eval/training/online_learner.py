@@ -14,7 +14,7 @@ from eval.engine.deep import Deep
 from eval.engine.linear import LinearSettings, errors, move, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
-from eval.history import Past
+from eval.history import History, Past
 from eval.learner import Array, Labels, Task, bytes_of
 from eval.memory.samplers import SAMPLERS, Sampler, SamplerName
 from eval.training.sgd_learner import NetLearner
@@ -79,10 +79,9 @@ class OnlineLearner(NetLearner):
     def learn(self, x: Array, y: Labels) -> None:
         """Store a batch that comes without a stream, and learn it in pieces of `batch`, with `epochs` updates each."""
         self.batches.append((np.asarray(x), np.asarray(y, np.int64)))
-        past = Past.of([Split(*pair) for pair in self.batches])
-        seen = len(past.labels) - len(y)
-        for start in range(seen, len(past.labels), self.size):
-            newest = past.at(start, min(start + self.size, len(past.labels)))
+        history = History([Split(*pair) for pair in self.batches])
+        for start in range(len(history) - len(y), len(history), self.size):
+            newest = history.past(start, min(start + self.size, len(history)))
             self.replay.grow(newest)
             self._train(newest, self.epochs)
 
@@ -95,7 +94,7 @@ class OnlineLearner(NetLearner):
         batches = np.split(positions, range(self.size, len(positions), self.size))
         if len(positions) < self.size * updates:  # fewer samples than all updates need: each draws its own
             batches = [self.replay.draw(past, self.size) for _ in range(updates)]
-        new = np.unique(past.labels[past.start : past.seen])
+        new = np.unique(past.y(np.arange(past.start, past.seen)))
         if not self.sample_bytes:
             x, _ = past.newest()
             self.sample_bytes = x[:1].nbytes

@@ -407,12 +407,6 @@ class TestBadInput:
         assert found["skipped"] == [{"learner": "Bursts", "because": "The loss is not finite."}]
         assert [r["learner"] for r in found["results"]] == ["fc-only"]
 
-    def test_nothing_later_can_be_reached(self) -> None:
-        past = Past.of([STREAM.flat("train")]).at(20, 40)
-        assert len(past.take(np.arange(40))[1]) == 40
-        with pytest.raises(BadArray, match="Position 40"):
-            past.x([39, 40])
-
 
 def _changed(change, steps: int = 3) -> Stream:  # type: ignore[no-untyped-def]
     made = [

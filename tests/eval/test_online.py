@@ -16,7 +16,7 @@ from curate.core.errors import BadConfig, Diverged
 from curate.core.seeding import rng_for
 from eval.engine.wide import Cosine, Wide
 from eval.experiment.learner_spec import spec_of
-from eval.history import Past
+from eval.history import History, Past
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.ace import Ace
@@ -171,9 +171,12 @@ class TestAcm:
         assert voted(np.array([[1, 2, 2], [3, 1, 2], [4, 5, 5], [7, 6, 7]])).tolist() == [2, 3, 5, 7]
 
 
+WHOLE = History([TRAIN])
+
+
 class TestSamplers:
     def past(self, seen: int) -> Past:
-        return Past.of([TRAIN]).at(seen - 64, seen)
+        return WHOLE.past(seen - 64, seen)
 
     def grown(self, name: str, batches: int, **more: Any) -> tuple[Any, Past]:
         sampler = SAMPLERS[name](rng_for(0), **more)
@@ -236,9 +239,9 @@ def test_on_images_the_head_only_learners_leave_the_network_alone(name: str) -> 
     from stream_builder.stream import Split
 
     x, y = rng.integers(0, 256, (32, 32, 32, 3)).astype(np.uint8), rng.integers(0, 3, 32)
-    past = Past.of([Split(x, y)])
-    learner.learn_from(past.at(0, 16))
-    learner.learn_from(past.at(16, 32))
+    history = History([Split(x, y)])
+    learner.learn_from(history.past(0, 16))
+    learner.learn_from(history.past(16, 32))
     moved = [not torch.equal(a, b) for a, b in zip(before, learner.head.params, strict=True)]
     assert all(moved[-2:])
     assert any(moved[:-2]) == (not learner.head_only)

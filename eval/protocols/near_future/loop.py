@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from curate.core.errors import BadArray
 from eval.checkpoint import Checkpoint
-from eval.history import Past
+from eval.history import History
 from eval.learner import Learner
 from eval.protocol import answers, evaluate_split, skip_reason
 from eval.rows import Row
@@ -70,7 +70,7 @@ def advance(
     saves: where the state of each learner is kept from time to time. A learner with a stored state goes on from it, and
     ends with the same rows as one that was never interrupted.
     """
-    whole = Past.of(trains)
+    whole = History(trains)
     n, batch = len(whole.labels), plan.batch
     last = -(-n // batch)
     ends = np.cumsum([len(step["train"]) for step in stream.steps])
@@ -83,7 +83,7 @@ def advance(
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
         spans = {s: (s + start, min(n, s + seen)) for s in plan.shifts.values() if s + start < n}
-        x = whole.at(0, n).x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
+        x = whole.x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
         for i, (learner, state) in enumerate(zip(current, states, strict=True)):
             if state.done > t or state.stopped is not None:
@@ -109,17 +109,17 @@ def advance(
         yield i, state.stopped or state.rows
 
 
-def _batch(learner: Learner, whole: Past, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
+def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
     found = answers(learner, x, size) if size else np.zeros(0, np.int64)
     if start >= plan.lag:
         first = start - plan.lag
-        learner.learn_from(whole.at(first, min(len(whole.labels), first + plan.batch)))
+        learner.learn_from(whole.past(first, min(len(whole.labels), first + plan.batch)))
     return found
 
 
-def _samples(learner: Learner, whole: Past, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
+def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
     """The same, one sample after the other."""
     begins = np.cumsum([0, *(high - low for low, high in spans.values())]).tolist()
     found = np.zeros(begins[-1], np.int64)
@@ -127,9 +127,9 @@ def _samples(learner: Learner, whole: Past, plan: Plan, start: int, spans: Spans
         for begin, (shift, (low, high)) in zip(begins, spans.items(), strict=False):
             if low <= position + shift < high:
                 row = begin + position + shift - low
-                found[row] = learner.predict_ahead(x[row : row + 1], shift + plan.lag)[0]
+                found[row] = learner.predict_ahead(x[row : row + 1].copy(), shift + plan.lag)[0]
         if position >= plan.lag:
-            learner.learn_from(whole.at(position - plan.lag, position - plan.lag + 1))
+            learner.learn_from(whole.past(position - plan.lag, position - plan.lag + 1))
     return found
 
 
