@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,6 @@ from pipelines.cli.common import Device, Engine, Json, Sets, comma_separated, co
 from pipelines.cli.listing import named
 
 if TYPE_CHECKING:
-    from eval.protocol import Score
     from eval.run import Plan
 
 eval_app = typer.Typer()
@@ -186,17 +185,13 @@ def _scores(document: dict[str, Any]) -> str:
         width = max(14, *(len(place.name) + 2 for place in places))
         lines.append(f"  {'learner':<{width}}" + "".join(f"{score.name:>18}" for score in scores))
     for place in places:
-        cells = "".join(f"{_cell(score, place.result):>18}" for score in scores)
+        cells = "".join(f"{score.spread(place.result):>18}" for score in scores)
         lines.append(f"  {place.name:<{width}}{cells}")
     reasons: dict[str, list[str]] = {}
     for skipped in document["skipped"]:
         reasons.setdefault(skipped["because"], []).append(skipped["learner"])
     lines += [f"  {', '.join(names)}: skipped, because {because}" for because, names in reasons.items()]
     return "\n".join(lines)
-
-
-def _cell(score: Score, result: Mapping[str, Any]) -> str:
-    return "never" if score.mean(result) is None else score.spread(result)
 
 
 @command(eval_app, "report", "driftline report runs --out report", panel="Evaluate")

@@ -19,6 +19,7 @@ from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
 from eval.memory.knn_index import unit
+from eval.protocols.ocrr import scenarios
 from eval.protocols.ocrr.figures import across
 from eval.protocols.ocrr.policies import parse
 from eval.protocols.ocrr.protocol import Ocrr
@@ -93,6 +94,17 @@ class TestPolicies:
             if what == "corrected":
                 assert asked >= 5
         assert log.index("corrected") == 5
+
+    def test_a_delayed_correction_counts_when_it_is_received(self) -> None:
+        """Every learner's record says what it got: none of those that would come after the end."""
+        for policy, budget in (("delayed:9999", None), ("delayed:5", None), ("budget:7+delayed:30", 7)):
+            learner = Diary()
+            found = evaluate(STREAM, "ocrr", [learner], settings={**HOLD, "policy": policy})["results"][0]
+            received = [what for what, _ in learner.log].count("corrected")
+            assert found["measures"]["corrections"]["values"] == [received]
+            assert found["curve"]["at"][-1] == received
+            assert budget is None or received == budget
+            assert (received == 0) == (policy == "delayed:9999")
 
     def test_a_wrong_correction_names_another_class(self) -> None:
         scenario = Ocrr(**HOLD).cut(STREAM, 0)
@@ -200,10 +212,19 @@ class TestScenarios:
         assert found.stream.ids.tolist() == stream.steps[-1]["train"].ids.tolist()
         assert set(found.seed.ids.tolist()) == {i for s in stream.steps[:-1] for i in s["train"].ids.tolist()}
 
-    def test_mixed_streams_bring_the_original_again(self) -> None:
-        plain, mixed = (cut(STREAM, "categorical", 2, 50, True, mix, 0) for mix in (0, 1.0))
-        assert len(mixed.stream) == 2 * len(plain.stream)
-        assert set(plain.stream.ids.tolist()) < set(mixed.stream.ids.tolist())
+    @pytest.mark.parametrize("kind", ["categorical", "within-class", "paraphrase", "temporal"])
+    def test_mixed_streams_bring_originals_that_were_never_taught(self, kind: scenarios.Kind) -> None:
+        stream = drifting(steps=3) if kind == "temporal" else STREAM
+        plain, mixed = (cut(stream, kind, 2, 50, True, mix, 0) for mix in (0, 0.5))
+        novel, taught, brought = (set(part.ids.tolist()) for part in (plain.stream, mixed.seed, mixed.stream))
+        assert novel < brought
+        assert len(brought) == len(mixed.stream) == round(1.5 * len(novel))
+        assert not brought & taught
+        assert (brought - novel) | taught == set(plain.seed.ids.tolist())
+
+    def test_a_mix_that_leaves_nothing_to_teach_is_refused(self) -> None:
+        with pytest.raises(IncompatibleStream, match="The seed part of .* would be empty"):
+            evaluate(STREAM, "ocrr", ["substrate"], settings={**HOLD, "mix": 100})
 
     @pytest.mark.parametrize(
         ("settings", "words"),
@@ -235,7 +256,7 @@ class TestScores:
         assert 0 < first <= second
 
     def test_no_errors_no_corrections(self) -> None:
-        """Thresholds that were never crossed by a correction stay null, or 0 where the start is above them."""
+        """Where the start is above a threshold, no correction led there: null."""
 
         class Knows(Diary):
             def predict(self, x: Array) -> Labels:
@@ -246,7 +267,8 @@ class TestScores:
         knows.truth = {row.tobytes(): int(y) for s in step.splits.values() for row, y in zip(s.x, s.y, strict=True)}  # type: ignore[attr-defined]
         result = evaluate(STREAM, "ocrr", [knows], settings=HOLD)["results"][0]
         assert result["measures"]["corrections"]["mean"] == 0
-        assert result["scores"]["corrections_to_90"]["mean"] == 0
+        assert result["measures"]["start_novel"]["mean"] == 1
+        assert [result["scores"][f"corrections_to_{n}"]["mean"] for n in (50, 70, 90)] == [None] * 3
 
     def test_predictions_and_corrections_have_their_cost(self) -> None:
         found = evaluate(STREAM, "ocrr", ["substrate", "static-linear"], settings=HOLD)["results"]
@@ -306,10 +328,25 @@ def test_votes_follow_the_rule(pairs: list[tuple[int, int]]) -> None:
     ordered = sorted(pairs, key=lambda p: -p[1])
     labels, sims = [p[0] for p in ordered], [p[1] / 2000 for p in ordered]
     args = np.array([sims]), np.array([labels]), np.arange(len(sims))[None], 0.05
-    assert votes(*args, "band")[0] == literal(sims, labels, 0.05)
-    assert votes(*args, "nearest")[0] == labels[0] or sims[0] - sims[-1] <= 1
+    for rule in ("band", "count", "no-recency"):  # no two are equally similar: recency never decides
+        assert votes(*args, rule)[0] == literal(sims, labels, 0.05)
     totals = {c: sum(s for s, label in zip(sims, labels, strict=True) if label == c) for c in labels}
     assert votes(*args, "sum")[0] in [c for c in totals if totals[c] >= max(totals.values()) - 1e-12]
+
+
+def test_k1_answers_with_its_nearest_neighbour_only() -> None:
+    train, test = (STREAM.steps[0][side] for side in ("train", "test"))
+    nearest = train.y[(unit(test.x) @ unit(train.x).T).argmax(1)]
+    assert answers_of("substrate-k1").tolist() == nearest.tolist()
+    assert (nearest != answers_of("substrate")).any(), "the rule of five would answer otherwise"
+
+
+def answers_of(name: str) -> Labels:
+    train, test = (STREAM.steps[0][side] for side in ("train", "test"))
+    learner = spec_of(name)()
+    learner.begin(Task(8, (8,)), rng_for(0))
+    learner.learn(train.x, train.y)
+    return learner.predict(test.x)
 
 
 def test_of_equals_the_latest_wins() -> None:

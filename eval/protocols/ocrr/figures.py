@@ -59,7 +59,7 @@ def note(document: Document) -> str:
     return (
         f"Policy: {', '.join(policies)}. Scenario: {settings['scenario']}; {settings['held_out']} classes are held out "
         "in the scenario categorical. Corrections to N %: at the first test with that novel accuracy, mean over the "
-        "seeds that reached it; a dash: no seed did."
+        "seeds that reached it; a dash: no seed did, or it was there at the start."
     )
 
 

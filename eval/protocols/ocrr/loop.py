@@ -26,8 +26,9 @@ def recover(
     rng: np.random.Generator, ledger: Ledger | None = None,
 ) -> Iterator[Row]:  # fmt: skip
     """Rows tested on "novel" and "original", each after a number of corrections and samples; "stream": right first
-    predictions since the last test; "cost": seconds of single predictions and corrections. ledger: records each
-    correction before the learner learns it.
+    predictions since the last test; "cost": seconds of single predictions and corrections. A correction counts when the
+    learner receives it; one whose delay goes beyond the stream never does. ledger: records each correction before the
+    learner learns it.
     """
     with ledger or nullcontext():
         yield from _recover(scenario, learner, policy, every, classes, rng, ledger)
@@ -40,7 +41,7 @@ def _recover(
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
     learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
-    given, right, since, correcting = 0, 0, 0, 0.0
+    made, given, right, since, correcting = 0, 0, 0, 0, 0.0  # corrections made by users, given to the learner
     waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
 
     def tests(seen: int) -> Iterator[Row]:
@@ -54,7 +55,8 @@ def _recover(
         x = scenario.stream.x[which : which + 1]
         if ledger is not None:
             ledger.append({"id": str(scenario.stream.ids[which]), "label": classes[label], "sample": which}, x[0])
-        nonlocal correcting
+        nonlocal given, correcting
+        given += 1
         clock = time.process_time()
         learner.correct(x, np.array([label]))
         correcting += time.process_time() - clock
@@ -69,8 +71,8 @@ def _recover(
         answer = int(learner.predict(scenario.stream.x[i : i + 1])[0])
         since += 1
         right += answer == truth
-        if answer != truth and _noticed(policy, learner, scenario.stream.x[i : i + 1]) and policy.corrects(given, rng):
-            given += 1
+        if answer != truth and _noticed(policy, learner, scenario.stream.x[i : i + 1]) and policy.corrects(made, rng):
+            made += 1
             label = policy.label(truth, len(classes), rng)
             if policy.delay:
                 waiting.append((i + policy.delay, i, label))

@@ -36,9 +36,9 @@ class Policy:
     confident: float | None = None
     """least confidence of an error that is corrected; None: any"""
 
-    def corrects(self, given: int, rng: np.random.Generator) -> bool:
-        """Whether an error is corrected, after `given` corrections; draws only if the rate is below 1."""
-        if self.budget is not None and given >= self.budget:
+    def corrects(self, made: int, rng: np.random.Generator) -> bool:
+        """Whether an error is corrected, after `made` corrections; draws only if the rate is below 1."""
+        if self.budget is not None and made >= self.budget:
             return False
         return self.rate >= 1 or bool(rng.random() < self.rate)
 

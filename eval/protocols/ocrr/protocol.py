@@ -42,7 +42,7 @@ class Ocrr(Protocol):
     tests: Annotated[int, Field(ge=1)] = 400
     """samples of each test set at most"""
     mix: Annotated[float, Field(ge=0)] = 0.0
-    """samples of the original distribution in the stream, for each novel one"""
+    """samples of the original distribution in the stream, for each novel one; they are not in the seed data"""
     ledger: Annotated[str, NO_EFFECT] = ""
     """a folder for a record of every correction: one file for each learner, stream, policy and seed; a file that exists
     is never replaced"""

@@ -39,7 +39,7 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     quarter of every class that is least similar to the rest of it (mean cosine to the nearest 5); "temporal": the last
     step; "auto": temporal if there are several steps, else categorical. tests: samples of each test set at most.
     shuffled: seed rows in random order, else in their own. mix: rows of the original distribution in the stream, for
-    each of the novel one.
+    each of the novel one; they are not in the seed data.
 
     Raises IncompatibleStream if a part would be empty.
     """
@@ -63,6 +63,7 @@ def cut(stream: Stream, kind: Kind, held_out: int, tests: int, shuffled: bool, m
     rows = np.flatnonzero(~new)
     if mix:
         again = rng.choice(rows, min(len(rows), round(mix * len(order))), replace=False)
+        rows = np.setdiff1d(rows, again)  # what the stream brings was never taught
         order = rng.permutation(np.concatenate([order, again])) if kind != "temporal" else _spread(order, again, rng)
     if shuffled:
         rows = rng.permutation(rows)

@@ -38,11 +38,10 @@ def curve(rows: Sequence[Row], tested_on: str) -> tuple[list[int], list[float]]:
 
 
 def corrections_to(rows: Sequence[Row], share: float) -> float | None:
-    """Corrections at the first test at which novel accuracy is at least `share`; None: never."""
-    for corrections, value in zip(*curve(rows, "novel"), strict=True):
-        if value >= share:
-            return float(corrections)
-    return None
+    """Corrections at the first test at which novel accuracy is at least `share`; None: never, or before the first
+    correction, which measures no recovery."""
+    reached = [given for given, value in zip(*curve(rows, "novel"), strict=True) if value >= share]
+    return float(reached[0]) if reached and reached[0] else None
 
 
 def scored(rows: Sequence[Row]) -> Result:
