@@ -84,6 +84,7 @@ def _processes(
 ) -> Iterator[tuple[int, R]]:  # fmt: skip
     unfinished = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
+        use_safe_path()
         context = multiprocessing.get_context("spawn")
         gpu_queue = context.SimpleQueue()
         for i in range(workers if gpus else 0):
@@ -116,6 +117,12 @@ def _script_hidden() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = script
+
+
+def use_safe_path() -> None:
+    """Let processes that start from now on not import from the working directory: a json.py beside photos is not
+    ours."""
+    os.environ["PYTHONSAFEPATH"] = "1"
 
 
 def _start_worker(parent: int, gpu_queue: Any) -> None:

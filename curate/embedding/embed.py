@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput
-from curate.core.executor import Executor
+from curate.core.executor import Executor, use_safe_path
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import Encoder, EncoderSpec
@@ -189,6 +189,7 @@ def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, boo
     if tasks[0].decoders:
         from torch.utils.data import DataLoader
 
+        use_safe_path()
         decoded: Iterator[Decoded] = iter(
             DataLoader(
                 batches,  # type: ignore[arg-type]

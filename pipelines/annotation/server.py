@@ -6,7 +6,6 @@ import base64
 import hashlib
 import html
 import re
-import secrets
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from jinja2 import Environment, StrictUndefined
+from starlette.types import ASGIApp
 
 from curate.core.errors import DriftlineError
 from curate.validation.batches import NONE, question_page
@@ -26,15 +26,13 @@ from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.batches import open_batch
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
-from pipelines.web.local_server import LOOPBACK, guard
+from pipelines.web.local_server import LOOPBACK, guarded
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 KINDS = {"annotate.css": "text/css", "annotate.js": "text/javascript"}
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
-COOKIE = "driftline"
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
 GRID = 48  # images of a page in grid mode
-MAX_FORM = 100_000  # bytes
 
 
 def answer_store_of(context: Context) -> AnswerStore:
@@ -48,14 +46,12 @@ def results_of(context: Context) -> Path:
     return context.root / context.config.validation.answers / f"{open_batch(context).name('annotate')}.csv"
 
 
-def application(context: Context, port: int, token: str | None = None, host: str = LOOPBACK) -> tuple[Any, str]:
-    """(FastAPI app, path to open, which contains a secret).
+def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGIApp, str]:
+    """(app, path to open, which contains a secret).
 
-    token: the secret (default: a new one). host: a name or address, besides loopback, under which the page may be
-    opened.
+    host: a name or address, besides loopback, under which the page may be opened.
     """
     store = answer_store_of(context)
-    secret = token or secrets.token_urlsafe(16)
     folder = files("pipelines.annotation")
     images = open_batch(context).images()
     blurred = set(store.batch["blur"])
@@ -72,21 +68,6 @@ def application(context: Context, port: int, token: str | None = None, host: str
         expected[row["id"]] = row["concept"]
     item_of = {id_: item for item, id_ in store.batch["items"].items()}
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, on_shutdown=[lambda: store.export(results)])
-    guard(app, port, styles=(f"'sha256-{digest}'",), host=host)
-
-    @app.middleware("http")
-    async def authorise(request: Request, call_next: Any) -> Response:
-        """Refuse requests without the secret of the address that was printed."""
-        if request.url.path.startswith("/static/"):
-            return await call_next(request)
-        given = request.cookies.get(COOKIE) or request.query_params.get("token") or ""
-        if not secrets.compare_digest(given.encode(), secret.encode()):
-            return PlainTextResponse("Open the address that driftline annotate printed: it contains a secret.", 401)
-        if "token" in request.query_params:
-            answer: Response = RedirectResponse("/", 303)
-            answer.set_cookie(COOKIE, secret, httponly=True, samesite="strict")
-            return answer
-        return await call_next(request)
 
     @app.exception_handler(DriftlineError)
     def refused(_: Any, error: DriftlineError) -> Response:
@@ -138,13 +119,13 @@ def application(context: Context, port: int, token: str | None = None, host: str
         seconds = int(time.time()) - int(begun) if begun.isdigit() else 0
         sensitive = form.get("sensitive", ["no"])[0] == "yes"
         store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
-        return RedirectResponse(f"/label?annotator={quote(annotator)}", 303)
+        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
 
     @app.post("/undo")
     async def undo(request: Request) -> Response:
         annotator = _annotator(await _form(request))
         store.undo(annotator)
-        return RedirectResponse(f"/label?annotator={quote(annotator)}", 303)
+        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
 
     @app.post("/reject")
     async def reject(request: Request) -> Response:
@@ -154,7 +135,7 @@ def application(context: Context, port: int, token: str | None = None, host: str
         wrong = set(form.get("wrong", []))
         for item in form.get("shown", []):
             store.answer(annotator, item, [NONE if item in wrong else concept], False, 0)
-        return RedirectResponse(f"/grid?annotator={quote(annotator)}&concept={quote(concept)}", 303)
+        return RedirectResponse(f"grid?annotator={quote(annotator)}&concept={quote(concept)}", 303)
 
     @app.post("/finish")
     async def finish(request: Request) -> Response:
@@ -163,7 +144,7 @@ def application(context: Context, port: int, token: str | None = None, host: str
             f"{store.export(results):,} answers in {results.name}; driftline run continues with them."
         )
 
-    return app, f"/?token={secret}"
+    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host)
 
 
 def _items(context: Context) -> list[dict[str, Any]]:
@@ -174,15 +155,12 @@ def _items(context: Context) -> list[dict[str, Any]]:
 
 
 async def _form(request: Request) -> dict[str, list[str]]:
-    body = await request.body()
-    if len(body) > MAX_FORM:
-        raise DriftlineError(f"The form has {len(body):,} bytes.", f"Expected at most {MAX_FORM:,}.")
-    return parse_qs(body.decode("utf-8", "replace"), max_num_fields=1000)
+    return parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
 
 
 def _annotator(form: dict[str, list[str]]) -> str:
     name = form.get("annotator", [""])[0]
-    if not re.match(NAME, name):
+    if not re.fullmatch(NAME, name):
         raise DriftlineError(f"The annotator is {name!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
     return name
 
@@ -199,16 +177,14 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
         f'<header class="bar"><span>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</span>'
         f'<progress max="{progress.total}" value="{progress.done}"></progress>'
         "<span><kbd>1</kbd>… options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next "
-        '<kbd>u</kbd> undo <kbd>v</kbd> view</span></header><form method="post" action="/undo" id="undo">'
+        '<kbd>u</kbd> undo <kbd>v</kbd> view</span></header><form method="post" action="undo" id="undo">'
         f'<input type="hidden" name="annotator" value="{html.escape(annotator)}"></form>'
     )
-    ahead = "".join(f'<link rel="prefetch" href="/image/{i}" as="image">' for i in after)
-    head = (
-        f'{ahead}<link rel="stylesheet" href="/static/annotate.css"><script src="/static/annotate.js" defer></script>'
-    )
+    ahead = "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
+    head = f'{ahead}<link rel="stylesheet" href="static/annotate.css"><script src="static/annotate.js" defer></script>'
     return (
-        question.replace("${image_url}", f"/image/{item}")
-        .replace('action="/mturk/externalSubmit"', 'action="/answer" id="question"')
+        question.replace("${image_url}", f"image/{item}")
+        .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
         .replace("</head>", head + "</head>", 1)
         .replace("<body>", f'<body class="{"blurred" if blurred else "clear"}">' + bar, 1)
         .replace("</form>\n</body>", hidden + "</form>\n</body>", 1)

@@ -64,7 +64,7 @@ def explore(
     from pipelines.prompt_explorer.server import application
     from pipelines.web.local_server import serve
 
-    serve(lambda taken: (application(context, taken), "/"), port, say_address(as_json))
+    serve(lambda taken: application(context, taken), port, say_address(as_json))
 
 
 @command(curation_app, "annotate", "driftline annotate photos2024 --port 8766", panel="Validate")

@@ -299,11 +299,12 @@ class Explorer:
         path = self.context.root / "driftline.yaml"
         file, keys = concepts_place(path)
         before = text = file.read_text(encoding="utf-8")
-        names = [c.name for c in self.context.config.retrieve.concepts]
+        concepts = load(path).retrieve.concepts  # as they are now: the file may have been edited by hand
+        names = [c.name for c in concepts]
         if name in names:
             at: list[str | int] = [*keys, names.index(name)]
             text = set_value(text, [*at, "prompts"], list(query.prompts))
-            if query.negatives or self.context.config.retrieve.concepts[names.index(name)].negatives:
+            if query.negatives or concepts[names.index(name)].negatives:
                 text = set_value(text, [*at, "negatives"], list(query.negatives))
         else:
             entry: dict[str, Any] = {"name": name, "prompts": list(query.prompts)}

@@ -11,11 +11,12 @@ import fastapi
 from fastapi import Body, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, StrictUndefined
+from starlette.types import ASGIApp
 
 from curate.core.errors import DriftlineError
 from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
 from pipelines.stage import Context
-from pipelines.web.local_server import guard
+from pipelines.web.local_server import guarded
 
 MAX_IMAGES = 200  # of a bucket on one page
 MAX_PROMPT = 8000  # characters of a prompt field
@@ -23,8 +24,9 @@ Field = Annotated[str, fastapi.Query(max_length=MAX_PROMPT)]
 KINDS = {"explore.css": "text/css", "explore.js": "text/javascript"}
 
 
-def application(context: Context, port: int) -> Any:
-    """The FastAPI app for one run folder. Raises DriftlineError if the folder has no embedded images."""
+def application(context: Context, port: int) -> tuple[ASGIApp, str]:
+    """(app for one run folder, path to open, which contains a secret). Raises DriftlineError if the folder has no
+    embedded images."""
     explorer = Explorer(context)
     folder = files("pipelines.prompt_explorer")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -32,7 +34,6 @@ def application(context: Context, port: int) -> Any:
     environment.filters |= filters
     template = environment.from_string(folder.joinpath("templates/explore.html.j2").read_text(encoding="utf-8"))
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    guard(app, port)
 
     @app.exception_handler(DriftlineError)
     def refused(_: Any, error: DriftlineError) -> Response:
@@ -69,10 +70,6 @@ def application(context: Context, port: int) -> Any:
             return Response(status_code=404)
         return Response(folder.joinpath("static", name).read_bytes(), media_type=KINDS[name])
 
-    @app.get("/favicon.ico")
-    def icon() -> Response:
-        return Response(status_code=204)
-
     @app.post("/mark")
     def mark(
         concept: Annotated[str, Body(min_length=1, max_length=80)],
@@ -98,12 +95,12 @@ def application(context: Context, port: int) -> Any:
         explorer.save(concept, Query.parse(prompt))
         return {"saved": concept}
 
-    return app
+    return guarded(app, port, "explore")
 
 
 def address(id_: str) -> str:
     """The path of a photo's thumbnail."""
-    return "/thumb?id=" + quote(id_, safe="")
+    return "thumb?id=" + quote(id_, safe="")
 
 
 def share_text(share: Share) -> str:

@@ -1,10 +1,14 @@
-"""A server that stays local: loopback, only its own host name and origin, strict headers."""
+"""A server that stays local: loopback, only its own host name and origin, a secret address, strict headers."""
 
 from __future__ import annotations
 
+import secrets
 import socket
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from curate.core.errors import BadConfig
 
@@ -20,33 +24,57 @@ HEADERS = {
 }
 
 LOOPBACK = "127.0.0.1"
+MAX_BODY = 100_000  # bytes of a request
 
 
-def guard(app: Any, port: int, styles: tuple[str, ...] = (), host: str = LOOPBACK) -> None:
-    """Refuse requests to another host name (DNS rebinding) and writes from another origin; add headers to all answers.
+def guarded(
+    app: ASGIApp, port: int, command: str, styles: tuple[str, ...] = (), host: str = LOOPBACK
+) -> tuple[ASGIApp, str]:
+    """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 
-    styles: hashes of allowed inline styles. host: a further name or address of this server.
+    A cookie would reach every other server on this host name. Refused are requests to another host name (DNS
+    rebinding), writes from another origin, and large bodies; every answer has the headers.
+
+    command: it printed the address. styles: hashes of allowed inline styles. host: a further name or address of this
+    server.
     """
-    from fastapi import Request
-    from fastapi.responses import PlainTextResponse, Response
-
+    secret = secrets.token_urlsafe(16)
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost", host)}
     origins = {f"http://{host}" for host in hosts}
 
-    @app.middleware("http")  # type: ignore[untyped-decorator]
-    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        answer: Response
-        if request.headers.get("host") not in hosts:
-            answer = PlainTextResponse("This server accepts requests to its own name only.", 421)
-        elif request.method != "GET" and request.headers.get("origin") not in origins:
-            answer = PlainTextResponse("Only pages of this server may change data.", 403)
-        else:
-            answer = await call_next(request)
-        for name, value in HEADERS.items():
-            answer.headers[name] = value
-        answer.headers["Content-Security-Policy"] = policy
-        return answer
+    def refusal(scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if headers.get("host") not in hosts:
+            return PlainTextResponse("This server accepts requests to its own name only.", 421)
+        if scope["path"] == "/favicon.ico":
+            return Response(status_code=204)
+        if not secrets.compare_digest(scope["path"].split("/")[1].encode(), secret.encode()):
+            return PlainTextResponse(f"Open the address that driftline {command} printed: it contains a secret.", 401)
+        if scope["method"] not in ("GET", "HEAD"):
+            if headers.get("origin") not in origins:
+                return PlainTextResponse("Only pages of this server may change data.", 403)
+            size = headers.get("content-length", "")
+            if not size.isdigit() or int(size) > MAX_BODY:
+                return PlainTextResponse(f"Expected a body of at most {MAX_BODY:,} bytes, with its length.", 413)
+        return None
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS | {"Content-Security-Policy": policy})
+            await send(message)
+
+        answer = refusal(scope) or app
+        path = scope["path"].removeprefix(f"/{secret}") or "/"
+        await answer({**scope, "path": path}, receive, with_headers)
+
+    return checked, f"/{secret}/"
 
 
 def listen(port: int, host: str = LOOPBACK) -> socket.socket:
@@ -67,7 +95,9 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     return sock
 
 
-def serve(make: Callable[[int], tuple[Any, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK) -> None:
+def serve(
+    make: Callable[[int], tuple[ASGIApp, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK
+) -> None:
     """Serve the app that `make(port)` returns, until Ctrl-C. say: called with the URL to open."""
     import uvicorn
 

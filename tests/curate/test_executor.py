@@ -125,3 +125,14 @@ def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -
         ray.shutdown()
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}
     assert len({pid for _, pid in found.values()}) == 2  # processes are reused, with the models that they have loaded
+
+
+def test_a_module_beside_the_photos_is_not_imported_by_workers(tmp_path: Path) -> None:
+    for name in ("json", "multiprocessing", "pyarrow"):
+        (tmp_path / f"{name}.py").write_text(f"open('imported-{name}', 'w')\n")
+    script = "from curate.core.executor import Executor; from support.work import square; "
+    script += "print(dict(Executor(workers=2).run_tasks(square, range(3))))"
+    words = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": PATH}, capture_output=True, text=True)
+    assert done.stdout == "{0: 0, 1: 1, 2: 4}\n", done.stderr
+    assert not list(tmp_path.glob("imported-*"))

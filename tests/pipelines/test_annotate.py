@@ -58,8 +58,7 @@ def client(folder: Path) -> Iterator[httpx.Client]:
     while not running.started:
         time.sleep(0.01)
     address = f"http://127.0.0.1:{port}"
-    with httpx.Client(base_url=address, headers={"origin": address}, follow_redirects=True) as browser:
-        assert browser.get(path).status_code == 200
+    with httpx.Client(base_url=address + path, headers={"origin": address}, follow_redirects=True) as browser:
         yield browser
     running.should_exit = True
     thread.join(10)
@@ -166,13 +165,23 @@ class TestPage:
         answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
         assert (answer.status_code, "is not in the batch" in answer.text) == (400, True)
         assert client.post("/answer", data={"annotator": "<b>", "item": "x"}).status_code == 400
+        assert client.post("/answer", data={"annotator": "ann\n", "item": "x"}).status_code == 400
 
     def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
-        address = str(client.base_url)
-        with httpx.Client(base_url=address, headers={"origin": address.rstrip("/")}) as stranger:
+        address = client.headers["origin"]
+        with httpx.Client(base_url=address, headers={"origin": address}) as stranger:
             assert stranger.get("/label", params={"annotator": "ann"}).status_code == 401
             assert stranger.post("/answer", data={"annotator": "ann"}).status_code == 401
-            assert stranger.get("/?token=guess").status_code == 401
+            assert stranger.get("/guess/").status_code == 401
+            assert "content-security-policy" in stranger.get("/").headers
+
+    def test_no_cookie_carries_the_secret_to_another_server(self, client: httpx.Client) -> None:
+        assert client.get("/").status_code == 200
+        assert not client.cookies
+
+    def test_a_large_body_is_refused_before_it_is_read(self, client: httpx.Client) -> None:
+        assert client.post("/answer", content=bytes(100_001)).status_code == 413
+        assert client.post("/answer", content=iter([b"annotator=ann"])).status_code == 413
 
     def test_another_origin_and_host_are_refused(self, client: httpx.Client) -> None:
         assert client.post("/finish", data={"annotator": "a"}, headers={"origin": "http://evil"}).status_code == 403
@@ -203,10 +212,9 @@ def test_500_answers_of_three_people_and_two_kills_lose_none(folder: Path) -> No
     acknowledged: list[tuple[str, str]] = []
 
     def post(share: list[tuple[str, str]], address: str) -> None:
-        base = address.partition("/?")[0]
-        with httpx.Client(base_url=base, headers={"origin": base}) as browser:
+        origin = "/".join(address.split("/")[:3])
+        with httpx.Client(base_url=address, headers={"origin": origin}) as browser:
             try:
-                browser.get(address)
                 for who, item in share:
                     form = {"annotator": who, "item": item, "labels": "none", "sensitive": "no"}
                     if browser.post("/answer", data=form).status_code == 303:
@@ -245,14 +253,13 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
     from playwright.sync_api import expect, sync_playwright
 
-    address, secret = str(client.base_url), client.cookies["driftline"]
     problems: list[str] = []
     quiet: list[Any] = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=[*quiet, "--disable-background-networking"])
         page = browser.new_page()
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.goto(f"{address}?token={secret}")
+        page.goto(str(client.base_url))
         page.get_by_label("Your name").first.fill("ann")
         page.get_by_role("button", name="Begin").click()
         first = page.locator("input[name=item]").input_value()
@@ -299,8 +306,7 @@ def test_what_is_near_to_sensitive_prompts_is_shown_blurred(journey: Path, tmp_p
     app, path = application(context, 8)
     from starlette.testclient import TestClient
 
-    with TestClient(app, base_url="http://127.0.0.1:8", headers={"origin": "http://127.0.0.1:8"}) as browser:
-        browser.get(path)
+    with TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"}) as browser:
         seen = set()
         for _ in range(len(batch["items"])):
             page = browser.get("/label", params={"annotator": "ann"}).text

@@ -83,7 +83,7 @@ def _started() -> subprocess.Popen[bytes]:
                 "Run `python -m curate.fetch.img2dataset.worker 0` to see why, or set fetch.downloader: native.",
             )
         _job = subprocess.Popen(
-            [sys.executable, "-m", "curate.fetch.img2dataset.worker", str(os.getpid())],
+            [sys.executable, "-P", "-m", "curate.fetch.img2dataset.worker", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -33,7 +33,7 @@ function neighbour(shot, key) {
 }
 
 async function mark(shot, right) {
-  const result = await send("/mark", {
+  const result = await send("mark", {
     concept: page.concept, id: shot.dataset.id, right, a: page.a, b: page.b, k: Number(page.k),
   });
   for (const same of document.querySelectorAll(".shot")) {
@@ -66,7 +66,7 @@ document.addEventListener("keydown", (event) => {
 
 for (const button of document.querySelectorAll(".save")) {
   button.addEventListener("click", () => {
-    send("/save", { concept: page.concept, prompt: button.dataset.prompt })
+    send("save", { concept: page.concept, prompt: button.dataset.prompt })
       .then(() => { button.nextElementSibling.textContent = "saved"; })
       .catch((error) => { button.nextElementSibling.textContent = error.message; });
   });
