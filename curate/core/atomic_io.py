@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import hashlib
 import io
 import json
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, DriftlineError, MissingFile
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt
@@ -36,7 +37,8 @@ def sync_folder(folder: Path) -> None:
 def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file in the folder of `path`; on success fsync it and rename it to `path`.
 
-    A reader sees the old file or the complete new one, never a part. An exception leaves no file behind.
+    A reader sees the old file or the complete new one, never a part. An exception leaves no file behind. Raises
+    DriftlineError if the disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
@@ -48,8 +50,18 @@ def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
+        size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = shutil.disk_usage(path.parent).free
+            raise DriftlineError(
+                f"The disk is full: {path.absolute()} needs more than {size:,} bytes; {free:,} are free.",
+                "",
+                "Free some space and run the same command again: finished work is kept.",
+            ) from None
+        if isinstance(error, OSError) and error.filename is None:  # a failed write does not say of what
+            error.filename = str(path)
         raise
 
 

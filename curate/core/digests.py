@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,9 @@ def full_digest(path: Path, cache: Path) -> str:
         with ThreadPoolExecutor(THREADS) as pool:
             for (p, stamp), digest in zip(unread, pool.map(lambda one: sha256_file(one[0]), unread), strict=True):
                 known[str(p.absolute())] = (stamp, digest)
-                if base is not None and max(map(int, stamp.split()[2:])) < settled:
+                if base is None or max(map(int, stamp.split()[2:])) >= settled:
+                    continue
+                with suppress(sqlite3.Error):  # a table that can be read only
                     base.execute("INSERT OR REPLACE INTO digests VALUES (?, ?, ?)", (str(p.absolute()), stamp, digest))
     if path.is_dir():
         return fingerprint([(p.relative_to(path).as_posix(), known[str(p.absolute())][1]) for p, _ in found])

@@ -7,6 +7,8 @@ paragraph without a traceback.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -87,6 +89,43 @@ class Diverged(DriftlineError):
 
 class Crashed(DriftlineError):
     """Code of a user or plug-in raised an unexpected exception."""
+
+
+def explained(error: OSError) -> DriftlineError:
+    """An error of the operating system as one sentence with the absolute path and the way out.
+
+    >>> str(explained(IsADirectoryError(21, "Is a directory", "/photos")))
+    '/photos is a folder. Expected a file.'
+    """
+    named = error.filename2 or error.filename
+    path = "a file" if named is None else shortened(os.path.abspath(os.fsdecode(named)))
+    sentences = {
+        errno.ENOENT: (f"There is no {path}.", "", "Check its name."),
+        errno.EISDIR: (f"{path} is a folder.", "Expected a file."),
+        errno.EEXIST: (f"{path} is there already, and is no folder.", "Expected a folder, or a new name."),
+        errno.ENOTDIR: (f"{path} leads through a file, or is one.", "Expected a folder."),
+        errno.EACCES: (f"You may not open {path}.", "Expected the right to read and write it."),
+        errno.EPERM: (f"You may not change {path}.", "Expected the right to write it."),
+        errno.EROFS: (f"{path} is on a read-only disk.", "Expected one that can be written."),
+        errno.ENAMETOOLONG: (f"The name {path} is too long.", "Expected at most 255 bytes for each part."),
+        errno.ENOSPC: (
+            f"The disk is full: {path} cannot be written.",
+            "",
+            "Free some space and run the command again.",
+        ),
+        errno.EDQUOT: (f"Your quota is used up: {path} cannot be written.", "", "Free some space and run it again."),
+    }
+    return DriftlineError(*sentences.get(error.errno or 0, (f"{path}: {error.strerror or error}.",)))
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """A text of a message, without its middle if it is long; bytes that are not UTF-8 as escapes.
+
+    >>> shortened("x" * 9, 5)
+    'xx…xx'
+    """
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -7,13 +7,17 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
+import pyarrow as pa
+
 from curate.metadata.schema import TABLE, safe_id
 
 NOT_FROM_TABLE = {"row", "media"}
+TIME_FAULTS = {"uploaded": "bad_upload_time", "taken": "bad_capture_time"}
 LONGEST_RAW = 2000  # characters of a faulty row that are kept
 
 
@@ -33,6 +37,44 @@ def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, s
     return columns
 
 
+class Unreadable:
+    """Stands for a value that has no Python value: a time outside the calendar or of an unknown zone, for example."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"unreadable {self.kind}"
+
+    __repr__ = __str__
+
+
+def rows_of_batch(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a batch: column → value. A value that cannot be read is `Unreadable`; text that is not UTF-8 has
+    surrogate escapes."""
+    columns = [_values(column) for column in batch.columns]
+    return [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))  # the same moments, also of unknown zones
+    try:
+        values: list[Any] = column.to_pylist()
+    except Exception:  # Arrow raises many kinds, pytz another
+        values = [_value(scalar) for scalar in column]
+    return values
+
+
+def _value(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.as_buffer().to_pybytes().decode("utf-8", "surrogateescape")
+    except Exception:
+        return Unreadable(scalar.type)
+
+
 def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, root: Path) -> dict[str, Any]:
     """values: column of the file → value. Returns a record, or a record with `fault` and `raw`.
 
@@ -46,6 +88,8 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
     record: dict[str, Any] = {"row": row, "media": "photo"}
     for name, column in columns.items():
         value = values.get(column)
+        if isinstance(value, Unreadable):
+            return bad(TIME_FAULTS.get(name, "unreadable_value"))
         if isinstance(value, str):
             if not is_utf8(value):
                 return bad("not_utf8")
@@ -56,7 +100,7 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
         if not target.is_relative_to(root):
             return bad("path_outside_root")
         record["path"] = str(target)
-    for name, fault in (("uploaded", "bad_upload_time"), ("taken", "bad_capture_time")):
+    for name, fault in TIME_FAULTS.items():
         if record.get(name) is not None:
             try:
                 record[name] = seconds_of(record[name])
@@ -97,6 +141,8 @@ def seconds_of(value: Any) -> int:
         return math.floor((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
     if isinstance(value, date):
         return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
+    if isinstance(value, Decimal):
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{type(value).__name__} is not a time")
     text = str(value)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from curate.core.errors import BadInput, MissingFile
 from curate.images.local_files import cell_path
-from curate.metadata.column_mapping import check_columns, record_of
+from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, FileSource, Workplace
 
@@ -61,7 +61,7 @@ class HuggingFace(FileSource):
             for batch, names in _batches(path, columns):
                 if row + len(batch) > skip:
                     records = []
-                    for i, values in enumerate(batch.to_pylist()):
+                    for i, values in enumerate(rows_of_batch(batch)):
                         for column, known in names.items():
                             if isinstance(values.get(column), int) and 0 <= values[column] < len(known):
                                 values[column] = known[values[column]]
@@ -93,7 +93,7 @@ def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.Record
             plain = _plain(path, reader.schema, columns)
             for batch in reader:
                 yield batch.select(plain), names
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise BadInput(f"{path} cannot be read ({error}).", "Expected a file of Hugging Face datasets.") from None
 
 

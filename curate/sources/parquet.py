@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from curate.core.errors import BadInput, MissingFile
 from curate.core.settings import PLACE, PathText
 from curate.images.local_files import cell_path
-from curate.metadata.column_mapping import check_columns, record_of
+from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, FileSource, Workplace
 
@@ -69,10 +69,10 @@ class Parquet(FileSource):
                     for batch in parquet.iter_batches(READ, columns=list(set(plain.values()))):
                         if row + len(batch) > skip:
                             records = [self._record(values, plain, row + i, row + i - begin, path, start)
-                                       for i, values in enumerate(batch.to_pylist())]  # fmt: skip
+                                       for i, values in enumerate(rows_of_batch(batch))]  # fmt: skip
                             yield batch_of(records).slice(max(0, skip - row))
                         row += len(batch)
-            except (pa.ArrowInvalid, OSError) as error:
+            except (pa.ArrowException, OSError) as error:
                 raise BadInput(f"{path} cannot be read after row {row:,} ({error}).", "Expected Parquet.") from None
         if row == 0:
             raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")

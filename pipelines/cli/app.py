@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting
+from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
 from pipelines import VERSION
 from pipelines.cli.common import OUTPUT, PlainGroup
 from pipelines.cli.curation import curation_app
@@ -21,6 +21,7 @@ from pipelines.cli.runs import runs_app
 from pipelines.cli.stream import stream_app
 from pipelines.cli.submission import submit_app
 
+LONGEST = 3000  # characters of a message
 app = typer.Typer(
     name="driftline",
     cls=PlainGroup,
@@ -74,7 +75,8 @@ def main() -> None:
         if OUTPUT.debug:
             traceback.print_exc()
         else:
-            print(f"driftline: {error}", file=sys.stderr)
+            text = str(explained(error) if isinstance(error, OSError) else error)
+            print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
         bad_usage = isinstance(error, (BadConfig, UnknownName))
         sys.exit(2 if bad_usage else 3 if isinstance(error, Waiting) else 1)
 

@@ -20,6 +20,7 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
 
     Raises UnknownName for an id that no stage has read.
     """
+    id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     events: list[dict[str, Any]] = []
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():

@@ -84,10 +84,10 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
-    except OSError as error:
+    except (OSError, TypeError) as error:  # TypeError: a name that is not UTF-8
         sock.close()
         raise BadConfig(
-            f"Cannot listen on {host}, port {port} ({error.strerror}).",
+            f"Cannot listen on {host}, port {port} ({getattr(error, 'strerror', error)}).",
             "Expected a free port on an address of this machine.",
             "Try --port 0.",
         ) from None

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.core.atomic_io import fingerprint, read_json, sweep, write_bytes, writing
-from curate.core.digests import content_digest, listing, quick_digest
-from curate.core.errors import BadInput, UnknownName
+from curate.core import digests
+from curate.core.atomic_io import fingerprint, read_json, sha256_bytes, sweep, write_bytes, writing
+from curate.core.digests import content_digest, full_digest, listing, quick_digest
+from curate.core.errors import BadInput, DriftlineError, UnknownName, explained
 from curate.core.registry import Registry
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
@@ -62,6 +63,61 @@ def test_content_digest_sees_names_and_bytes(tmp_path: Path) -> None:
     before = content_digest(listing(tmp_path))
     write_bytes(tmp_path / "a", b"2")
     assert content_digest(listing(tmp_path)) != before
+
+
+def test_a_full_digest_sees_every_byte_of_a_file_and_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "photos" / "big"
+    write_bytes(path, b"x" * (3 << 20))
+    before = [full_digest(place, tmp_path / "cache") for place in (path, path.parent)]
+    with path.open("r+b") as file:
+        file.seek(1_500_000)
+        file.write(b"y")
+    after = [full_digest(place, tmp_path / "cache") for place in (path, path.parent)]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, False]
+
+
+def test_a_file_that_did_not_change_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "photo"
+    write_bytes(path, b"1")
+    monkeypatch.setattr(digests, "UNSETTLED", -60.0)  # as if it had been written long ago
+    first = full_digest(path, tmp_path / "cache")
+    monkeypatch.setattr(digests, "sha256_file", lambda path: pytest.fail("it was read again"))
+    assert full_digest(path, tmp_path / "cache") == first
+
+
+@pytest.mark.parametrize("cache", ["a folder", "no database"])
+def test_a_cache_that_cannot_be_used_costs_time_only(cache: str, tmp_path: Path) -> None:
+    write_bytes(tmp_path / "photo", b"1")
+    place = tmp_path / "cache"
+    place.mkdir() if cache == "a folder" else place.write_bytes(b"no database" * 1000)
+    assert full_digest(tmp_path / "photo", place) == sha256_bytes(b"1")
+
+
+def test_a_full_disk_names_file_and_bytes(tmp_path: Path) -> None:
+    def fill() -> None:
+        with writing(tmp_path / "table.parquet") as file:
+            file.write(b"x" * 1000)
+            file.flush()
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(DriftlineError, match=r"table\.parquet needs more than 1,000 bytes; [0-9,]+ are free"):
+        fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (21, "is a folder. Expected a file."),
+        (20, "Expected a folder."),
+        (30, "read-only disk"),
+        (13, "You may not open"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_with_the_whole_path(number: int, words: str, tmp_path: Path) -> None:
+    text = str(explained(OSError(number, "?", str(tmp_path / "a"))))
+    assert words in text
+    assert str(tmp_path / "a") in text
 
 
 def test_quick_digest_sees_a_change_at_the_end_of_a_large_file(tmp_path: Path) -> None:

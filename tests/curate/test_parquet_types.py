@@ -1,0 +1,85 @@
+"""Parquet columns of every type in every role: each row becomes a record or is dropped with a reason."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from curate.metadata.schema import SOURCE
+from curate.sources.parquet import Parquet
+
+BAD_UTF8 = pa.Array.from_buffers(
+    pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+)
+TYPES = {
+    "timestamp beyond the calendar": pa.array([2**62, 0], pa.timestamp("us")),
+    "nanoseconds": pa.array([1, 2**62], pa.timestamp("ns")),
+    "unknown time zone": pa.array([0, 1], pa.timestamp("us", tz="Mars/Olympus")),
+    "impossible offset": pa.array([0, 1], pa.timestamp("us", tz="+99:99")),
+    "date32": pa.array([10**8, 1], pa.date32()),
+    "date64": pa.array([10**16, 1], pa.date64()),
+    "decimal": pa.array([Decimal("1e30"), Decimal("1.5")], pa.decimal256(60, 2)),
+    "duration": pa.array([10**15, 2**62], pa.duration("us")),
+    "time of day": pa.array([1, 2], pa.time64("ns")),
+    "struct": pa.array([{"a": 1}, None]),
+    "list": pa.array([[1, 2], None]),
+    "list of times": pa.array([[2**62], None], pa.list_(pa.timestamp("us"))),
+    "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())),
+    "binary": pa.array([b"\xff\xfe", b"abc"]),
+    "boolean": pa.array([True, False]),
+    "uint64": pa.array([2**64 - 1, 0], pa.uint64()),
+    "float": pa.array([float("nan"), float("inf")]),
+    "null": pa.nulls(2),
+    "dictionary": pa.array(["2010", "2011"]).dictionary_encode(),
+    "large text": pa.array(["2010", "2011"], pa.large_string()),
+    "text that is not UTF-8": BAD_UTF8,
+}
+ROLES = ("uploaded", "taken", "latitude", "tags", "label", "id", "url", "path")
+
+
+def records(folder: Path, column: pa.Array, role: str) -> list[dict[str, Any]]:
+    table = pa.table({"url": ["http://a/1", "http://a/2"], "day": ["2010", "2011"], "odd": column})
+    pq.write_table(table, folder / "photos.parquet")
+    columns = {"url": "url", "uploaded": "day", role: "odd"}
+    batches = list(Parquet(source="parquet", path=str(folder / "photos.parquet"), columns=columns).batches())
+    assert all(batch.schema == SOURCE for batch in batches)
+    return [record for batch in batches for record in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("kind", TYPES)
+def test_no_type_is_a_traceback(kind: str, role: str, tmp_path: Path) -> None:
+    found = records(tmp_path, TYPES[kind], role)
+    assert [record["row"] for record in found] == [0, 1]
+    assert all(record["fault"] or record["id"] for record in found)
+
+
+def test_a_time_beyond_the_calendar_is_a_bad_time_of_its_row_alone(tmp_path: Path) -> None:
+    found = records(tmp_path, TYPES["timestamp beyond the calendar"], "uploaded")
+    assert [record["fault"] for record in found] == ["bad_upload_time", None]
+    assert found[1]["uploaded"] == 0
+
+
+def test_moments_of_an_unknown_zone_are_moments(tmp_path: Path) -> None:
+    found = records(tmp_path, pa.array([5_000_000, 0], pa.timestamp("us", tz="Mars/Olympus")), "uploaded")
+    assert [record["uploaded"] for record in found] == [5, 0]
+
+
+def test_decimals_are_seconds(tmp_path: Path) -> None:
+    found = records(tmp_path, pa.array([Decimal("86400.50"), Decimal("1e30")], pa.decimal256(60, 2)), "uploaded")
+    assert found[0]["uploaded"] == 86_400
+    assert found[1]["fault"] == "bad_upload_time"
+
+
+def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    assert {record["fault"] for record in records(tmp_path, BAD_UTF8, "label")} == {"not_utf8"}
+
+
+def test_a_value_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    found = records(tmp_path, TYPES["list of times"], "label")
+    assert [record["fault"] for record in found] == ["unreadable_value", None]

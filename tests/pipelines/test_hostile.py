@@ -1,0 +1,118 @@
+"""The whole command line with hostile values for every option: an exit code of 0 to 3 and one message, no traceback."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pipelines.cli.app import app, main
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
+VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
+# Required words of commands that do more with them than refuse; {…} are places of the test.
+WORDS = {
+    "init": ["{new}", "--preset", "folder"],
+    "run": ["{run}", "--until", "filter"],
+    "status": ["{run}"],
+    "trace": ["{run}", "car"],
+    "explore": ["{run}"],
+    "annotate": ["{run}"],
+    "batch": ["{run}", "--format", "turkle", "--out", "{new}"],
+    "release": ["{run}", "--format", "urls", "--out", "{new}"],
+    "stream show": ["{stream}"],
+    "stream measure": ["{stream}"],
+    "stream export": ["{stream}", "--format", "npz", "--out", "{new}"],
+    "stream from-release": ["{run}", "--out", "{new}"],
+    "eval": ["{stream}", "--protocol", "clear-iid", "--learners", "majority", "--out", "{new}"],
+}
+PLACE = re.compile(r"\{(\w+)\}")
+LONG = {"demo", "pretrain"}  # with good values they work for minutes
+
+pytestmark = pytest.mark.slow
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command of the tree: its words, itself."""
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from commands(inner, (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("hostile")
+    for name in ("finished", "finished-stream"):
+        with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
+            file.extractall(folder, filter="data")
+    (folder / "file").write_bytes(b"\x00\xff no table, no image")
+    (folder / "folder").mkdir()
+    names = {"run": "finished", "stream": "finished-stream", "file": "file", "folder": "folder", "new": "new"}
+    return {key: str(folder / name) for key, name in (names | {"nowhere": "nowhere"}).items()}
+
+
+def called(words: list[str]) -> tuple[int, str]:
+    """Exit code and stderr of a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["driftline", *words])
+        patch.setattr("uvicorn.Server.run", lambda *given: None)
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), err.getvalue()
+        return 0, err.getvalue()
+
+
+def cases(name: str) -> Iterator[list[str]]:
+    """The words of a command with one hostile value in each place in turn."""
+    parameters = [p for p in COMMANDS[name].params if not getattr(p, "is_flag", False)]
+    arguments = [p for p in parameters if p.param_type_name == "argument"]
+    options = [p for p in parameters if p.param_type_name == "option" and p.name != "help"]
+    words = WORDS.get(name)
+    if words is None:
+        words = ["{nowhere}"] * sum(p.required for p in arguments)
+        words += [word for p in options if p.required for word in (p.opts[0], "x")]
+    for value in VALUES:
+        for place in range(len(arguments) if name not in LONG or arguments else 0):
+            if place < len(words):
+                yield [*words[:place], value, *words[place + 1 :]]
+        for option in options:
+            flag = option.opts[0]
+            without = list(words)
+            if flag in without:
+                del without[without.index(flag) : without.index(flag) + 2]
+            if name not in LONG or flag not in ("--out", "--set"):
+                yield [*without, f"{flag}={value}"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_hostile_values_are_answered_with_one_message(
+    name: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipelines.demo.journey.demo", lambda *given: {"report": "", "seconds": 0.0, "stages": []})
+    for case in cases(name):
+        words = [PLACE.sub(lambda match: places[match[1]], word) for word in case]
+        shown = [name, *(word[:80] for word in words)]
+        try:
+            code, said = called([*name.split(), *words])
+        except Exception as error:
+            pytest.fail(f"{shown}: {type(error).__name__}: {error}")
+        assert code in range(4), shown
+        assert "Traceback" not in said, shown
+        assert "driftline: [Errno" not in said, (shown, said)
+        assert code == 0 or said.strip(), shown
