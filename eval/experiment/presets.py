@@ -22,6 +22,8 @@ CLEAR_RESNET18 = {  # [CLEAR, supplement 5]
     "decay_after": 30,
     "augment": "flip+crop",
 }
+CODE = {"scale": "none", "variant": "reference", "splits": "random"}  # what CLEAR's published numbers come from
+CLEAR_LINEAR_CODE, CLEAR_MLP_CODE, CLEAR_RESNET18_CODE = CLEAR_LINEAR | CODE, CLEAR_MLP | CODE, CLEAR_RESNET18 | CODE
 
 CGLM = {  # [near-future accuracy, sec. 5: slow stream; EvalOCL for the learning rate]
     "batch": 64,
@@ -57,6 +59,9 @@ PRESETS = Registry(
         "clear-linear": "eval.experiment.presets:CLEAR_LINEAR",
         "clear-mlp": "eval.experiment.presets:CLEAR_MLP",
         "clear-resnet18": "eval.experiment.presets:CLEAR_RESNET18",
+        "clear-linear-code": "eval.experiment.presets:CLEAR_LINEAR_CODE",
+        "clear-mlp-code": "eval.experiment.presets:CLEAR_MLP_CODE",
+        "clear-resnet18-code": "eval.experiment.presets:CLEAR_RESNET18_CODE",
         "ocrr": "eval.experiment.presets:OCRR",
         "seq-to-final": "eval.experiment.presets:SEQ_TO_FINAL",
         "seq-to-final-code": "eval.experiment.presets:SEQ_TO_FINAL_CODE",

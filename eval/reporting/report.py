@@ -192,8 +192,8 @@ def scores_tex(documents: Sequence[Document]) -> str:
             cells = [rf"$\mathbf{{{t}}}$" if is_best and score == primary else f"${t}$" for score, t in texts]
             lines.append(" & ".join([shown.replace("_", r"\_"), *cells]) + r" \\")
             if printed := result.get("published"):
-                pairs = [printed[score.name] for score in scores]
-                theirs = [rf"${100 * pair['mean']:.1f} \pm {100 * pair['sd']:.1f}$" for pair in pairs]
+                pairs = [printed.get(score.name) for score in scores]
+                theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]
                 lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
         tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
     return "\n\n".join(tables) + "\n"

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from curate.core.errors import BadPlugin
-from eval.experiment.learner_spec import spec_of
-from eval.learners import LEARNERS
 from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Row, Run, digest
 from eval.scoring import published_values as published
@@ -39,7 +36,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
                 **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
-                **({"published": values} if (values := _published(about)) else {}),
+                **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
                 "per_class": _mean_by_class([s.by_class for s in scored]),
@@ -75,17 +72,6 @@ def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
         return {name: value for name, value in scores.items() if protocol.score_of(name).unit == "share"}
 
     return over_samples(shares, run.rows, protocol.fresh)
-
-
-def _published(about: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What the stream's paper printed for this learner, if the run has the default settings."""
-    name = about["learner"]
-    if "published" not in about or name.partition("(")[0] not in LEARNERS:
-        return {}
-    default = [spec_of(name)().settings(), dataclasses.asdict(stored_protocol(about["protocol"])())]
-    given = [about["settings"], about["protocol_settings"]]
-    same = json.dumps(given, sort_keys=True) == json.dumps(default, sort_keys=True)
-    return published.values(about["published"], about["protocol"], name) if same else {}
 
 
 def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:

@@ -63,10 +63,10 @@ def print_size(stream: Any, out: Path) -> None:
 
 def _published_facts(published: str | None) -> dict[str, str]:
     """Raises BadConfig for data without published values."""
-    from eval.scoring.published_values import TABLES
+    from eval.scoring.published_values import names
 
-    if published is not None and published not in TABLES:
-        raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(TABLES)}.")
+    if published is not None and published not in names():
+        raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(names())}.")
     return {"published": published} if published else {}
 
 

@@ -13,8 +13,9 @@ from eval.scoring.ranking import Place, ranked
 def varies(document: Document) -> str:
     """What differs between seeds: samples only if the splits are drawn for each seed."""
     drawn = "Initial weights, the order of batches and what memories keep"
-    kinds = {r["settings"].get("splits", "stream") for r in document["results"]}
-    texts = [f"splits=seeded: the train and test samples; {drawn[0].lower()}{drawn[1:]}."] if "seeded" in kinds else []
+    kinds = dict.fromkeys(str(r["settings"].get("splits", "stream")) for r in document["results"])
+    own = [kind for kind in kinds if kind != "stream"]
+    texts = [f"splits={kind}: the train and test samples; {drawn[0].lower()}{drawn[1:]}." for kind in own]
     if "stream" in kinds:
         texts.append(f"{drawn}. The train and test samples are the same for every seed.")
     return " ".join(texts)
