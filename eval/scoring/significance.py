@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from eval.rows import Row
+from stream_builder.measures.label_correlation import half_width as of_runs
 
 FINE = 1000  # factor of all counts, so that rounding does not matter
-Z = 1.96  # of a 95 % interval
 
 
 def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
@@ -48,10 +48,9 @@ def over_samples(
     """Half the width of each score's 95 % interval over other test samples of the same kind, from the counts of one
     run; None for a score that was not reached.
 
-    Answers on different samples are taken as independent. Every set of test samples adds the variance that its binomial
-    counts (with two right and two wrong answers added [Agresti & Coull 1998]) give to the score. Rows with one
-    `tested_on` are tests of the same samples, and move together; those that begin with a word of `fresh` bring new
-    samples each time.
+    Every set of test samples adds the variance that its counts give to the score. Rows with one `tested_on` are tests
+    of the same samples, taken as independent, and move together. Those that begin with a word of `fresh` are
+    consecutive parts of a stream, whose answers may come in runs: a block bootstrap over the rows.
 
     >>> rows = [Row("0", 400, 300), Row("0", 400, 300)]
     >>> mean = lambda rows: {"mean": sum(r.n_correct / r.n for r in rows) / len(rows)}
@@ -67,13 +66,13 @@ def over_samples(
     variance = dict.fromkeys(known, 0.0)
     for tested_on, places in groups.items():
         lower = list(fine)
-        pooled = sum(rows[i].n for i in places), sum(rows[i].n_correct for i in places)
-        for i in places:
-            n, right = pooled if tested_on.startswith(tuple(fresh)) else (rows[i].n, rows[i].n_correct)
-            share = (right + 2) / (n + 4)
-            fewer = FINE * rows[i].n * np.sqrt(share * (1 - share) / (n + 4))
-            lower[i] = replace(fine[i], n_correct=round(fine[i].n_correct - fewer))
+        n, right = (np.array([getattr(rows[i], key) for i in places], float) for key in ("n", "n_correct"))
+        in_runs = tested_on.startswith(tuple(fresh))
+        sets = [slice(None)] * len(n) if in_runs else [slice(i, i + 1) for i in range(len(n))]
+        halves = [of_runs(right[one], n[one]) for one in sets]
+        for i, half in zip(places, halves, strict=True):
+            lower[i] = replace(fine[i], n_correct=round(fine[i].n_correct - FINE * rows[i].n * half))
         for name, value in score(lower).items():
             base = known[name]
             variance[name] += np.nan if base is None or value is None else (base - value) ** 2
-    return {name: None if np.isnan(v) else float(Z * np.sqrt(v)) for name, v in variance.items()}
+    return {name: None if np.isnan(v) else float(np.sqrt(v)) for name, v in variance.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,16 @@ def test_the_interval_over_samples_covers_what_other_samples_give(fresh: tuple[s
         half = over_samples(lambda rows: {"mean": sum(r.n_correct / r.n for r in rows) / 3}, rows, fresh)["mean"]
         inside += abs(right.mean() / 150 - 0.7) <= (half or 0)
     assert 0.93 <= inside / n <= 0.98
+
+
+def test_answers_that_come_in_runs_have_a_wider_interval() -> None:
+    """40 parts of a stream, right or wrong as a whole in runs of 4 parts: ten answers, not 4,000."""
+    rows = [Row("online", 100, 100 * (part // 4 % 2)) for part in range(40)]
+
+    def share(rows: Sequence[Row]) -> dict[str, float | None]:
+        return {"online": sum(r.n_correct for r in rows) / sum(r.n for r in rows)}
+
+    assert over_samples(share, rows, ["online"])["online"] == pytest.approx(2.262 * 0.5 / 3, rel=0.01)  # t(9)
 
 
 def test_a_run_that_is_always_right_has_an_interval_over_samples() -> None:

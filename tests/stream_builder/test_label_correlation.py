@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.core.errors import IncompatibleStream
-from stream_builder.measures.label_correlation import autocorrelation, blind_curve, modes
+from curate.core.seeding import rng_for
+from stream_builder.measures.label_correlation import autocorrelation, blind_curve, half_width, modes
 
 
 def literal(y: list[int], k: int) -> list[int]:
@@ -93,6 +94,42 @@ def test_autocorrelation_of_runs_falls_with_the_lag() -> None:
     assert found[1] == pytest.approx(0.9, abs=0.02)
     assert found[8] == pytest.approx(0.9**8, abs=0.03)
     assert abs(found[64]) < 0.02
+
+
+def runs_of_labels(n: int, length: int, classes: int, seed: int) -> np.ndarray:
+    """Runs of one label each, of geometric length."""
+    rng = rng_for(seed, "runs", length)
+    lengths = rng.geometric(1 / length, size=1 + 4 * n // length)
+    return np.repeat(rng.integers(0, classes, len(lengths)), lengths)[:n]
+
+
+@pytest.mark.parametrize(("length", "shift"), [(1, 0), (5, 8), (30, 0), (30, 8), (100, 32)])
+def test_the_curves_interval_holds_the_truth_in_95_per_cent_of_streams(length: int, shift: int) -> None:
+    """300 simulated streams of runs: the last label is right if its run goes on, else one time in ten."""
+    goes_on = (1 - 1 / length) ** (shift + 1)
+    truth, n, streams = goes_on + (1 - goes_on) / 10, 3000, 300
+    held, independent = 0, 0
+    for seed in range(streams):
+        curve = blind_curve(runs_of_labels(n, length, 10, seed), (shift,), (1,))
+        error = abs(curve.best[0] - truth)
+        held += error <= curve.half_width[0]
+        independent += error <= 1.96 * (truth * (1 - truth) / n) ** 0.5
+    assert 0.92 <= held / streams <= 0.99
+    if shift > 0:
+        assert independent / streams < 0.7, "a binomial interval would not do"
+
+
+def test_the_interval_is_that_of_the_best_window() -> None:
+    y = runs_of_labels(2000, 10, 5, 0)
+    curve = blind_curve(y, (0, 16), (1, 20, 500))
+    for i, s in enumerate(curve.shifts):
+        right = modes(y, curve.best_k[i])[: len(y) - s - 1] == y[s + 1 :]
+        assert curve.half_width[i] == half_width(right, np.ones(len(right)))
+
+
+def test_a_classifier_that_is_always_right_has_an_interval() -> None:
+    assert 0 < half_width(np.ones(50), np.ones(50)) < 0.1
+    assert half_width(np.ones(3), np.ones(3)) > 0.1
 
 
 def test_a_stream_of_one_sample_is_refused() -> None:
