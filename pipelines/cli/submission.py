@@ -52,9 +52,9 @@ def verify(
     seconds: Seconds = 3600,
     as_json: Json = False,
 ) -> None:
-    """Check a submission: hashes, scores, repeated runs. It is read and run in processes without network.
+    """Check a submission: hashes, scores, repeated runs.
 
-    Exits with code 1 if anything differs.
+    It is read and run in processes without network. Exits with code 1 if anything differs.
     """
     from eval.leaderboard.isolation import Limits
     from eval.leaderboard.verification import verify as check
