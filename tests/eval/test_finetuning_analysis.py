@@ -15,15 +15,17 @@ from scipy.stats import spearmanr
 
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.learner_spec import spec_of
 from eval.finetuning import analysis as views
 from eval.finetuning.fit import accuracy_of, scores_of
 from eval.finetuning.samples import pooled, samples
 from eval.finetuning.trained_networks import between, trained
 from eval.plotting.finetuning import draw, networks
-from eval.protocols.seq_to_final.figures import cells_of, figures, looks, mean_looks, note
-from eval.protocols.seq_to_final.published import means, table
+from eval.protocols.seq_to_final.figures import across, cells_of, figures, looks, mean_looks, note
+from eval.protocols.seq_to_final.published import EXACT, means, table, value
 from eval.rows import Run, find
 from eval.run import evaluate
+from stream_builder.shifts.grammar import sizes_of
 from stream_builder.stream import Split, Step, Stream
 
 LEARNERS = ["oracle", "baseline", "erm", "ft", "st-1", "st-b", "sft", "sst-1", "jm", "jst-1", "ft(final=lowrank-add)"]
@@ -239,6 +241,90 @@ class TestPictures:
         shutil.rmtree(place)
         with pytest.raises(BadInput, match="has no fit"):
             networks(copy, stream, ["baseline"])
+
+
+def as_published(sequence: str, network: str, learner: str, accuracy: float, **other: Any) -> dict[str, Any]:
+    """A result with the paper's samples and settings."""
+    told: dict[str, Any] = {"fidelity": "paper-code", "from": "portraits"}
+    if sequence != "portraits":
+        told |= {"from": "shifts", "base": "cifar10", "sequence": sequence, "sizes": list(sizes_of(sequence))}
+        told["draws"] = "published" if len(sizes_of(sequence)) == 4 else "own"
+    settings = spec_of(learner)().settings() | EXACT | {"network": network} | other
+    return {"learner": learner, "settings": settings, "told": told, "scores": {"final": {"mean": accuracy}}}
+
+
+def whole(sequence: str) -> dict[str, Any]:
+    """A document with every value that the paper printed for a sequence, as if they were ours."""
+    results = [as_published(*key, accuracy) for key, accuracy in table().items() if key[0] == sequence]
+    return {"protocol": "seq-to-final", "stream": {"name": sequence, "sha256": sequence}, "results": results}
+
+
+class TestPublished:
+    @pytest.mark.parametrize("sequence", sorted({key[0] for key in table()}))
+    def test_every_value_of_tables_8_to_14_is_shown_beside_its_own_settings(self, sequence: str) -> None:
+        (figure,) = figures(whole(sequence))
+
+        rows = re.findall(r"<tr><th scope='row'>([a-z]+-\d)</th>(.*?)</tr>", figure.svg)
+        shown = {(net, i): cell for net, cells in rows for i, cell in enumerate(re.findall(r"<td>(.*?)</td>", cells))}
+        printed = [re.search(r"<span class='sd'>(\.\d\d)</span>", cell) for cell in shown.values()]
+        values = sorted(f"{v:.2f}"[1:] for key, v in table().items() if key[0] == sequence)
+        assert sorted(found[1] for found in printed if found) == values
+        assert "▲" not in "".join(shown.values())
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"fidelity": "clean"}, {"budget": "small"}, {"search": "raced"}, {"epochs": 10}, {"lrs": "0.1"},
+            {"val_share": 0.2}, {"precision": "bfloat16"}, {"final": "lowrank-add"},
+        ],
+    )  # fmt: skip
+    def test_none_is_shown_beside_other_settings(self, other: dict[str, Any]) -> None:
+        assert value(as_published("R:C:L", "res-4", "ft", 0.6)) == 0.67
+        assert value(as_published("R:C:L", "res-4", "ft", 0.6, **other)) is None
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"draws": "own"}, {"fidelity": "clean"}, {"sizes": [600, 400, 600, 400]}, {"sequence": "C:L:L"},
+            {"sequence": "C(2):L:R"},
+        ],
+    )  # fmt: skip
+    def test_none_is_shown_beside_other_samples(self, other: dict[str, Any]) -> None:
+        result = as_published("C:L:R", "res-4", "ft", 0.6)
+        assert value(result) is not None
+        assert value(result | {"told": result["told"] | other}) is None
+
+    def test_rotations_and_portraits_need_the_papers_sizes_and_rendering(self) -> None:
+        for sequence in ("R", "portraits"):
+            result = as_published(sequence, "res-4", "erm", 0.6)
+            assert value(result) == (0.62 if sequence == "R" else 0.86)
+            assert value(result | {"told": result["told"] | {"fidelity": "clean"}}) is None
+        assert value(result | {"learner": "os:system"}) is None
+
+    def test_table_2_is_shown_with_its_own_averages_and_marks(self) -> None:
+        """[Table 2]: printed means, of twelve networks, or of eight for one-layer side modules (.63 of jst-1)."""
+        section = across([whole("R:C:L")])
+        assert section is not None
+        names = re.findall(r"<th scope='col'>([a-z1-9-]+)</th>", section.html)[1:]
+        (cells,) = re.findall(r"<tr><th scope='row'>R:C:L.*?</th>(.*?)</tr>", section.html)
+        shown = dict(zip(names, re.findall(r"<td>(.*?)</td>", cells), strict=True))
+        printed = {"baseline": ".54", "erm": ".19", "ft": ".61", "lp-ft": ".64", "st-1": ".63", "st-b": ".61",
+                   "jst-1": ".63", "jst-b": ".60", "jm": ".58", "oracle": ".66"}  # fmt: skip
+        assert {name: re.findall(r"\.\d\d(?=</span>)", shown[name])[0] for name in printed} == printed
+        assert [name for name in ("ft", "lp-ft", "i-ft", "st-1", "jst-1") if "<b>" in shown[name]] == [
+            "lp-ft", "st-1", "jst-1"
+        ]  # fmt: skip
+
+    def test_a_mean_over_other_networks_than_the_papers_is_beside_the_same_networks(self) -> None:
+        some = whole("R:C:L")
+        some["results"] = [r for r in some["results"] if r["settings"]["network"] in ("conv-1", "res-4")]
+        (figure,) = figures(some)
+        mean = figure.svg.partition("<th scope='row'>mean</th>")[2].partition("</tr>")[0]
+        ft = [table()["R:C:L", net, "ft"] for net in ("conv-1", "res-4")]
+        assert f"<span class='sd'>{sum(ft) / 2:.2f}".replace(">0.", ">.") in mean
+
+    def test_one_network_has_no_table_of_means(self) -> None:
+        assert across([{**whole("R"), "results": whole("R")["results"][:3]}]) is None
 
 
 class TestTables:

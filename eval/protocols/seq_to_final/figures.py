@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure
+from eval.plotting.charts import Figure, Section
 from eval.protocol import Document
 from eval.protocols.seq_to_final import published
 
@@ -19,11 +19,17 @@ ORDER = (
     "sft-exponential", "seq-ewc", "sst-1", "sst-b", "jm", "jst-1", "jst-b", "oracle",
 )  # fmt: skip
 Cells = dict[str, dict[str, float]]  # network → learner → accuracy
+Key = tuple[str, str, int, str, int]  # fidelity, budget, epochs, search, fits
 
 
 def figures(document: Document) -> list[Figure]:
     """One table for each budget and fidelity."""
-    groups: dict[tuple[str, str, int, str, int], list[Any]] = {}
+    return [_figure(key, results) for key, results in _groups(document).items()]
+
+
+def _groups(document: Document) -> dict[Key, list[Any]]:
+    """Results by what their numbers may be compared under."""
+    groups: dict[Key, list[Any]] = {}
     for result in document["results"]:
         settings = result["settings"]
         if "network" in settings:
@@ -35,7 +41,7 @@ def figures(document: Document) -> list[Figure]:
                 settings.get("fits", 0),
             )
             groups.setdefault(key, []).append(result)
-    return [_figure(key, results) for key, results in groups.items()]
+    return groups
 
 
 def note(document: Document) -> str:
@@ -105,53 +111,104 @@ def mean_looks(cells: Cells, names: Sequence[str]) -> dict[str, str]:
     return marks
 
 
-def _figure(key: tuple[str, str, int, str, int], results: Sequence[Any]) -> Figure:
-    fidelity, budget, epochs, search, _ = key
-    cells = cells_of(results)
-    names = sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
-    notes = results[0].get("told", {})
-    theirs = {net: {n: published.value(notes, net, n) for n in names} for net in cells}
+def _figure(key: Key, results: Sequence[Any]) -> Figure:
+    cells, theirs = cells_of(results), printed_of(results)
+    names = _names(cells)
     rows = []
     for net in sorted(cells):
         look = looks(cells[net])
-        rows.append(_row(net, [_cell(cells[net].get(n), look.get(n, ""), theirs[net][n]) for n in names]))
+        rows.append(_row(net, [_cell(cells[net].get(n), look.get(n, ""), theirs[net].get(n)) for n in names]))
     if len(cells) > 1:
         look = mean_looks(cells, names)
-        columns = {n: [row[n] for row in cells.values() if n in row] for n in names}
-        whole = {n: len(columns[n]) == len(cells) for n in names}
-        count = {n: "" if whole[n] else f" <small>of {len(columns[n])}</small>" for n in names}
-        paper = published.means().get(str(notes.get("sequence")), {}) if all(map(_printed, theirs.values())) else {}
-        means = [_cell(float(np.mean(columns[n])), look.get(n, ""), paper.get(n)) + count[n] for n in names]
-        rows.append(_row("mean", means))
-        rows.append(_row("sd", [_cell(float(np.std(columns[n])), "", None) for n in names]))
+        columns = {n: _column(cells, n) for n in names}
+        papers = {n: _column(theirs, n) for n in names}
+        count = {n: "" if len(columns[n]) == len(cells) else f" <small>of {len(columns[n])}</small>" for n in names}
+        same = {n: _mean(papers[n]) if len(papers[n]) == len(columns[n]) else None for n in names}
+        rows.append(_row("mean", [_cell(_mean(columns[n]), look.get(n, ""), same[n]) + count[n] for n in names]))
+        rows.append(_row("sd", [_cell(float(np.std(columns[n])) if columns[n] else None, "", None) for n in names]))
     fits = {(r["settings"]["network"], r["learner"]): r.get("learner_facts", {}).get("fits") for r in results}
     rows.append(_row("fits", [_numbers({fits[net, n] for net in cells if fits.get((net, n))}) for n in names]))
-    head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
-    table = f"<table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    beside = any(map(_printed, theirs.values()))
-    same = fidelity == "paper-code" and budget == "paper" and search == "full"
     caption = (
-        f"Accuracy on the last step; fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid. "
+        f"Accuracy on the last step; {_text(key)}. "
         "Fits: points of all grids of a method. Italic: within .02 of the oracle or better. Bold: that, or within .02 "
-        "of the network's best."
+        "of the network's best. Means of one-layer side modules (-1) leave ConvNets out, as the paper's do."
     )
-    if beside:
+    if any(theirs.values()):
+        same_samples = all(r.get("told", {}).get("draws") == "published" for r in results)
         caption += (
-            " Grey: the paper's, one seed, same samples; ▲▼ where ours is more than .04 above or below."
-            + ("" if same else " Its setting was another: fidelity paper-code, budget paper, full grid.")
-            + " Its sft is the best test of three schedules."
+            f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
+            "where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
-    return Figure("Methods by network", caption, table)
+    return Figure("Methods by network", caption, _table("", names, rows))
+
+
+def across(documents: Sequence[Document]) -> Section | None:
+    """As the paper's table 2: a row for each sequence, means over networks, with table 2's own rule for bold and
+    italic: within .02 of the best mean, or of the oracle's. None if every sequence has one network."""
+    rows: list[tuple[str, Cells, Cells]] = []
+    for document in documents:
+        for key, results in _groups(document).items():
+            cells, theirs = cells_of(results), printed_of(results)
+            if len(cells) > 1:
+                name = f"{document['stream']['name']}, {len(cells)} networks, {_text(key)}"
+                rows.append((name, cells, theirs))
+    if not rows:
+        return None
+    names = _names({f"{i} {net}": row for i, (_, cells, _) in enumerate(rows) for net, row in cells.items()})
+    lines = []
+    for name, cells, theirs in rows:
+        ours = {n: _column(cells, n) for n in names}
+        paper = {n: _column(theirs, n) for n in names}
+        look = looks({n: float(np.mean(values)) for n, values in ours.items() if values})
+        whole = {n: _mean(paper[n]) if len(paper[n]) == len(ours[n]) else None for n in names}
+        lines.append(_row(name, [_cell(_mean(ours[n]), look.get(n, ""), whole[n]) for n in names]))
+    text = (
+        "Means over networks; one-layer side modules (-1) without ConvNets. Italic: within .02 of the oracle's mean or "
+        "better. Bold: that, or within .02 of the best mean. Grey: the paper's mean over the same networks."
+    )
+    table = _table("sequence", names, lines)
+    html_text = f"<p class='soft'>{text}</p><div class='scroll'>{table}</div>"
+    return Section("across-seq-to-final", "Means over networks, seq-to-final", html_text)
+
+
+def printed_of(results: Sequence[Mapping[str, Any]]) -> Cells:
+    """What the paper printed beside each of `cells_of`."""
+    cells: Cells = {}
+    for result in results:
+        row, value = cells.setdefault(result["settings"]["network"], {}), published.value(result)
+        if value is not None:
+            row.setdefault(result["learner"], value)
+    return cells
+
+
+def _column(cells: Cells, name: str) -> list[float]:
+    """Accuracies of a learner on the networks that its mean is over."""
+    return [row[name] for net, row in cells.items() if name in row and published.counts_in_mean(net, name)]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _names(cells: Cells) -> list[str]:
+    """Learners in the paper's order."""
+    return sorted({n for row in cells.values() for n in row}, key=lambda n: (_place(n), n))
+
+
+def _table(corner: str, names: Sequence[str], rows: Sequence[str]) -> str:
+    head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
+    first = f"<th scope='col'>{corner}</th>" if corner else "<th></th>"
+    return f"<table class='scores'><thead><tr>{first}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _text(key: Key) -> str:
+    fidelity, budget, epochs, search, _ = key
+    return f"fidelity {fidelity}, budget {budget}, at most {epochs} epochs, {search} grid"
 
 
 def _numbers(found: set[int]) -> str:
     """One number, or the smallest and the largest."""
     return "–".join(str(number) for number in sorted({min(found), max(found)})) if found else "–"
-
-
-def _printed(row: Mapping[str, float | None]) -> bool:
-    """Whether the paper has something for a network on these samples."""
-    return any(value is not None for value in row.values())
 
 
 def _place(name: str) -> int:

@@ -67,6 +67,7 @@ class SeqToFinal(Protocol):
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
     varies = staticmethod(charts.varies)
+    across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,7 +127,7 @@ class SeqToFinal(Protocol):
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""
-        keys = ("base", "sequence", "sizes", "draws", "overlap", "shared")
+        keys = ("from", "fidelity", "base", "sequence", "sizes", "draws", "overlap", "shared")
         return {key: stream.facts[key] for key in keys if key in stream.facts}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
