@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.helpers import made_intents
 
 from eval.experiment.presets import fitting
 from eval.learners import LEARNERS
@@ -17,10 +18,7 @@ from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
-pytestmark = [
-    pytest.mark.shared,
-    pytest.mark.skipif(not (SHARED / "data" / "intent").is_dir(), reason="needs ../shared/data/intent"),
-]
+real = pytest.mark.skipif(not (SHARED / "data" / "intent").is_dir(), reason="needs ../shared/data/intent")
 EXACT = {
     "substrate": "substrate", "substrate_k1": "substrate-k1", "substrate_sumsim": "substrate-sumsim",
     "substrate_count_only": "substrate-count-only", "substrate_no_recency": "substrate-no-recency",
@@ -35,6 +33,11 @@ TRAINED = {
 
 @cache
 def stream(name: str) -> Stream:
+    if name == "made":
+        x, y = made_intents(classes=30, n=1800, width=24, noise=0.22)
+        rows = np.argsort(y[:1300], kind="stable")  # class by class, as Banking77's file
+        halves = {"train": Split(x[:1300][rows], y[:1300][rows]), "test": Split(x[1300:], y[1300:])}
+        return Stream(name, [Step(0, "0", halves)], [str(c) for c in range(30)], sha256=name)
     with np.load(SHARED / "data" / "intent" / f"{name}_minilm.npz", allow_pickle=False) as found:
         splits = {}
         for side in ("train", "test"):
@@ -51,13 +54,15 @@ def reference(name: str) -> dict[tuple[str, str, int], dict[str, Any]]:
     return {(run["system"], run["policy"], run["seed"]): run for run in told["runs"]}
 
 
-def ours(name: str, learner: str, seed: int, policy: str = "oracle") -> dict[str, float]:
+def ours(name: str, learner: str, seed: int, policy: str = "oracle", order: str = "file") -> dict[str, float]:
     base = learner.partition("(")[0]
-    settings = fitting("ocrr", {base: LEARNERS[base]}) | {"order": "file", "policy": policy}
+    settings = fitting("ocrr", {base: LEARNERS[base]}) | {"order": order, "policy": policy}
     (result,) = evaluate(stream(name), "ocrr", [learner], seeds=[seed], settings=settings)["results"]
     return {k: v["mean"] for k, v in (result["scores"] | result["measures"]).items()}
 
 
+@pytest.mark.shared
+@real
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.parametrize("system", EXACT)
 def test_what_draws_nothing_is_the_references_to_the_last_digit(system: str, seed: int) -> None:
@@ -70,6 +75,8 @@ def test_what_draws_nothing_is_the_references_to_the_last_digit(system: str, see
         assert found[f"corrections_to_{target}"] == told["to"][str(target)]
 
 
+@pytest.mark.shared
+@real
 @pytest.mark.parametrize("system", TRAINED)
 def test_what_is_trained_is_near(system: str) -> None:
     found, told = ours("banking77", TRAINED[system], 0), reference("banking77")[system, "oracle", 0]
@@ -77,6 +84,8 @@ def test_what_is_trained_is_near(system: str) -> None:
     assert found["original"] == pytest.approx(told["final_orig"], abs=0.03)
 
 
+@pytest.mark.shared
+@real
 def test_on_clinc_too() -> None:
     told = reference("clinc150")
     found = ours("clinc150", "static-knn", 0)
@@ -86,6 +95,8 @@ def test_on_clinc_too() -> None:
     assert found["original"] == pytest.approx(told["substrate_force_brute", "oracle", 0]["final_orig"], abs=0.01)
 
 
+@pytest.mark.shared
+@real
 @pytest.mark.parametrize(("policy", "recorded"), [("random_50", "random50"), ("random_10", "random10")])
 def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: str) -> None:
     found = ours("banking77", "substrate", 0, policy)
@@ -94,9 +105,33 @@ def test_random_policies_come_near_with_draws_of_our_own(policy: str, recorded: 
     assert found["corrections"] == pytest.approx(told["corrections"], rel=0.25)
 
 
+@pytest.mark.shared
+@real
 def test_the_fifos_collapse_is_of_sorted_rows() -> None:
     """Spec, section 2: with shuffled seed rows fifo_1000 keeps .81 of the original, sorted ones leave .11."""
     assert ours("banking77", "bounded-fifo(capacity=1000)", 0)["original"] < 0.2
     settings = {"order": "shuffled"}
     (result,) = evaluate(stream("banking77"), "ocrr", ["bounded-fifo"], settings=settings)["results"]
     assert result["scores"]["original"]["mean"] > 0.7
+
+
+class TestFindingsOnMadeIntents:
+    """Vectors that need no file: what the paper finds does not hang on Banking77."""
+
+    def test_the_substrate_learns_new_classes_and_keeps_the_old_ones(self) -> None:
+        found, frozen = ours("made", "substrate", 0), ours("made", "static-knn", 0)
+        assert found["novel"] > 0.7
+        assert found["original"] > frozen["original"] - 0.05
+        assert frozen["novel"] == 0
+
+    def test_it_needs_fewer_corrections_than_a_linear_model_that_is_trained(self) -> None:
+        ours_, trained = ours("made", "substrate", 0), ours("made", "online-linear", 0)
+        assert ours_["corrections_to_50"] < 0.5 * trained["corrections_to_50"]
+        assert ours_["novel"] > trained["novel"] + 0.1
+
+    def test_the_fifos_collapse_is_of_sorted_rows(self) -> None:
+        sorted_, shuffled = (ours("made", "bounded-fifo(capacity=400)", 0, order=o) for o in ("file", "shuffled"))
+        assert sorted_["original"] < 0.5 < 0.8 < shuffled["original"]
+
+    def test_a_reservoir_of_the_same_size_does_not_collapse(self) -> None:
+        assert ours("made", "bounded-reservoir(capacity=400)", 0)["original"] > 0.8

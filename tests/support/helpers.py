@@ -186,3 +186,15 @@ def correlated(
         }
         made.append(Step(t, str(t), splits))
     return Stream("correlated", made, [f"class {c}" for c in range(classes)], sha256=f"correlated{n}{stay}")
+
+
+def made_intents(
+    classes: int, n: int, width: int, noise: float
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Unit vectors (n, width) near one direction a class, as sentence vectors of intents, and their classes."""
+    rng = rng_for(0, "made intents")
+    y = rng.integers(0, classes, n)
+    means = rng.normal(size=(classes, width))
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    x = (means[y] + rng.normal(0, noise, (n, width))).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True), y.astype(np.int64)
