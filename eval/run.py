@@ -304,7 +304,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
     store = None if grid.out is None else grid.out / "fits"
     task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
     learner.begin(task, rng_for(job.seed, grid.name, "learner"))
-    save = None if folder is None else Checkpoint(folder / "state.pickle")
+    save = None if folder is None else Checkpoint(folder / "state.safetensors")
     start = Start(learner, rng_for(job.seed, grid.name, "walk"), job.seed, save)
     return _Begun(start, identity, folder, tuned, clock)
 

@@ -139,7 +139,10 @@ def _recorded_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 def _open(path: Path, n: int) -> Array:
     if not path.is_file():
         raise IntegrityError(f"The stream's file {path} is missing.", "", AGAIN)
-    array: Array = np.load(path, mmap_mode="r")
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise IntegrityError(f"{path} is no array of numbers or texts ({error}).", "", AGAIN) from None
     if len(array) != n:
         raise IntegrityError(f"{path} has {len(array)} samples, stream.json says {n}.", "", AGAIN)
     return array

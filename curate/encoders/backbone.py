@@ -93,19 +93,19 @@ def load_checkpoint(network: Any, path: Path) -> None:
     """
     import torch
 
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
 
-        checkpoint: Any = load_file(path)
-    else:
-        try:
+            checkpoint: Any = load_file(path)
+        else:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # unpickling raises many kinds of exceptions
-            raise BadInput(
-                f"{path} cannot be read as a checkpoint ({type(error).__name__}: {str(error).splitlines()[0][:150]}).",
-                "Expected tensors only.",
-                "Save the state_dict alone: torch.save(model.state_dict(), PATH).",
-            ) from None
+    except Exception as error:  # unpickling raises many kinds of exceptions
+        raise BadInput(
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {str(error).splitlines()[0][:150]}).",
+            "Expected tensors only.",
+            "Save the state_dict alone: torch.save(model.state_dict(), PATH).",
+        ) from None
     for key in ("state_dict", "model", "online_network_state_dict"):
         if isinstance(checkpoint, Mapping) and isinstance(checkpoint.get(key), Mapping):
             checkpoint = checkpoint[key]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, write_bytes, write_json
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, BadInput
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import Vectors, unit
@@ -170,7 +170,12 @@ def _resume(path: Path, key: str, training: Training) -> tuple[list[float], list
 
     if not path.is_file():
         return [], [], 0.0
-    state = torch.load(path, map_location=training.device, weights_only=True)
+    try:
+        state = torch.load(path, map_location=training.device, weights_only=True)
+    except Exception as error:  # unpickling raises many kinds of exceptions
+        raise BadInput(
+            f"{path} is no stored state ({type(error).__name__}).", "", "Delete it: training starts again."
+        ) from None
     if state["key"] != key:
         raise BadConfig(
             f"{path.parent} was started with other images, settings or seed.",

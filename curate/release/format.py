@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import check_format, read_json, sha256_bytes, sha256_file
-from curate.core.errors import IntegrityError, MissingFile, UnknownName
+from curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
 from curate.core.notebook import rendered
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
@@ -136,7 +136,11 @@ class Release:
                 f"The release {self.name} has no features {name!r}.",
                 f"Available: {', '.join(self.facts['features']) or 'none'}.",
             )
-        vectors: npt.NDArray[np.float16] = np.load(self.path / "features" / f"{name}.npy", mmap_mode="r")
+        path = self.path / "features" / f"{name}.npy"
+        try:
+            vectors: npt.NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise BadInput(f"{path} is no array of numbers ({error}).", "", "Restore the file.") from None
         return vectors
 
     def _repr_html_(self) -> str:

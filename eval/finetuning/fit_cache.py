@@ -21,6 +21,7 @@ from eval.checkpoint import Checkpoint
 from eval.finetuning.fit import Fitted, Hyper
 
 FORMAT = 1
+STATE = "state.safetensors"  # of an unfinished fit
 
 
 @dataclass
@@ -45,10 +46,16 @@ class Store:
             raise BadInput(f"{place} is of format {about.get('format')}.", f"Expected {FORMAT}.", "Delete the folder.")
         if "diverged" in about:
             return str(about["diverged"])
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         result = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
-        state = load_file(place / "best.safetensors")
+        try:
+            state = load_file(place / "best.safetensors")
+        except (SafetensorError, OSError) as error:
+            raise BadInput(
+                f"{place / 'best.safetensors'} has no weights ({error}).", "", "Delete the folder."
+            ) from None
         return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **result)
 
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
@@ -67,7 +74,7 @@ class Store:
             about |= {name: getattr(fitted, name) for name in ("accuracy", "best_epoch", "curve", "steps")}
             about["hyper"] = asdict(fitted.hyper)
         write_json(place / "fit.json", about)
-        (place / "state.pickle").unlink(missing_ok=True)
+        Checkpoint(place / STATE).keep(final=True)
 
     def place(self, key: str) -> Path:
         """The fit's folder."""
@@ -76,7 +83,7 @@ class Store:
 
     def state(self, key: str) -> Checkpoint | None:
         """Checkpoint of an unfinished fit, written once a minute; None without a folder."""
-        return None if self.folder is None else Checkpoint(self.place(key) / "state.pickle")
+        return None if self.folder is None else Checkpoint(self.place(key) / STATE)
 
     @contextmanager
     def claim(self, key: str, wait: bool) -> Iterator[bool]:

@@ -102,7 +102,7 @@ def fitted_or_found(job: Job, store: Store, book: Book, wait: bool = True) -> Fi
         result: Fitted | str
         try:
             fit = job.make()
-            if kept is not None and (state := kept.load()) is not None:
+            if kept is not None and (state := kept.load({})) is not None:
                 fit.take(state[0])
             while not fit.over:
                 fit.run(fit.epoch + 1)

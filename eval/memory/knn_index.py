@@ -115,26 +115,21 @@ class Memory:
         return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
     def __getstate__(self) -> dict[str, Any]:
-        """For checkpoints: vectors as arrays, the index in faiss's format."""
-        import faiss
-
-        state = dict(vars(self))
-        state["blocks"] = [np.array(b[: min(ROWS, self.n - i * ROWS)]) for i, b in enumerate(self.blocks)]
-        state["index"] = None if self.index is None else faiss.serialize_index(self.index)
-        state["folder"], state["rounded"] = None, []
-        return state
+        """For checkpoints: vectors as arrays. Raises TypeError for a memory with an index, which faiss stores in a
+        format that must not be read from a file of somebody else."""
+        if self.index is not None:
+            raise TypeError(f"a memory of {self.n:,} vectors has an approximate index")
+        blocks = [np.array(b[: min(ROWS, self.n - i * ROWS)]) for i, b in enumerate(self.blocks)]
+        return vars(self) | {"blocks": blocks, "folder": None, "rounded": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        import faiss
-
-        blocks, index = state.pop("blocks"), state.pop("index")
-        vars(self).update(state, blocks=[], index=None)
+        blocks = state.pop("blocks")
+        vars(self).update(state, blocks=[])
         for vectors in blocks:
             self._open()
             self.blocks[-1][: len(vectors)] = vectors
             if self.rounded:
                 self.rounded[-1][: len(vectors)] = _tensor(vectors)
-        self.index = None if index is None else faiss.deserialize_index(index)
 
     @property
     def nbytes(self) -> int:

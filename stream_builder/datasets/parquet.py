@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,8 +27,11 @@ def open_parquet(path: Path, options: Options) -> Dataset:
         parts[part] = _read(files[0], options, names)
     draws: dict[str, Array] = {}
     for file in sorted(path.glob("*draws*.npz")):
-        with np.load(file, allow_pickle=False) as stored:
-            draws |= {k: stored[k] for k in stored.files}
+        try:
+            with np.load(file, allow_pickle=False) as stored:
+                draws |= {k: stored[k] for k in stored.files}
+        except (ValueError, OSError, EOFError, BadZipFile) as error:
+            raise BadInput(f"{file} cannot be read as .npz ({error}).", "Expected arrays of positions.") from None
     n_classes = int(max(samples.y.max(initial=0) for samples in parts.values())) + 1
     known = names.get("coarse_names" if parts["train"].subclass is not None else "fine_names", [])
     classes = [str(c) for c in known] if len(known) >= n_classes else [str(c) for c in range(n_classes)]

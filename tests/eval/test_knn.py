@@ -106,9 +106,15 @@ def test_above_a_size_an_index_answers_and_its_recall_is_known() -> None:
     assert (memory.search(x[:100], 1)[1][:, 0] == np.arange(100)).mean() > 0.95
 
 
-@pytest.mark.parametrize("exact_below", [100, 10_000])
-def test_a_stored_memory_continues_alike(exact_below: int) -> None:
-    x, memory = vectors(500), Memory(16, exact_below=exact_below)
+def test_a_memory_with_an_index_keeps_no_state() -> None:
+    memory = Memory(16, exact_below=100)
+    memory.add(vectors(300))
+    with pytest.raises(TypeError, match="300 vectors has an approximate index"):
+        pickle.dumps(memory)
+
+
+def test_a_stored_memory_continues_alike() -> None:
+    x, memory = vectors(500), Memory(16)
     memory.add(x[:300])
     again: Memory = pickle.loads(pickle.dumps(memory))
     for one in (memory, again):

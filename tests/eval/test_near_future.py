@@ -291,7 +291,7 @@ class TestEveryOnlineLearner:
         else:
             assert asked == 54 + 2, "54 batches, and the two that were interrupted once more: none was repeated"
         assert _rows(tmp_path / "whole") == _rows(tmp_path / "killed")
-        assert not list(tmp_path.rglob("state.pickle"))
+        assert not list(tmp_path.rglob("state.*"))
 
 
 def _rows(folder: Path) -> list[object]:

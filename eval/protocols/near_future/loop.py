@@ -78,7 +78,7 @@ def advance(
     states = [Progress() for _ in learners]
     current: list[Learner] = list(learners)
     for i, save in enumerate(saves):
-        if save is not None and (kept := save.load()) is not None:
+        if save is not None and (kept := save.load(current[i], states[i])) is not None:
             current[i], states[i] = kept
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)

@@ -1,0 +1,191 @@
+"""States of interrupted runs: data only. A prepared file runs nothing."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support.helpers import drifting
+
+from curate.core.errors import BadInput
+from curate.core.seeding import rng_for
+from eval import checkpoint
+from eval.checkpoint import Checkpoint
+from eval.learners import LEARNERS
+from eval.run import evaluate
+
+QUICK = {"batch": 20, "shift": 40}
+
+
+class Trap:
+    """Leaves a mark when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+
+
+def kept(tmp_path: Path, *values: Any) -> list[Any]:
+    Checkpoint(tmp_path / "state.safetensors").keep(*values)
+    again = Checkpoint(tmp_path / "state.safetensors").load(*values)
+    assert again is not None
+    return again
+
+
+def test_plain_data_arrays_and_generators_come_back(tmp_path: Path) -> None:
+    shared = [1]
+    value = {
+        "a": shared, "b": (shared, None, 2.5, float("inf"), True), 3: np.arange(4, dtype=np.int16), "t": {"x", "y"},
+        "texts": np.array([["ab", "c"]]), "scalar": np.float32(0.1), "count": Counter("aab"),
+        "half": torch.ones(2).bfloat16(), "empty": np.zeros((0, 3), np.float32), "bits": np.array([True, False]),
+    }  # fmt: skip
+    (again,) = kept(tmp_path, value)
+    assert again["a"] is again["b"][0]
+    assert again["b"][1:] == (None, 2.5, float("inf"), True)
+    assert again[3].dtype == np.int16
+    assert again[3].tolist() == [0, 1, 2, 3]
+    assert again["texts"].tolist() == [["ab", "c"]]
+    assert again["scalar"] == np.float32(0.1)
+    assert again["count"] == Counter("aab")
+    assert again["half"].dtype is torch.bfloat16
+    assert again["empty"].shape == (0, 3)
+    assert (again["t"], again["bits"].tolist()) == ({"x", "y"}, [True, False])
+
+
+def test_two_names_of_one_generator_stay_one(tmp_path: Path) -> None:
+    rng = rng_for(0, "a")
+    rng.integers(9)
+    first, second = kept(tmp_path, rng, rng)
+    assert first is second
+    assert first.integers(10**9) == rng.integers(10**9)
+
+
+def test_the_memory_format_of_a_tensor_stays(tmp_path: Path) -> None:
+    images = torch.arange(2 * 3 * 4 * 5.0).view(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    (again,) = kept(tmp_path, images)
+    assert again.stride() == images.stride()
+    assert torch.equal(again, images)
+
+
+@pytest.mark.parametrize("value", [defaultdict(list), lambda: 0, Path("a"), np.array([{}], object), open])
+def test_what_is_no_data_is_not_kept_and_said_once(tmp_path: Path, value: Any) -> None:
+    place = Checkpoint(tmp_path / "state.safetensors")
+    with pytest.warns(UserWarning, match="No state is kept, an interrupted run starts again"):
+        place.keep(value)
+    place.keep(value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_state_of_an_older_driftline_is_never_unpickled(tmp_path: Path) -> None:
+    stream = drifting()
+    whole = evaluate(stream, "near-future", ["fc-only"], settings=QUICK, out=tmp_path / "runs")
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
+    (folder / "run.json").unlink()
+    (folder / "state.pickle").write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
+    with pytest.warns(UserWarning, match=r"state\.pickle is a state of an older driftline.*starts from its beginning"):
+        again = evaluate(stream, "near-future", ["fc-only"], settings=QUICK, out=tmp_path / "runs")
+    assert again["results"][0]["scores"] == whole["results"][0]["scores"]
+    assert not (tmp_path / "mark").exists()
+    assert not (folder / "state.pickle").exists()
+
+
+def prepared(path: Path, described: Any) -> None:
+    """A state file that somebody wrote by hand."""
+    text = torch.frombuffer(bytearray(json.dumps(described).encode()), dtype=torch.uint8)
+    save_file({"state": text, "0": torch.zeros(2)}, path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "os:system", "subprocess:Popen", "builtins:eval", "pathlib:Path", "eval.learners.llm:Llm", "torch.nn:Linear",
+        "eval.memory.correction_ledger:Ledger", "eval.learners.llm:os.system", "eval.learners.llm:ThreadPoolExecutor",
+        "trap:Name", "eval.leaderboard.isolation:Limits", "eval.rows:Path",
+    ],
+)  # fmt: skip
+def test_no_object_of_another_kind_is_made(tmp_path: Path, name: str) -> None:
+    prepared(tmp_path / "state.safetensors", [{"number": 0, "object": name, "vars": {"endpoint": "http://a"}}])
+    with pytest.raises(BadInput, match=r"no stored state.*Delete it; the run starts again"):
+        Checkpoint(tmp_path / "state.safetensors").load({})
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        [], [[]], [1], {"a": 1}, [{"number": 0, "array": "9"}], [{"number": 0, "same": 3}],
+        [{"number": 0, "values": []}], [{"number": 0, "tensor": "0", "order": [5, 5], "device": "cpu"}],
+        [{"number": 0, "rng": {"bit_generator": "X"}}], [{"number": 0, "module": {}}],
+        [{"number": 0, "texts": ["a"], "shape": [10**12], "dtype": "<U1"}],
+    ],
+)  # fmt: skip
+def test_a_file_that_no_run_writes_is_named(tmp_path: Path, described: Any) -> None:
+    prepared(tmp_path / "state.safetensors", described)
+    with pytest.raises(BadInput, match=r"state\.safetensors is no stored state"):
+        Checkpoint(tmp_path / "state.safetensors").load({})
+
+
+@pytest.mark.parametrize("data", [b"", b"PK", pickle.dumps({"a": 1}), b"\xff" * 64])
+def test_damaged_files_are_named(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "state.safetensors").write_bytes(data)
+    with pytest.raises(BadInput, match="no stored state"):
+        Checkpoint(tmp_path / "state.safetensors").load({})
+
+
+def test_a_pickle_in_its_place_is_not_unpickled(tmp_path: Path) -> None:
+    (tmp_path / "state.safetensors").write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
+    with pytest.raises(BadInput):
+        Checkpoint(tmp_path / "state.safetensors").load({})
+    assert not (tmp_path / "mark").exists()
+
+
+def test_addresses_and_files_are_never_those_of_a_state(tmp_path: Path) -> None:
+    """A prepared state of a language model's run must not send texts and keys elsewhere."""
+    theirs, ours = (LEARNERS["er"](weights=name) for name in ("/etc/passwd", ""))
+    Checkpoint(tmp_path / "state.safetensors", kinds={"eval.learners.er:Er": type(theirs)}).keep(theirs)
+    again = Checkpoint(tmp_path / "state.safetensors").load(ours)
+    assert again is not None
+    assert again[0].weights == ""
+
+
+@dataclass
+class Mine:
+    """Somebody's own object."""
+
+    numbers: Any
+
+
+def test_objects_that_the_run_has_itself_come_back(tmp_path: Path) -> None:
+    place = Checkpoint(tmp_path / "state.safetensors")
+    assert place.load([Mine(None)]) is None
+    place.keep([Mine(np.arange(3))])
+    again = place.load([Mine(None)])
+    assert again is not None
+    assert again[0][0].numbers.tolist() == [0, 1, 2]
+
+
+def test_networks_get_their_weights_back(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    trained, fresh = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    place = Checkpoint(tmp_path / "state.safetensors")
+    place.load([fresh])
+    place.keep([trained, trained])
+    again = place.load([fresh])
+    assert again is not None
+    assert torch.equal(again[0][0].weight, trained.weight)
+    assert again[0][0] is again[0][1]
+    assert len(load_file(tmp_path / "state.safetensors")) == 3
