@@ -122,12 +122,17 @@ def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """(SHA-256 of the stream, protocol, name of the stream) → its runs."""
+    """(digest of the stream, protocol, name of the stream) → its runs."""
     groups: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
         stream = run.about["stream"]
-        groups.setdefault((stream["sha256"], run.about["protocol"], stream["name"]), []).append(run)
+        groups.setdefault((stream_digest(stream), run.about["protocol"], stream["name"]), []).append(run)
     return groups
+
+
+def stream_digest(stream: Mapping[str, str]) -> str:
+    """What a record says about its stream → SHA-256, of the stream or of what its draws have in common."""
+    return stream.get("family", stream["sha256"])
 
 
 def find(paths: Sequence[Path]) -> list[Run]:

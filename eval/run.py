@@ -85,8 +85,51 @@ def evaluate(
     runs = [run for run in runs if run.about["learner"] not in failed]
     skipped = [{"learner": name, "because": failed[name]} for name in names if name in failed]
     if out is not None:
-        keep_skipped(out, grid.name, {"name": stream.name, "sha256": stream.sha256}, [*names, "all"], skipped)
+        keep_skipped(out, grid.name, _about(stream, seeds[0] if len(seeds) == 1 else None), [*names, "all"], skipped)
     return Results({**summary(runs, stream.name, stream.sha256, grid.name), "skipped": skipped})
+
+
+def draws_of(folder: Path) -> dict[int, Path]:
+    """Seed → stream folder of each draw that `driftline stream compose --seeds` wrote into a folder."""
+    found = {place.parent.name.removeprefix("seed-"): place.parent for place in folder.glob("seed-*/stream.json")}
+    return {int(seed): found[seed] for seed in sorted(filter(str.isdigit, found), key=int)}
+
+
+def evaluate_draws(
+    draws: Mapping[int, Path],
+    protocol: AnyProtocol,
+    learners: Sequence[AnyLearner],
+    settings: Settings | None = None,
+    out: str | Path | None = None,
+    progress: Callable[[int], None] = lambda n: None,
+    executor: Executor | None = None,
+    tune: Grid | None = None,
+) -> Results:
+    """As `evaluate`, with each seed on its own draw of one composed stream: seed → folder, as from `draws_of`. A
+    learner that fails on one draw is skipped. Raises BadConfig for streams that are not draws of one stream."""
+    streams = {seed: Stream.load(folder) for seed, folder in draws.items()}
+    if {stream.facts.get("seed") for stream in streams.values()} != set(streams) or len(
+        {stream.facts.get("family") for stream in streams.values()}
+    ) != 1:  # fmt: skip
+        folders = ", ".join(map(str, draws.values()))
+        raise BadConfig(f"{folders}: not the draws of one stream.", "Expected folders of stream compose --seeds.")
+    runs: list[Run] = []
+    failed: dict[str, str] = {}
+    for seed, stream in streams.items():
+        more: Any = {"progress": progress, "stream_folder": draws[seed], "executor": executor, "tune": tune}
+        found = evaluate(stream, protocol, learners, [seed], settings, out, keep_run=runs.append, **more)
+        failed = {entry["learner"]: entry["because"] for entry in found["skipped"]} | failed
+    done = [run for run in runs if run.about["learner"] not in failed]
+    skipped = [{"learner": name, "because": because} for name, because in failed.items()]
+    family = str(stream.facts["family"])
+    return Results({**summary(done, stream.name, family, found["protocol"]), "skipped": skipped})
+
+
+def _about(stream: Stream, seed: int | None) -> dict[str, str]:
+    """What a record says about its stream. A draw that is evaluated with its own seed is one of a family."""
+    about = {"name": stream.name, "sha256": stream.sha256}
+    family = stream.facts.get("family")
+    return about | ({"family": str(family)} if family and stream.facts.get("seed") == seed else {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +308,7 @@ def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[di
         "learner": job.name,
         "settings": learner.settings() | ({"tune": dict(job.tune)} if job.tune else {}),
         "seed": job.seed,
-        "stream": {"name": stream.name, "sha256": stream.sha256},
+        "stream": _about(stream, job.seed),
         "steps": len(stream.steps),
     }
     if grid.out is None:

@@ -25,7 +25,7 @@ def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
     rows now is not listed as skipped. Raises MissingFile for no rows, UnknownName for rows of an unknown protocol."""
     groups = row_files.grouped(row_files.find(paths))
     reasons = {
-        (entry["stream"]["sha256"], entry["protocol"], entry["stream"]["name"]): entry["skipped"]
+        (row_files.stream_digest(entry["stream"]), entry["protocol"], entry["stream"]["name"]): entry["skipped"]
         for entry in row_files.find_skipped(paths)
     }
     documents = []

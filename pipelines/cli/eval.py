@@ -29,7 +29,9 @@ FEW_RUNS = 24  # fewer are done in one process: another one takes seconds to sta
     panel="Evaluate",
 )
 def evaluate(
-    paths: Annotated[list[Path], typer.Argument(metavar="S…", help="Stream folders.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="S…", help="Stream folders, or folders with draws of one stream.")
+    ],
     protocol: Annotated[str, named("--protocol", "protocols", "Names, separated by commas, or all")],
     learners: Annotated[
         str,
@@ -41,7 +43,9 @@ def evaluate(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for rows; finished runs in it are not repeated.")],
-    seeds: Annotated[str, typer.Option("--seeds", help="0-4 or 0,2,5.")] = "0",
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="0-4 or 0,2,5 (default: 0; of a folder with draws, all of them).")
+    ] = None,
     preset: Annotated[
         str | None, named("--preset", "presets", "Hyper-parameters of a paper; --set overrides the preset")
     ] = None,
@@ -75,17 +79,18 @@ def evaluate(
     from eval.protocol import PROTOCOLS
     from eval.rows import keep_skipped
     from eval.run import evaluate as run_grid
-    from eval.run import plan, seeds_of
+    from eval.run import evaluate_draws, plan, seeds_of
     from pipelines.config.loader import given
     from stream_builder.stream import Stream
 
-    streams = {path: Stream.load(path) for path in paths}
+    draws = {path: found for path in paths if (found := _draws(path, seeds))}
+    streams = {path: Stream.load(path) for path in paths if path not in draws}
     chosen = expand(split(learners), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)
     known: dict[str, Any] = {name: PROTOCOLS.resolve(name) for name in protocols} | kinds
     place = _device(device)
-    numbers = seeds_of(seeds)
+    numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
     default_workers = 1 if few else len(os.sched_getaffinity(0)) if place == "cpu" else max(1, len(visible_gpus()))
     executor = Executor(engine, workers or default_workers)
@@ -95,6 +100,8 @@ def evaluate(
     grid = _grid(tune or ())
     run_log = log_of(out / "log.jsonl", as_json)
     tasks = [(path, chosen) for path in paths]
+    if encoders is not None and draws:
+        raise BadConfig(f"--encoders is given and {next(iter(draws))} has draws.", "Expected single streams.")
     if encoders is not None:
         readers = [name for name in chosen if kinds[_name(name)].reads_texts]
         others = [name for name in chosen if name not in readers]
@@ -102,10 +109,13 @@ def evaluate(
         tasks = [(path, readers) for path in paths if readers] + [(path, others) for path in encoded]
     documents: list[dict[str, Any]] = []
     for path, names in tasks:
-        stream = streams[path] if path in streams else Stream.load(path)
+        places = draws.get(path, {})
+        all_draws = {seed: Stream.load(place) for seed, place in places.items()}
+        stream = next(iter(all_draws.values())) if places else streams[path] if path in streams else Stream.load(path)
+        parts = [(each, [seed]) for seed, each in all_draws.items()] or [(stream, numbers)]
         for name in protocols:
             try:
-                planned = plan(stream, name, names, numbers, settings, out, grid)
+                planned = [plan(each, name, names, seeds, settings, out, grid) for each, seeds in parts]
             except IncompatibleStream as error:
                 if len(protocols) * len(paths) == 1:
                     raise
@@ -115,11 +125,28 @@ def evaluate(
                 documents.append({"protocol": name, "stream": about, "results": [], "skipped": skipped})
                 continue
             run_log.say(_estimate(name, planned, executor.workers))
-            with run_log.progress(name, len(names) * len(numbers), "runs") as tick:
-                documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
+            with run_log.progress(name, sum(part.runs for part in planned), "runs") as tick:
+                if places:
+                    documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, grid))
+                else:
+                    documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
     show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(map(_scores, documents)))
     if not any(d["results"] for d in documents):
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
+
+
+def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
+    """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
+    from eval.run import draws_of, seeds_of
+
+    found = {} if (path / "stream.json").is_file() else draws_of(path)
+    chosen = seeds_of(seeds) if seeds and found else list(found)
+    if missing := [seed for seed in chosen if seed not in found]:
+        available = f"It has {', '.join(map(str, found))}."
+        raise BadConfig(
+            f"{path} has no draw for seed {missing[0]}.", available, "Compose it with stream compose --seeds."
+        )
+    return {seed: found[seed] for seed in chosen}
 
 
 def _name(learner: str) -> str:
@@ -154,12 +181,14 @@ def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log:
     return folders
 
 
-def _estimate(name: str, planned: Plan, workers: int) -> str:
+def _estimate(name: str, parts: Sequence[Plan], workers: int) -> str:
     """How many runs are to do, and how long they take."""
-    text = f"{name}: {planned.runs - planned.finished} of {planned.runs} runs to do"
-    if planned.core_seconds is None:
+    runs = sum(part.runs for part in parts)
+    text = f"{name}: {runs - sum(part.finished for part in parts)} of {runs} runs to do"
+    seconds = [part.core_seconds for part in parts if part.core_seconds is not None]
+    if len(seconds) < len(parts):
         return text
-    wall = planned.core_seconds / workers
+    wall = sum(seconds) / workers
     duration = f"{wall / 3600:.1f} h" if wall > 5400 else f"{wall / 60:.0f} min" if wall > 90 else f"{wall:.0f} s"
     return f"{text}, about {duration} of training on {workers} workers"
 

@@ -84,6 +84,12 @@ def stream_compose(
     ] = None,
     test_size: Annotated[int, typer.Option("--test-size", min=1, help="Test samples of the last step.")] = 5000,
     seed: Annotated[int, typer.Option("--seed", help="Random seed of draws and noise.")] = 0,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            "--seeds", help="One draw for each seed, as in 0-4, in OUT/seed-0 …; eval OUT takes them together."
+        ),
+    ] = None,
     fidelity: Annotated[Fidelity, typer.Option("--fidelity", help="paper-code: as the reference did.")] = "clean",
     overlap: Annotated[
         Literal["auto", "independent", "validation", "disjoint"],
@@ -128,6 +134,8 @@ def stream_compose(
 
     if sizes is not None and not all(part.strip().isdigit() for part in sizes.split(",")):
         raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers separated by commas, as in 6000,4000,6000,4000.")
+    if seeds is not None and sequence == "portraits":
+        raise BadConfig(f"--seeds is {seeds!r} and the sequence is portraits.", "Expected a sequence of shifts.")
     if sequence == "portraits":
         from stream_builder.builders.portraits import portraits
 
@@ -136,7 +144,18 @@ def stream_compose(
     numbers = None if sizes is None else [int(part) for part in sizes.split(",")]
     composition = Composition(val_share, balanced, overlap, draws, augment, fidelity, _table(priors))
     dataset = open_dataset(base, Options(data_dir, labels, size, download))
-    save(compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle), out)
+    if seeds is None:
+        save(compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle), out)
+        return
+    from curate.core.atomic_io import fingerprint
+    from eval.run import seeds_of
+
+    for each in seeds_of(seeds):
+        made = compose(dataset, sequence, numbers, test_size, each, composition, workers, oracle)
+        alike = {key: value for key, value in made.facts.items() if key not in ("seed", "shared")}
+        shares = [] if composition.priors is None else composition.priors.tolist()
+        family = [alike, list(made.classes), test_size, oracle, val_share, balanced, shares]
+        save(made, out / f"seed-{each}", {"family": fingerprint(family)})
 
 
 def _table(path: Path | None) -> Any:

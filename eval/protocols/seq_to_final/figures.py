@@ -61,12 +61,16 @@ def note(document: Document) -> str:
 
 
 def varies(document: Document) -> str:
-    """What differs between seeds: not the samples."""
+    """What differs between seeds: the samples only if each has its own draw."""
+    if all(r.get("told", {}).get("family") == document["stream"]["sha256"] for r in document["results"]):
+        return (
+            "The samples of all steps, initial weights, the order of batches: each seed has its own draw of the stream."
+        )
     held_out = any(r["settings"].get("val_share") for r in document["results"])
     drawn = "Initial weights, the order of batches" + (", and which training samples validate" if held_out else "")
     return (
         f"{drawn}. The samples are those of the stream: no seed redraws them, so that a deviation over seeds says "
-        "nothing about other samples. For that, evaluate several draws: stream compose --seed."
+        "nothing about other samples. For that, evaluate several draws: stream compose --seeds 0-4."
     )
 
 

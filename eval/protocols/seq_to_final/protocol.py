@@ -127,7 +127,7 @@ class SeqToFinal(Protocol):
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """What decides the samples of a composed sequence."""
-        keys = ("from", "fidelity", "base", "sequence", "sizes", "draws", "overlap", "shared")
+        keys = ("from", "fidelity", "base", "sequence", "sizes", "draws", "overlap", "shared", "family")
         return {key: stream.facts[key] for key in keys if key in stream.facts}
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
