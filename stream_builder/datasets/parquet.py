@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -14,6 +16,8 @@ from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, MissingFile
 from stream_builder.datasets import Dataset, Format, Options, Samples, coarse
 from stream_builder.stream import Array
+
+THREADS = 8  # Pillow decodes without Python's lock
 
 
 def open_parquet(path: Path, options: Options) -> Dataset:
@@ -45,15 +49,18 @@ def _read(path: Path, options: Options, names: dict[str, Any]) -> Samples:
     fine = {"fine_label", "coarse_label"} <= set(table.column_names)
     if missing := {"image", *(() if fine else ("label",))} - set(table.column_names):
         raise BadInput(f"{path} lacks the column {', '.join(sorted(missing))}.", f"It has {table.column_names}.")
-    images = []
-    for row, data in enumerate(table["image"].to_pylist()):
+
+    def decoded(row: int, data: Any) -> Array:
         try:
             with Image.open(io.BytesIO(data["bytes"] if isinstance(data, dict) else data)) as image:
                 if image.mode != "RGB":
                     raise BadInput(f"{path}, row {row}: an image of mode {image.mode}.", "Expected RGB.")
-                images.append(np.asarray(image))
+                return np.asarray(image)
         except OSError as error:
             raise BadInput(f"{path}, row {row}: cannot be decoded ({error}).") from None
+
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        images = list(pool.map(decoded, range(len(table)), table["image"].to_pylist()))
     if len({i.shape for i in images}) != 1:
         raise BadInput(f"{path} has images of several sizes.", "Expected one size.")
     index = table["original_index"].to_numpy() if "original_index" in table.column_names else np.arange(len(table))
