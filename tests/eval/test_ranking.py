@@ -151,6 +151,18 @@ def test_results_under_other_settings_of_the_protocol_are_no_rivals() -> None:
     assert ranks(columns, cells) == {"a": 1.5, "b": 1.5}
 
 
+def test_the_table_over_streams_has_a_column_for_each_of_the_protocols_settings() -> None:
+    rows = [("a", 0.9, 5), ("a", 0.5, 10)]
+    one = document(
+        "ocrr", [result(n, {"novel": v, "original": v, "worst": v}, policy="oracle", held_out=h) for n, v, h in rows]
+    )
+    section = PROTOCOLS["ocrr"].across([one])
+    assert section is not None
+    assert "S<br>held_out=5" in section.html
+    assert "S<br>held_out=10" in section.html
+    assert re.findall(r"<td>([\d.]+)<br>", section.html) == ["90.0", "50.0"]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_setting_but_the_marked_ones_separates(protocol: str) -> None:
     kind = PROTOCOLS[protocol]

@@ -103,6 +103,7 @@ def test_every_page_stands_alone(made: tuple[Path, list[Stream]]) -> None:
         text = path.read_text()
         assert "<script" not in text
         assert "<more>" not in text
+        assert not re.search(r"\{[a-z.]+\}", text.partition("</style>")[2]), "a name in braces was not filled in"
 
 
 def test_a_number_leads_to_its_runs_settings_and_hash(made: tuple[Path, list[Stream]]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from eval.plotting.charts import Figure, Section, lines, points
 from eval.protocol import Document
 from eval.protocols.ocrr.score import SCORES
-from eval.scoring.ranking import labels
+from eval.scoring.ranking import comparable, differing, labels
 
 
 def figures(document: Document) -> list[Figure]:
@@ -79,20 +79,21 @@ def varies(document: Document) -> str:
 
 
 def across(documents: Sequence[Document]) -> Section | None:
-    """Final novel and original accuracy: a row for each learner, a column for each stream (or encoder) and policy; None
-    for a single column."""
-    columns: dict[tuple[str, str], dict[str, Any]] = {}
+    """Final novel and original accuracy: a row for each learner, a column for each stream (or encoder) and settings of
+    the protocol; None for a single column."""
+    columns: list[tuple[str, dict[str, Any]]] = []
     for document in documents:
-        for result in document["results"]:
-            key = (document["stream"]["name"], result["settings"]["policy"])
-            columns.setdefault(key, {}).setdefault(result["learner"], result)
+        for group, settings in zip(comparable(document), differing(document), strict=True):
+            settings = settings or f"policy={group[0]['settings']['policy']}"
+            head = f"{html.escape(document['stream']['name'])}<br>{html.escape(settings)}"
+            columns.append((head, dict(zip(labels(group), group, strict=True))))
     if len(columns) < 2:
         return None
-    names = list(dict.fromkeys(name for column in columns.values() for name in column))
-    head = "".join(f"<th scope='col'>{html.escape(stream)}<br>{html.escape(policy)}</th>" for stream, policy in columns)
+    names = list(dict.fromkeys(name for _, column in columns for name in column))
+    head = "".join(f"<th scope='col'>{text}</th>" for text, _ in columns)
     rows = []
     for name in names:
-        cells = [f"<td>{_pair(column[name]) if name in column else '–'}</td>" for column in columns.values()]
+        cells = [f"<td>{_pair(column[name]) if name in column else '–'}</td>" for _, column in columns]
         rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{''.join(cells)}</tr>")
     return Section(
         "across-ocrr",
