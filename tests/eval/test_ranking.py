@@ -93,6 +93,14 @@ def test_a_learner_is_on_the_front_if_none_beats_it_in_all_three() -> None:
     assert front(OCRR) == ["fifo-100", "substrate", "knn-lm"]
 
 
+def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> None:
+    curve = {"at": [0.0], "value": [0.5], "original": [0.5]}
+    rows = [("a", "oracle", 0.9), ("b", "oracle", 0.8), ("a", "random_10", 0.3)]
+    results = [result(n, {"novel": v, "original": v, "worst": v}, policy=p) | {"curve": curve} for n, p, v in rows]
+    svg = PROTOCOLS["ocrr"].figures(document("ocrr", results))[2].svg
+    assert re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) == ["a, policy=oracle", "a, policy=random_10"]
+
+
 def test_the_front_is_marked_and_not_drawn_as_a_line() -> None:
     svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes")
     assert "<polyline" not in svg

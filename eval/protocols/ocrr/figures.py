@@ -19,6 +19,9 @@ def figures(document: Document) -> list[Figure]:
     results = document["results"]
     by_name = dict(zip(labels(results), results, strict=True))
     places = {name: (float(r["stored_bytes"]), *_accuracies(r)) for name, r in by_name.items()}
+    names = {id(result): name for name, result in by_name.items()}
+    groups = [{names[id(r)]: places[names[id(r)]] for r in group} for group in comparable(document)]
+    best = [name for group in groups for name in front(group)]
     lower = {name: (size, min(novel, original)) for name, (size, novel, original) in places.items()}
 
     def over_corrections(title: str, tested_on: str, key: str) -> Figure:
@@ -27,12 +30,13 @@ def figures(document: Document) -> list[Figure]:
 
     storage = (
         "The lower of final novel and final original accuracy, over bytes kept. Blue, with a dot in the list: no "
-        "other learner is at least as small and as good on both, and better in one of the three."
+        "other learner under the same settings of the protocol is at least as small and as good on both, and better in "
+        "one of the three."
     )
     return [
         over_corrections("Recovery", "novel", "value"),
         over_corrections("Retention during recovery", "original", "original"),
-        Figure("Accuracy over storage", storage, points(lower, front(places), "bytes kept")),
+        Figure("Accuracy over storage", storage, points(lower, best, "bytes kept")),
     ]
 
 
