@@ -19,17 +19,22 @@ from curate.sources.base import HERE, FileSource, Workplace
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif"}
 EPOCH = datetime(1970, 1, 1)
 EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110
-# 2012-05-01, 20120501_100000, 2012/05/01, IMG_20120501-100000: years 1800-2099, real months and days
+# 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days
 DATE_IN_PATH = re.compile(
     r"(?<!\d)(1[89]\d\d|20\d\d)([-_./]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])"
-    r"(?:[ T_-]([01]\d|2[0-3])[-_.:]?([0-5]\d)[-_.:]?([0-5]\d))?(?!\d)"
+    r"(?:(?: at |[ T_-])([01]\d|2[0-3]|\d(?=[.:]))[-_.:]?([0-5]\d)[-_.:]?([0-5]\d)(?:\d{3})?(?:\s?([AP])M)?)?(?!\d)"
 )
+MONTH_IN_PATH = re.compile(r"(?<!\d)(1[89]\d\d|20\d\d)(?:[-_.](0[1-9]|1[0-2])(?![-_.]?\d)|/(0[1-9]|1[0-2])/)")
+# A folder that is a year or begins with one; a number in the photo's own name may be a counter.
+YEAR_IN_PATH = re.compile(r"(?:^|/)(1[89]\d\d|20\d\d)(?:[ _-]+[^\d/][^/]*)?(?=/)")
 DATE_IN_XMP = re.compile(
     r"(?:exif:DateTimeOriginal|photoshop:DateCreated|xmp:CreateDate)(?:=[\"']|>\s*)"
     r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)"
 )
+PRECISIONS = {4: "year", 7: "month", 10: "day"}  # of an ISO date, by its length
 LARGEST_SIDECAR = 1 << 20  # bytes
-Date = tuple[int, int]  # time on the camera's clock (seconds), its offset from UTC (seconds)
+# time on the camera's clock (seconds), its offset from UTC (seconds), precision: year, month, day or second
+Date = tuple[int, int, str]
 
 
 class Folder(FileSource):
@@ -37,10 +42,13 @@ class Folder(FileSource):
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
     - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo;
-    - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000);
+    - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000), a month (1941-07_…, 1941/07/…), or
+    the
+      year of a folder (1905/…, 1905 harbour/…): their first second counts;
     - `file`: the time of the file, which changes when the file is copied.
 
-    If the UTC offset is known, `uploaded` is exact; else the local clock counts as UTC.
+    The column `extra` keeps where a date was found and its precision (year, month, day, second). If the UTC offset is
+    known, `uploaded` is exact; else the local clock counts as UTC.
     """
 
     label: Literal["none", "parent"] = "none"
@@ -77,10 +85,9 @@ class Folder(FileSource):
             exif, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
-        date = None
-        for place in self.dates:
-            date = date or (exif if place == "exif" else DATES[place](path, name))
-        taken, offset = date or (None, 0)
+        dates = ((place, exif if place == "exif" else DATES[place](path, name)) for place in self.dates)
+        place, date = next(((place, date) for place, date in dates if date is not None), ("", None))
+        taken, offset, precision = date or (None, 0, "")
         return {
             "id": safe_id(name),
             "row": row,
@@ -90,6 +97,7 @@ class Folder(FileSource):
             "title": path.stem,
             "camera": camera,
             "media": "photo",
+            "extra": None if date is None else json.dumps({"date_from": place, "date_precision": precision}),
             "label": path.parent.name if self.label == "parent" and path.parent != root else None,
         }
 
@@ -108,7 +116,7 @@ def _exif(path: Path) -> tuple[Date | None, str | None]:
             taken = int((datetime.strptime(text, "%Y:%m:%d %H:%M:%S") - EPOCH).total_seconds())
         except ValueError:
             continue
-        return (taken, _offset(str(details.get(OFFSET, "")))), model
+        return (taken, _offset(str(details.get(OFFSET, ""))), "second"), model
     return None, model
 
 
@@ -131,7 +139,8 @@ def _from_sidecar(path: Path, name: str) -> Date | None:
         try:
             value = json.loads(_small(sidecar))
             date = value.get("photoTakenTime", value.get("date"))
-            return seconds_of(date["timestamp"] if isinstance(date, dict) else date), 0
+            seconds = seconds_of(date["timestamp"] if isinstance(date, dict) else date)
+            return seconds, 0, PRECISIONS.get(len(date), "second") if isinstance(date, str) else "second"
         except (OSError, ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             continue
     for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
@@ -140,7 +149,8 @@ def _from_sidecar(path: Path, name: str) -> Date | None:
             if found:
                 moment = datetime.fromisoformat(found[1])
                 offset = int((moment.utcoffset() or timedelta()).total_seconds())
-                return int((moment.replace(tzinfo=None) - EPOCH).total_seconds()), offset
+                precision = PRECISIONS.get(len(found[1]), "second")
+                return int((moment.replace(tzinfo=None) - EPOCH).total_seconds()), offset, precision
         except (OSError, ValueError):
             continue
     return None
@@ -152,24 +162,29 @@ def _small(path: Path) -> str:
 
 
 def _from_path(path: Path, name: str) -> Date | None:
-    """The last date in the path, because it is the nearest to the photo's own name.
+    """The last date in the path, because it is the nearest to the photo's own name; else the last month, else year.
 
-    >>> _from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg")
-    (1335866400, 0)
+    >>> _from_path(Path("x"), "2011/trip/IMG_20120501_100000.jpg"), _from_path(Path("x"), "1970 harbour/a.jpg")
+    ((1335866400, 0, 'second'), (0, 0, 'year'))
     """
     for found in reversed(list(DATE_IN_PATH.finditer(name))):
-        year, _, month, day, *clock = found.groups()
+        year, _, month, day, hour, minute, second, half = found.groups()
+        hours = int(hour or 0) % 12 + 12 * (half == "P") if half else int(hour or 0)
         try:
-            hour, minute, second = (int(c or 0) for c in clock)
-            moment = datetime(int(year), int(month), int(day), hour, minute, second)
+            moment = datetime(int(year), int(month), int(day), hours, int(minute or 0), int(second or 0))
         except ValueError:  # 30 February
             continue
-        return int((moment - EPOCH).total_seconds()), 0
+        return int((moment - EPOCH).total_seconds()), 0, "day" if hour is None else "second"
+    for found in reversed(list(MONTH_IN_PATH.finditer(name))):
+        moment = datetime(int(found[1]), int(found[2] or found[3]), 1)
+        return int((moment - EPOCH).total_seconds()), 0, "month"
+    for found in reversed(list(YEAR_IN_PATH.finditer(name))):
+        return int((datetime(int(found[1]), 1, 1) - EPOCH).total_seconds()), 0, "year"
     return None
 
 
 def _from_file(path: Path, name: str) -> Date | None:
-    return int(path.stat().st_mtime), 0
+    return int(path.stat().st_mtime), 0, "second"
 
 
 DATES: Mapping[str, Callable[[Path, str], Date | None]] = {

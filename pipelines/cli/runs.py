@@ -112,6 +112,13 @@ def run(
             raise Waiting("The run waits for answers.", "", entry["because"])
 
 
+def record_changes(directory: Path) -> list[str]:
+    """--set of the last run."""
+    from pipelines.identity import record_of
+
+    return list(record_of(directory).get("changes") or [])
+
+
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
 def status(
     directory: RunFolder,
@@ -124,18 +131,33 @@ def status(
     Without --set, with the settings of the last run. Missing and cut files are named, with the command that repairs.
     """
     from pipelines import runner
-    from pipelines.identity import record_of
 
-    changes = sets or record_of(directory).get("changes") or []
+    changes = sets or record_changes(directory)
     entries = runner.status(context_of(directory, changes, True), verify)
     last = f"settings of the last run: --set {' --set '.join(changes)}\n" if changes and not sets else ""
     show(as_json, {"stages": entries}, last + runner.table(entries))
 
 
-@command(runs_app, "trace", "driftline trace photos2024 6985418911", panel="Build")
+@command(runs_app, "dropped", "driftline dropped photos2024 --stage filter", panel="Build")
+def dropped(
+    directory: RunFolder,
+    stage: Annotated[str | None, named("--stage", "stages", "Only of this stage", metavar="STAGE")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="REASON", help="Only for this reason.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List the photos that were dropped: stage, reason, path or URL."""
+    from pipelines.reporting.dropped import dropped as rows_of
+    from pipelines.reporting.dropped import text
+
+    config = context_of(directory, record_changes(directory), True).config
+    rows = rows_of(directory, stage, reason)
+    show(as_json, {"dropped": rows}, text(rows, config))
+
+
+@command(runs_app, "trace", "driftline trace photos2024 holiday/IMG_0042.jpg", panel="Build")
 def trace(
     directory: RunFolder,
-    id_: Annotated[str, typer.Argument(metavar="ID", help="The id of a photo.")],
+    id_: Annotated[str, typer.Argument(metavar="PHOTO", help="Path, file name, URL or id of a photo.")],
     as_json: Json = False,
 ) -> None:
     """Show one photo's history through every stage.

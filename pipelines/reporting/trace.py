@@ -7,20 +7,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.bucketing.assign import iso
 from curate.core.errors import UnknownName
+from pipelines.stage import parts_of
 from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
+
+TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
 
 
 def trace(root: Path, id_: str) -> dict[str, Any]:
     """One photo's history: {"id", "events": [{"stage", "outcome", …columns of its row}], "ended": a sentence}.
 
-    Raises UnknownName for an id that no stage has read.
+    id_: an id, or the path, file name or URL of a photo. Raises UnknownName for what no stage has read, and for a file
+    name of several photos.
     """
-    id_ = id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    id_ = _id_of(root, id_.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     events: list[dict[str, Any]] = []
     for name, folder in ((name, folder_of(root, name)) for name in STAGES):
         if not folder.is_dir():
@@ -33,7 +39,7 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
     if not events:
         raise UnknownName(
             f"No stage of {root} has read a photo with the id {id_!r}.",
-            "Expected an id of stages/01_ingest/table.",
+            "Expected an id of stages/01_ingest/table, or the path, file name or URL of a photo.",
             "Records that could not be read have no id: see stages/01_ingest/rejects.",
         )
     return {"id": id_, "events": events, "ended": _ended(events)}
@@ -44,8 +50,48 @@ def text(history: Mapping[str, Any]) -> str:
     lines = []
     for event in history["events"]:
         lines.append(f"{event['stage']:<10}{event['outcome']}")
-        lines += [f"{'':<12}{key}: {value}" for key, value in event.items() if key not in ("stage", "outcome")]
+        shown = {key: value for key, value in event.items() if key not in ("stage", "outcome")}
+        lines += [f"{'':<12}{key}: {_shown(key, value)}" for key, value in shown.items()]
     return "\n".join([*lines, history["ended"]])
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Times as dates."""
+    if key not in TIMES or not isinstance(value, int):
+        return value
+    try:
+        return (iso(value) or "").replace("T", " ").replace("Z", TIMES[key])
+    except (ValueError, OverflowError, OSError):
+        return value
+
+
+def _id_of(root: Path, given: str) -> str:
+    """The id of the photo with this path, file name or URL; what is none of them, as given."""
+    found: set[str] = set()
+    for part in parts_of(folder_of(root, "ingest")):
+        file = pq.ParquetFile(part)
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, ["id", "path", "url"])
+            if pc.any(pc.match_substring_regex(rows["id"], rf"\A{re.escape(given)}\z")).as_py():
+                return given
+            found |= _with_place(rows, given)
+    if len(found) > 1:
+        shown = ", ".join(sorted(found)[:5])
+        raise UnknownName(f"{len(found)} photos of {root} are named {given!r}.", "Give one id.", f"The first: {shown}.")
+    return found.pop() if found else given
+
+
+def _with_place(rows: pa.Table, given: str) -> set[str]:
+    """Ids of the rows whose path or URL is, or ends in, what was given."""
+    if not given.strip("./"):
+        return set()
+    end = re.escape(given.removeprefix("./"))
+    whole = re.escape(str(Path(given).absolute()))
+    match = pc.or_(
+        pc.fill_null(pc.match_substring_regex(rows["path"], rf"\A{whole}\z|(\A|/){end}\z"), False),
+        pc.fill_null(pc.match_substring_regex(rows["url"], rf"(\A|/){end}\z"), False),
+    )
+    return set(rows["id"].filter(match).to_pylist())
 
 
 def _rows(path: Path, id_: str) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ class FilterTable(Stage):
     records: ClassVar[Records] = (("rejects/*.parquet", "reason"), ("table/*.parquet", ""))
     needs: ClassVar[tuple[str, ...]] = ("ingest",)
     hint: ClassVar[str] = (
-        "For your own photos, set filter.upload_after_capture: false; no_upload_date means that no photo has a date "
-        "(folders: EXIF DateTimeOriginal)."
+        "For your own photos, set filter.upload_after_capture: false; no_upload_date means that no photo has a date: "
+        "driftline dropped DIR shows the photos and where dates were looked for."
     )
 
     def settings(self) -> Any:

@@ -61,11 +61,40 @@ class TestFolderDates:
             ("20125-01.jpg", None),
             ("1234567890123.jpg", None),
             ("a.jpg", None),
+            ("1905/a.jpg", "1905-01-01"),
+            ("1905 harbour/IMG_1984.jpg", "1905-01-01"),
+            ("1941-07_holiday/a.jpg", "1941-07-01"),
+            ("1941/07/a.jpg", "1941-07-01"),
+            ("1941-07_boat.jpg", "1941-07-01"),
+            ("1905/2012-05/a.jpg", "2012-05-01"),
+            ("IMG_20190304_101112.jpg", "2019-03-04T10:11:12"),
+            ("PXL_20190304_101112123.jpg", "2019-03-04T10:11:12"),
+            ("IMG-20190304-WA0001.jpg", "2019-03-04"),
+            ("Screenshot 2019-03-04 at 10.11.12.png", "2019-03-04T10:11:12"),
+            ("Screen Shot 2019-03-04 at 9.11.12 PM.png", "2019-03-04T21:11:12"),
+            ("Screenshot_20190304-101112_Maps.png", "2019-03-04T10:11:12"),
+            ("2000-2010/a.jpg", None),
+            ("1920x1080/a.jpg", None),
+            ("IMG_1984.jpg", None),
         ],
     )
     def test_a_date_in_the_path(self, tmp_path: Path, name: str, date: str | None) -> None:
         jpeg(tmp_path / "photos" / name)
         assert taken(tmp_path / "photos") == [None if date is None else seconds_of(date)]
+
+    @pytest.mark.parametrize(
+        ("name", "precision"),
+        [
+            ("1905/a.jpg", "year"),
+            ("1941-07_b/a.jpg", "month"),
+            ("2012-05-01.jpg", "day"),
+            ("20120501_100000.jpg", "second"),
+        ],
+    )
+    def test_the_precision_of_a_date_is_kept(self, tmp_path: Path, name: str, precision: str) -> None:
+        jpeg(tmp_path / name)
+        (row,) = pa.Table.from_batches(Folder(path=tmp_path).batches()).to_pylist()
+        assert json.loads(row["extra"]) == {"date_from": "path", "date_precision": precision}
 
     @pytest.mark.parametrize(
         ("sidecar", "text", "date"),

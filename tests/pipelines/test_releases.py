@@ -15,7 +15,7 @@ from PIL import Image
 from support.helpers import photo_config
 
 from curate.core.atomic_io import read_json, write_text
-from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile, Shortage
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Shortage
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.images.shards import read_tar
@@ -288,11 +288,19 @@ class TestCard:
 
 
 class TestHurt:
-    def test_an_image_that_is_missing_at_publication_is_named(self, folder: Path) -> None:
+    def test_a_shard_that_is_missing_at_publication_is_made_again(self, folder: Path) -> None:
         context = context_of(folder)
         run(context, until="tally")
         (folder_of(folder, "fetch") / "00000.tar").unlink()
-        with pytest.raises((MissingFile, IntegrityError), match=r"00000\.tar"):
+        run(context)
+        assert {entry["state"] for entry in status(context)} == {"done"}
+
+    def test_a_damaged_image_at_publication_is_named(self, folder: Path) -> None:
+        context = context_of(folder)
+        run(context, until="tally")
+        shard = folder_of(folder, "fetch") / "00000.tar"
+        shard.write_bytes(bytes(byte ^ 1 for byte in shard.read_bytes()))
+        with pytest.raises(DriftlineError, match=r"00000\.tar"):
             run(context)
 
     def test_a_file_that_does_not_belong_to_the_release_is_named(self, folder: Path, tmp_path: Path) -> None:

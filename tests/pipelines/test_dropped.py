@@ -1,0 +1,92 @@
+"""What was dropped is listed with its place; one photo is found by path, file name, URL or id."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.console import answer, driftline
+from support.helpers import album, photo_config
+
+from curate.core.errors import UnknownName
+from curate.core.run_log import RunLog
+from pipelines.config.loader import load
+from pipelines.reporting.dropped import dropped
+from pipelines.reporting.trace import text, trace
+from pipelines.runner import run, status
+from pipelines.stage import Context
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on own photos: one without a date, one that is no image; read only."""
+    root = tmp_path_factory.mktemp("own") / "run"
+    album(root / "photos")
+    shutil.copy(root / "photos" / "car" / "2010-05-01.jpg", root / "photos" / "undated.jpg")
+    (root / "photos" / "broken.jpg").write_bytes(b"no image")
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
+    run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)))
+    return root
+
+
+class TestDropped:
+    def test_its_numbers_are_those_of_status(self, root: Path) -> None:
+        rows = dropped(root)
+        for entry in status(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True))):
+            counts = {k: n for k, n in entry["counts"]["dropped"].items() if k != "not_retrieved"}
+            reasons = [row["reason"] for row in rows if row["stage"] == entry["stage"]]
+            assert {reason: reasons.count(reason) for reason in reasons} == counts, entry["stage"]
+
+    def test_stage_and_reason_select(self, root: Path) -> None:
+        (row,) = dropped(root, "filter", "no_upload_date")
+        assert row["place"] == str(root / "photos" / "undated.jpg")
+        assert {row["stage"] for row in dropped(root, "publish")} == {"publish"}
+
+    def test_an_unknown_reason_is_answered_with_the_known(self, root: Path) -> None:
+        with pytest.raises(UnknownName, match="Did you mean 'no_upload_date'"):
+            dropped(root, reason="no_upload_dat")
+
+    def test_the_command_says_where_dates_were_looked_for(self, root: Path) -> None:
+        said = driftline("dropped", str(root), "--stage", "filter").stdout
+        assert f"no_upload_date          {root / 'photos' / 'undated.jpg'}" in said
+        assert "Dates were looked for in: path." in said
+        assert "--set 'collection.dates=[path, exif, sidecar, file]'" in said
+
+    def test_records_that_could_not_be_read_show_why(self, root: Path) -> None:
+        (row,) = answer("dropped", str(root), "--stage", "ingest", "--json")["dropped"]
+        assert row["reason"] == "unreadable_image"
+        assert "broken.jpg" in row["detail"]
+
+
+class TestTrace:
+    def test_by_path_and_by_the_end_of_a_path(self, root: Path) -> None:
+        whole = trace(root, str(root / "photos" / "car" / "2010-05-01.jpg"))
+        assert whole == trace(root, "car/2010-05-01.jpg") == trace(root, whole["id"])
+
+    def test_by_file_name(self, root: Path) -> None:
+        assert trace(root, "undated.jpg")["ended"] == "It was dropped at filter: no_upload_date."
+
+    def test_a_name_of_two_photos_is_refused_with_their_ids(self, root: Path) -> None:
+        with pytest.raises(UnknownName, match=r"2 photos of .* are named '2010-05-01\.jpg'.*The first: bus-2010"):
+            trace(root, "2010-05-01.jpg")
+
+    def test_people_read_dates(self, root: Path) -> None:
+        said = text(trace(root, "car/2010-05-01.jpg"))
+        assert "uploaded: 2010-05-01 00:00:00 UTC" in said
+        assert "taken: 2010-05-01 00:00:00 on the camera's clock" in said
+
+    def test_by_address(self, tmp_path: Path) -> None:
+        root = tmp_path / "run"
+        root.mkdir()
+        (root / "photos.csv").write_text(
+            "url,day\nhttp://127.0.0.1:9/a/1.jpg?x=1,2010\nhttp://127.0.0.1:9/b/2.jpg,2011\n"
+        )
+        source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
+        config = photo_config("  per_class: 6")
+        config = config.replace("{source: folder, path: photos, label: parent, dates: [path]}", source)
+        (root / "driftline.yaml").write_text(config)
+        run(Context(root, load(root / "driftline.yaml"), RunLog(quiet=True)), until="filter")
+        by_url = trace(root, "http://127.0.0.1:9/a/1.jpg?x=1")
+        assert by_url["events"][0]["uploaded"] == 1_262_304_000
+        assert trace(root, "2.jpg")["events"][0]["url"] == "http://127.0.0.1:9/b/2.jpg"
