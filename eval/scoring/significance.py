@@ -10,16 +10,17 @@ import numpy as np
 from eval.rows import Row
 from stream_builder.measures.label_correlation import half_width as of_runs
 
+EQUAL = 1e-12  # rounding
 FINE = 1000  # factor of all counts, so that rounding does not matter
 
 
 def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
-    """Half the width of the t interval of the mean over seeds; None for one seed.
+    """Half the width of the t interval of the mean over seeds; None for one seed, and for seeds that change nothing.
 
     >>> round(half_width([0.90, 0.92, 0.94]), 4)
     0.0497
     """
-    if len(values) < 2:
+    if len(values) < 2 or np.ptp(values) <= EQUAL:
         return None
     from scipy.stats import t
 
@@ -35,7 +36,7 @@ def paired(a: Sequence[float], b: Sequence[float]) -> float | None:
     (None, None)
     """
     differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
-    if len(differences) < 2 or np.ptp(differences) <= 1e-12 * max(1.0, np.abs(a).max(), np.abs(b).max()):
+    if len(differences) < 2 or np.ptp(differences) <= EQUAL * max(1.0, np.abs(a).max(), np.abs(b).max()):
         return None
     from scipy.stats import ttest_rel
 

@@ -75,6 +75,7 @@ def test_the_document_tells_measures_classes_intervals_and_p(stream: Stream) -> 
 def test_copies_have_no_p() -> None:
     """Two deterministic learners, five seeds: five copies of one difference, not p = 0."""
     assert paired([0.7] * 5, [0.6] * 5) is None
+    assert half_width([0.7] * 5) is None
     assert paired([0.7] * 5, [0.7] * 5) is None
     assert paired([0.1 + 0.2] * 3, [0.1, 0.1, 0.1 + 1e-17]) is None
 
