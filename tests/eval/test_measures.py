@@ -143,7 +143,9 @@ def test_learners_with_one_seed_share_their_random_numbers(stream: Stream) -> No
     ],
 )
 def test_each_protocol_says_what_its_seeds_vary(protocol: str, settings: dict[str, Any], words: str) -> None:
-    assert words in PROTOCOLS[protocol].varies({"protocol": protocol, "results": [{"settings": settings}]})
+    assert words in PROTOCOLS[protocol].varies(
+        {"protocol": protocol, "stream": {"sha256": "x"}, "results": [{"settings": settings}]}
+    )
 
 
 def test_where_fewer_are_better_p_is_against_the_fewest() -> None:
