@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\n", quote_all: bool = False) -> str:
-    """A CSV document with a header line.
+    """A CSV document with a header line. Line ends inside cells are written as "\\n", which is quoted; the csv module
+    does not quote "\\r".
 
     >>> csv_text(("id", "since"), [("7", "1.0.0")])
     'id,since\\n7,1.0.0\\n'
@@ -90,7 +92,8 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, lineterminator=end, quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL)
     writer.writerow(header)
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow([re.sub("\r\n?", "\n", cell) if isinstance(cell, str) else cell for cell in row])
     return buffer.getvalue()
 
 

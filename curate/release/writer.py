@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
+from curate.core.escaping import no_formula
 from curate.images.near_duplicates import copy_report
 from curate.release.changelog import changes_markdown, withdrawn_csv
 from curate.release.croissant import croissant_tars
@@ -112,7 +113,7 @@ def attribution(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         changed = row["sha256"] != row.get("source_sha256", row["sha256"])
         cells = [*(row.get(c) for c in columns), "metadata removed" if changed else "none"]
-        lines.append(["'" + c if c and c[0] in "=+-@\t\r" else c or "" for c in cells])
+        lines.append([no_formula(c or "") for c in cells])
     return csv_text([*columns, "changes"], lines)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_json, write_text
+from curate.core.escaping import latex, no_formula
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
@@ -171,7 +172,7 @@ def ink(value: float, span: tuple[float, float]) -> str:
 
 def scores_csv(documents: Sequence[Document]) -> str:
     """One line for each learner, protocol, score and seed; the seed of a published mean is `published`."""
-    rows = [(*record[:-1], repr(record[-1])) for document in documents for record in records(document)]
+    rows = [[no_formula(cell) for cell in record] for document in documents for record in records(document)]
     return csv_text(COLUMNS, rows)
 
 
@@ -183,14 +184,14 @@ def scores_tex(documents: Sequence[Document]) -> str:
         if not d["results"]:
             continue
         scores, primary = scores_of(d), primary_of(d)
-        labels = [score.label.replace("%", r"\%") for score in scores]
+        labels = [latex(score.label) for score in scores]
         columns, head = "r" * len(scores), " & ".join(["learner", *labels])
-        lines = [f"% {d['protocol']} on {d['stream']['name']}", rf"\begin{{tabular}}{{l{columns}}}"]
+        lines = [f"% {latex(d['protocol'])} on {latex(d['stream']['name'])}", rf"\begin{{tabular}}{{l{columns}}}"]
         lines += [r"\toprule", rf"{head} \\", r"\midrule"]
         for shown, result, _, is_best in ranked(d):
             texts = [(score, score.spread(result).replace("±", r"\pm")) for score in scores]
             cells = [rf"$\mathbf{{{t}}}$" if is_best and score == primary else f"${t}$" for score, t in texts]
-            lines.append(" & ".join([shown.replace("_", r"\_"), *cells]) + r" \\")
+            lines.append(" & ".join([latex(shown), *cells]) + r" \\")
             if printed := result.get("published"):
                 pairs = [printed.get(score.name) for score in scores]
                 theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_bytes, write_text
+from curate.core.escaping import no_formula
 from pipelines.prompt_explorer.explorer import THUMBNAIL, Explorer, Query, View
 
 LABEL = 90  # pixels to the left of a row
@@ -26,15 +27,10 @@ def sheets(explorer: Explorer, texts: list[str], concept: str, k: int, out: Path
         for bucket in view.buckets:
             for rank, shot in enumerate(bucket.shots):
                 row = [prompt, bucket.name, rank, shot.id, f"{shot.score:.6f}", " ".join(shot.also)]
-                rows.append([escape_formula(cell) for cell in row])
+                rows.append([no_formula(cell) for cell in row])
         made.append({"prompt": prompt, "picture": str(out / f"{number:02d}.png"), "overlap": view.overlap})
     write_text(out / "candidates.csv", csv_text(("prompt", "bucket", "rank", "id", "score", "also"), rows))
     return made
-
-
-def escape_formula(cell: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula."""
-    return "'" + cell if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@")) else cell
 
 
 def picture(explorer: Explorer, view: View, k: int) -> bytes:

@@ -1,0 +1,48 @@
+"""Text from outside in files that other programs interpret: spreadsheets, LaTeX, Markdown.
+
+HTML is escaped by Jinja and `html.escape`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MARKDOWN = str.maketrans(
+    {c: f"\\{c}" for c in "\\*[]{}|~$!#"} | {"`": "'", "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"}
+)
+_LATEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''"}
+)
+
+
+def no_formula(cell: Any) -> Any:
+    """A cell of a CSV table: an apostrophe before text that a spreadsheet would run as a formula.
+
+    >>> no_formula("=1+1"), no_formula("fine"), no_formula(-0.5)
+    ("'=1+1", 'fine', -0.5)
+    """
+    return "'" + cell if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r\n") else cell
+
+
+def latex(text: str) -> str:
+    """Text in a LaTeX document, in one line, in which no character is a command.
+
+    >>> latex("a_b 100% \\\\write18")
+    'a\\\\_b 100\\\\% \\\\textbackslash{}write18'
+    """
+    return _one_line(text).translate(_LATEX)
+
+
+def markdown(text: str) -> str:
+    """Text in a cell of a Markdown table that stays in its cell and is neither markup nor a link.
+
+    >>> markdown("a|b\\r\\n# [c](http://d)")
+    'a\\\\|b  \\\\# \\\\[c\\\\](http&#58;//d)'
+    """
+    return _one_line(text).translate(_MARKDOWN).replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
