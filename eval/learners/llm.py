@@ -31,7 +31,8 @@ SYSTEM = "You sort texts into classes. Answer with the name of one class, exactl
 class Llm(Learner):
     """Asks a language model, with the nearest of all samples and corrections so far as examples.
 
-    A request that fails, times out or names no class is repeated; after the last retry the class of the nearest example
+    The prompt names only classes that it has learned: a held-out class becomes known with its first correction. A
+    request that fails, times out or names no class is repeated; after the last retry the class of the nearest example
     is the answer. The run's record has the counts.
     """
 
@@ -65,7 +66,7 @@ class Llm(Learner):
                 "Expected an address such as http://127.0.0.1:11434/v1, and a model's name.",
             )
         self.classes = list(task.classes) or [str(c) for c in range(task.n_classes)]
-        self.number = {_plain(name): i for i, name in enumerate(self.classes)}
+        self.number: dict[str, int] = {}  # plain name → label, of classes that were learned
         self.memory = Memory(WIDTH)
         self.texts: list[str] = []
         self.labels: list[int] = []
@@ -97,6 +98,7 @@ class Llm(Learner):
         self.memory.add(hashed_ngrams(texts, WIDTH))
         self.texts += texts
         self.labels += np.asarray(y).tolist()
+        self.number |= {_plain(self.classes[label]): label for label in np.unique(y).tolist()}
 
     def predict(self, x: Array) -> Labels:
         """One request per text; 0 before anything was learned."""
@@ -124,7 +126,8 @@ class Llm(Learner):
     def _messages(self, text: str, near: Sequence[int]) -> list[dict[str, str]]:
         examples = [(self.texts[i], self.classes[self.labels[i]]) for i in reversed(near)]  # nearest last
         shown = [f"Text: {example[:SHOWN]}\nClass: {name}" for example, name in examples]
-        prompt = "\n\n".join([f"Classes: {', '.join(self.classes)}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
+        known = ", ".join(self.classes[label] for label in sorted(self.number.values()))
+        prompt = "\n\n".join([f"Classes: {known}", *shown, f"Text: {text[:SHOWN]}\nClass:"])
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}]
 
     def _reply(self, body: bytes) -> str | None:

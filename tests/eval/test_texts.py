@@ -407,6 +407,20 @@ class TestLlm:
         assert result["scores"]["novel"]["mean"] > 0.8
         assert result["learner_facts"]["requests"]["requests"] > 30
 
+    def test_a_held_out_class_is_named_only_after_its_first_correction(self, texts: Stream) -> None:
+        with chat_server() as chat:
+            name = f"llm(endpoint={chat.url},model=small,workers=1)"
+            evaluate(texts, "ocrr", [name], settings={"held_out": 1, "every": 6})
+
+        prompts = [body["messages"][1]["content"] for body in chat.bodies]
+        named = [set(prompt.partition("\n")[0].removeprefix("Classes: ").split(", ")) for prompt in prompts]
+        (held_out,) = set(texts.classes) - named[0]
+        first = next(i for i, classes in enumerate(named) if held_out in classes)
+        assert not any(held_out in body["messages"][0]["content"] for body in chat.bodies)
+        assert not any(f"Class: {held_out}" in prompt for prompt in prompts[:first])
+        assert f"Class: {held_out}" in "".join(prompts[first : first + 1])
+        assert named[first:] == [set(texts.classes)] * len(named[first:])
+
     def test_without_an_endpoint_it_is_skipped(self, texts: Stream) -> None:
         found = evaluate(texts, "ocrr", ["llm"], settings={"held_out": 1})
 
