@@ -13,13 +13,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, read_json, write_json, write_parquet
-from curate.core.errors import MissingFile
+from curate.core.atomic_io import check_format, read_json, sha256_file, write_json, write_parquet
+from curate.core.errors import BadInput, MissingFile
 
 FORMAT = 1
 SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
+ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
+NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
+    "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
+    "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
+}  # fmt: skip
 COLUMN = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
 
 
@@ -91,16 +96,33 @@ def digest(run: Run) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last."""
-    write_parquet(folder / "rows.parquet", pa.Table.from_pylist([asdict(r) for r in rows], schema=ROWS))
-    write_json(folder / "run.json", {"format": FORMAT, **about})
+    table = pa.Table.from_pylist([asdict(r) for r in rows], schema=ROWS)
+    write_parquet(folder / "rows.parquet", table)
+    write_json(folder / "run.json", {"format": FORMAT, **about, ROWS_DIGEST: sha256_file(folder / "rows.parquet")})
 
 
 def load(folder: Path) -> Run:
-    """Read one run. Raises BadInput for rows of another version."""
+    """Read one run. Raises BadInput, naming the file, for a run of another version and for a damaged one."""
+    way_out = f"Remove the folder {folder} and evaluate again."
     about = read_json(folder / "run.json")
+    if not isinstance(about, dict):
+        raise BadInput(f"{folder / 'run.json'} is no object.", "Expected the record of a run.", way_out)
     check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
-    with pq.ParquetFile(folder / "rows.parquet") as file:  # a third of what read_table costs for a small file
-        return Run(about, [Row(**row) for row in file.read(use_threads=False).to_pylist()])
+    if lacking := [key for key, kind in NEEDED.items() if not isinstance(about.get(key), kind)]:
+        raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
+    path = folder / "rows.parquet"
+    try:
+        expected = about.pop(ROWS_DIGEST, None)  # 0.1.0 wrote none
+        if expected is not None and sha256_file(path) != expected:
+            raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
+        with pq.ParquetFile(path) as file:  # a third of what read_table costs for a small file
+            rows = [Row(**row) for row in file.read(use_threads=False).to_pylist()]
+    except (pa.ArrowException, OSError, TypeError, UnicodeDecodeError) as error:
+        why = str(error).splitlines()[0] if path.is_file() else "it is missing"
+        raise BadInput(f"{path} is damaged: {why}.", "Expected the rows of a run.", way_out) from None
+    if not rows:
+        raise BadInput(f"{path} has no rows.", "Expected at least one.", way_out)
+    return Run(about, rows)
 
 
 def keep_skipped(

@@ -294,7 +294,7 @@ def plan(
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
     places = [_place(stream, grid, job, job.learner())[1] for job in jobs]
-    done = [place is not None and (place / "run.json").is_file() for place in places]
+    done = [place is not None and (place / "run.json").is_file() and bool(row_files.load(place)) for place in places]
     left = [job.learner() for job, finished in zip(jobs, done, strict=True) if not finished]
     sizes = None if tune else grid.protocol.training_sizes(stream)
     return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))

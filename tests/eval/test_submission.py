@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import socket
@@ -173,6 +174,9 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
     subprocess.run(["cp", "-r", str(runs), str(cheat)], check=True)
     for rows in cheat.rglob("rows.parquet"):
         rows.write_bytes(better(rows.read_bytes()))
+        record = rows.with_name("run.json")
+        digest = hashlib.sha256(rows.read_bytes()).hexdigest()
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"rows_sha256": digest}))
     pack([cheat], "cheat", tmp_path / "cheat.zip")
 
     verdict = verify(tmp_path / "cheat.zip", [stream], again=1)
