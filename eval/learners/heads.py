@@ -76,7 +76,8 @@ class KnnLm(StaticLinear):
         self.correct(x, y)
 
     def correct(self, x: Array, y: Labels) -> None:
-        """Append the sample to the memory; the head stays."""
+        """Append the sample to the memory; the head stays. Raises BadArray for a class that the head does not have."""
+        self.check_declared(y)
         with one_thread():
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))

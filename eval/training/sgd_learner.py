@@ -178,18 +178,21 @@ class NetLearner(Learner):
         head does not have."""
         import torch
 
+        self.check_declared(y)
+        with one_thread(), torch.no_grad():
+            data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
+            plain = LinearSettings(lr=self.correct_lr, momentum=0.0)
+            step(self.head, self.head.view(data), labels, self.correct_lr, plain, self.on_correction())
+        self.gradient_steps += 1
+
+    def check_declared(self, y: Labels) -> None:
+        """Raise BadArray for a class that the head does not have."""
         if int(np.max(y)) >= self.head.params[-1].shape[0]:
             raise BadArray(
                 f"A correction names class {int(np.max(y))}.",
                 f"The head was made for {self.head.params[-1].shape[0]} classes.",
                 "Declare all classes, or use substrate or online-linear(classes=open), which accept new classes.",
             )
-
-        with one_thread(), torch.no_grad():
-            data, labels = on(self.inputs(x), self.head), on(np.asarray(y, np.int64), self.head)
-            plain = LinearSettings(lr=self.correct_lr, momentum=0.0)
-            step(self.head, self.head.view(data), labels, self.correct_lr, plain, self.on_correction())
-        self.gradient_steps += 1
 
     def on_correction(self) -> Rule | None:
         """The method's rule for a correction."""

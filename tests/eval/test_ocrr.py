@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from eval.protocols.ocrr.protocol import Ocrr
 from eval.protocols.ocrr.scenarios import cut
 from eval.reporting.report import write
 from eval.run import evaluate
-from stream_builder.stream import Step, Stream
+from stream_builder.stream import Split, Step, Stream
 
 STREAM = drifting(steps=1, classes=8, n=400, width=8, noise=0.7)
 SYSTEMS = [
@@ -355,10 +356,35 @@ def test_of_equals_the_latest_wins() -> None:
     assert votes(*args, "no-recency")[0] == 1
 
 
+class TestHostileVectors:
+    @pytest.mark.parametrize("side", ["train", "test"])
+    @pytest.mark.parametrize(
+        ("damaged", "message"),
+        [
+            (lambda x: np.where(np.arange(len(x))[:, None] == 3, np.nan, x), "x at index 3 holds NaN"),
+            (lambda x: np.where(np.arange(len(x))[:, None] == 5, np.inf, x), "x at index 5 holds NaN or infinity"),
+        ],
+    )
+    def test_what_is_not_finite_reaches_no_memory(self, side: str, damaged: Any, message: str) -> None:
+        splits = dict(STREAM.steps[0].splits)
+        split = splits[side]
+        splits[side] = Split(damaged(split.x).astype(np.float32), split.y, split.ids, split.time)
+        bad = Stream("bad", [Step(0, "0", splits)], STREAM.classes)
+        with pytest.raises(BadArray, match=f"'bad', {side} split of step '0': {message}"):
+            evaluate(bad, "ocrr", ["substrate", "online-linear"], settings=HOLD)
+
+    def test_splits_of_two_widths_are_refused(self) -> None:
+        (step,) = STREAM.steps
+        test = step["test"]
+        splits = {"train": step["train"], "test": Split(test.x[:, :5], test.y, test.ids, test.time)}
+        with pytest.raises(BadArray, match=r"test split of step '0': samples of shape \(5,\)\. Expected \(8,\)"):
+            evaluate(Stream("bad", [Step(0, "0", splits)], STREAM.classes), "ocrr", ["substrate"], settings=HOLD)
+
+
 class TestUndeclaredClasses:
     def test_a_closed_head_refuses_and_an_open_one_grows(self) -> None:
         train = STREAM.steps[0]["train"]
-        for name, grows in (("online-linear", False), ("online-linear(classes=open)", True)):
+        for name, grows in (("online-linear", False), ("knn-lm", False), ("online-linear(classes=open)", True)):
             learner = spec_of(name)()
             learner.begin(Task(8, (8,)), rng_for(0))
             learner.learn(train.x, train.y)

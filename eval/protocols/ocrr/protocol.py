@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from curate.core.atomic_io import fingerprint
-from curate.core.errors import IncompatibleStream
+from curate.core.errors import BadArray, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
@@ -63,13 +63,20 @@ class Ocrr(Protocol):
         policies.parse(self.policy)
 
     def check(self, stream: Stream) -> None:
-        """Raise IncompatibleStream if a step lacks a split, or a part of the scenario would be empty."""
+        """Raise IncompatibleStream if a step lacks a split, or a part of the scenario would be empty; BadArray for
+        samples of two shapes or vectors that are not finite, which would reach the memories of learners."""
         for step in stream.steps:
             for split in ("train", "test"):
                 if split not in step.splits:
                     raise IncompatibleStream(
                         f"Step {step.name!r} of {stream.name!r} has no {split} split.", "ocrr needs both."
                     )
+                x, which = step[split].x, f"{stream.name!r}, {split} split of step {step.name!r}"
+                if x.shape[1:] != stream.x_shape:
+                    raise BadArray(f"{which}: samples of shape {x.shape[1:]}.", f"Expected {stream.x_shape}.")
+                if x.dtype.kind == "f" and not (finite := np.isfinite(x).reshape(len(x), -1).all(1)).all():
+                    problem = f"{which}: x at index {int(finite.argmin())} holds NaN or infinity."
+                    raise BadArray(problem, "Expected finite numbers.")
         self.cut(stream, 0)
 
     def cut(self, stream: Stream, seed: int) -> scenarios.Scenario:
