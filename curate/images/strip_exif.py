@@ -1,7 +1,8 @@
 """Removes personal metadata (EXIF with GPS, XMP, IPTC, comments) from image files without changing a pixel.
 
-The container is parsed and written again; compressed image data is copied unchanged. Everything that affects how the
-image looks stays: colour profiles, Adobe's marker, animation and orientation.
+The container is parsed and written again; compressed image data is copied unchanged. Only what affects how the image
+looks stays: colour profiles, Adobe's marker, animation and orientation. Unknown parts, previews and bytes after the
+end go.
 """
 
 from __future__ import annotations
@@ -15,14 +16,20 @@ from collections.abc import Iterator
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
 PNG = b"\x89PNG\r\n\x1a\n"
-PNG_DROPS = {b"eXIf", b"tEXt", b"zTXt", b"iTXt", b"tIME"}
-WEBP_DROPS = {b"EXIF", b"XMP "}
+PNG_KEEPS = {
+    b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"cHRM", b"gAMA", b"iCCP", b"sBIT", b"sRGB", b"cICP", b"mDCV", b"mDCv",
+    b"cLLI", b"cLLi", b"bKGD", b"pHYs", b"acTL", b"fcTL", b"fdAT",
+}  # fmt: skip
+WEBP_KEEPS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"ICCP"}
+FRAME = 16  # bytes of a WebP frame before its own chunks
+JFIF = b"JFIF\0"
 WEBP_FLAGS = 0x08 | 0x04  # "has EXIF", "has XMP"
 GIF_KEEPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0", b"ICCRGBG1012")
 
 
 def rewrite_container(data: bytes) -> bytes:
-    """The same image without personal metadata: JPEG, PNG, WebP, GIF, BMP (has none), TIFF (encoded again, lossless).
+    """The same image without personal metadata: JPEG, PNG, WebP, GIF, BMP and TIFF (these two encoded again,
+    lossless).
 
     Raises ValueError for other formats and for broken containers.
     """
@@ -35,9 +42,9 @@ def rewrite_container(data: bytes) -> bytes:
     if data[:6] in (b"GIF87a", b"GIF89a"):
         return _gif(data)
     if data[:2] == b"BM":
-        return data
+        return _saved_again(data, "BMP", {})
     if data[:4] in (b"II*\0", b"MM\0*"):
-        return _tiff(data)
+        return _saved_again(data, "TIFF", {"compression": "tiff_deflate"})
     raise ValueError("not a JPEG, PNG, WebP, GIF, BMP or TIFF")
 
 
@@ -77,8 +84,10 @@ def _jpeg(data: bytes) -> bytes:
     for marker, content, scan in _segments(data):
         if marker == 0xE1 and content.startswith(b"Exif\0\0"):
             orientation = _orientation(content[6:]) or orientation
-        personal = marker in (0xE1, 0xED, 0xFE) or (0xE2 <= marker <= 0xEF and not _affects_colour(marker, content))
-        if not personal:
+        if marker == 0xE0 and content.startswith(JFIF) and len(content) >= 14:
+            content = content[:12] + b"\0\0"  # without its thumbnail
+        application = 0xE0 <= marker <= 0xEF or marker == 0xFE
+        if not application or _affects_looks(marker, content):
             out.append(struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content + scan)
     if orientation != 1:
         content = b"Exif\0\0" + _orientation_exif(orientation)
@@ -86,9 +95,9 @@ def _jpeg(data: bytes) -> bytes:
     return b"".join([*out, EOI])
 
 
-def _affects_colour(marker: int, content: bytes) -> bool:
-    profile = marker == 0xE2 and content.startswith(b"ICC_PROFILE\0")
-    return profile or (marker == 0xEE and content.startswith(b"Adobe"))
+def _affects_looks(marker: int, content: bytes) -> bool:
+    kept = {0xE0: JFIF, 0xE2: b"ICC_PROFILE\0", 0xEE: b"Adobe"}
+    return marker in kept and content.startswith(kept[marker])
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
@@ -160,7 +169,7 @@ def _png(data: bytes) -> bytes:
         if orientation not in (None, 1):
             chunk = b"eXIf" + _orientation_exif(orientation or 1)
             out.append(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)))
-        if kind not in PNG_DROPS:
+        if kind in PNG_KEEPS:
             out.append(data[at:end])
         if kind == b"IEND":
             return b"".join(out)
@@ -169,20 +178,16 @@ def _png(data: bytes) -> bytes:
 
 
 def _webp(data: bytes) -> bytes:
-    out, at, orientation = [], 12, 1
     (whole,) = struct.unpack_from("<I", data, 4)
-    limit = min(len(data), 8 + whole)
-    while at + 8 <= limit:
-        kind, size = struct.unpack_from("<4sI", data, at)
-        end = at + 8 + size + size % 2
-        if at + 8 + size > len(data):
-            raise ValueError("a WebP chunk is cut off")
-        chunk = data[at:end]
+    out, orientation = [], 1
+    for kind, chunk in _webp_chunks(data, 12, min(len(data), 8 + whole)):
         if kind == b"EXIF":
             orientation = _orientation(chunk[8:].removeprefix(b"Exif\0\0")) or 1
-        if kind not in WEBP_DROPS:
+        if kind == b"ANMF":
+            inside = b"".join(c for k, c in _webp_chunks(chunk, 8 + FRAME, len(chunk)) if k in WEBP_KEEPS)
+            chunk = kind + struct.pack("<I", FRAME + len(inside)) + chunk[8 : 8 + FRAME] + inside
+        if kind in WEBP_KEEPS:
             out.append(chunk)
-        at = end
     flags = 0x08 if orientation != 1 else 0
     out = [c[:8] + bytes([c[8] & ~WEBP_FLAGS | flags]) + c[9:] if c[:4] == b"VP8X" and len(c) > 8 else c for c in out]
     if orientation != 1:
@@ -190,6 +195,17 @@ def _webp(data: bytes) -> bytes:
         out.append(b"EXIF" + struct.pack("<I", len(block)) + block)
     body = b"WEBP" + b"".join(out)
     return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def _webp_chunks(data: bytes, at: int, limit: int) -> Iterator[tuple[bytes, bytes]]:
+    """(kind, the whole chunk with its padding) of the chunks from `at` to `limit`."""
+    while at + 8 <= limit:
+        kind, size = struct.unpack_from("<4sI", data, at)
+        if at + 8 + size > len(data):
+            raise ValueError("a WebP chunk is cut off")
+        end = at + 8 + size + size % 2
+        yield kind, data[at:end]
+        at = end
 
 
 def _gif(data: bytes) -> bytes:
@@ -224,18 +240,18 @@ def _gif_blocks(data: bytes, at: int) -> int:
     return at + 1
 
 
-def _tiff(data: bytes) -> bytes:
+def _saved_again(data: bytes, kind: str, options: dict[str, str]) -> bytes:
     from PIL import Image
 
     try:
         with Image.open(io.BytesIO(data)) as image:
-            image.load()  # Pillow applies the orientation, which is not saved below
+            image.load()  # Pillow applies a TIFF's orientation, which is not saved below
             profile = image.info.get("icc_profile")
             bare = Image.frombytes(image.mode, image.size, image.tobytes())
             if image.mode == "P":
                 bare.putpalette(image.getpalette() or [])
     except Exception as error:  # Pillow's decoders raise many kinds of exceptions
-        raise ValueError(f"a TIFF cannot be read ({error})") from None
+        raise ValueError(f"a {kind} cannot be read ({error})") from None
     buffer = io.BytesIO()
-    bare.save(buffer, "TIFF", compression="tiff_deflate", icc_profile=profile)
+    bare.save(buffer, kind, icc_profile=profile, **options)
     return buffer.getvalue()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
+import zlib
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -66,6 +68,58 @@ def frames(data: bytes) -> list[np.ndarray]:
 
 
 KINDS = ["JPEG", "progressive", "PNG", "WEBP", "GIF", "TIFF"]
+
+
+def hidden() -> dict[str, bytes]:
+    """Pictures that hold a name where no reader looks."""
+    plain = {}
+    for kind in ("JPEG", "PNG", "WEBP", "BMP"):
+        buffer = io.BytesIO()
+        PICTURE.save(buffer, kind)
+        plain[kind] = buffer.getvalue()
+    chunk, private = (
+        struct.pack(">I", len(SECRET)) + kind + SECRET + struct.pack(">I", zlib.crc32(kind + SECRET))
+        for kind in (b"caBX", b"prVt")
+    )
+    webp = plain["WEBP"] + b"priv" + struct.pack("<I", len(SECRET)) + SECRET
+    jfxx = b"\xff\xe0" + struct.pack(">H", 7 + len(SECRET)) + b"JFXX\0" + SECRET
+    thumbnail = b"\xff\xe0" + struct.pack(">H", 16 + 3 * 16) + b"JFIF\0\1\1\0\0\1\0\1\4\4" + SECRET * 3
+    return {
+        "PNG C2PA": plain["PNG"][:33] + chunk + plain["PNG"][33:],
+        "PNG private": plain["PNG"][:33] + private + plain["PNG"][33:],
+        "WebP unknown": webp[:4] + struct.pack("<I", len(webp) - 8) + webp[8:],
+        "bytes after BMP": plain["BMP"] + SECRET,
+        "JFXX": plain["JPEG"][:2] + jfxx + plain["JPEG"][2:],
+        "JFIF thumbnail": plain["JPEG"][:2] + thumbnail + plain["JPEG"][20:],
+    }
+
+
+@pytest.mark.parametrize(
+    "place", ["PNG C2PA", "PNG private", "WebP unknown", "bytes after BMP", "JFXX", "JFIF thumbnail"]
+)
+def test_nothing_stays_where_no_reader_looks(place: str) -> None:
+    before = hidden()[place]
+    after = rewrite_container(before)
+    assert SECRET in before
+    assert SECRET not in after
+    assert (frames(before)[0] == frames(after)[0]).all()
+    assert rewrite_container(after) == after
+
+
+def test_a_frame_of_an_animation_keeps_no_unknown_chunk() -> None:
+    buffer = io.BytesIO()
+    turned = PICTURE.transpose(Image.Transpose.ROTATE_180)
+    PICTURE.save(buffer, "WEBP", save_all=True, append_images=[turned], lossless=True)
+    data = buffer.getvalue()
+    at = data.index(b"ANMF")
+    (size,) = struct.unpack_from("<I", data, at + 4)
+    extra = b"priv" + struct.pack("<I", len(SECRET)) + SECRET
+    longer = data[: at + 4] + struct.pack("<I", size + len(extra)) + data[at + 8 : at + 8 + size] + extra
+    before = longer + data[at + 8 + size + size % 2 :]
+    before = before[:4] + struct.pack("<I", len(before) - 8) + before[8:]
+    after = rewrite_container(before)
+    assert SECRET not in after
+    assert all((a == b).all() for a, b in zip(frames(data), frames(after), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
