@@ -69,7 +69,7 @@ def _plan(stage: Stage, forced: bool, before: Sequence[str]) -> Plan:
     if stage.context.retry is not None and stage.name == "fetch":
         return Plan(stage.name, "resume", f"asks again for {', '.join(stage.context.retry.reasons)}")
     if done and "run" not in before and is_current(stage, done):
-        if damaged := damage(folder):
+        if damaged := damage(folder, stage.context.verify):
             return Plan(stage.name, "repair", damage_text(damaged), None if stage.parts else seconds)
         if not before:
             return Plan(stage.name, "skip", "finished with these settings and inputs")

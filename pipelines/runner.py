@@ -24,6 +24,7 @@ from pipelines.identity import adopt, is_current, known_identity, mark_of, marks
 from pipelines.plan import Plan, check_stage, confirm, make, plan
 from pipelines.stage import Context, Counts, Stage
 from pipelines.stage_folder import (
+    UNLISTED,
     begun_of,
     beside,
     check_is_folder,
@@ -112,7 +113,7 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     done = done_of(context.root, stage.name)
     forced = planned is not None and planned.because == "requested by --from"
     retry = None if context.retry is None or stage.name != "fetch" else list(context.retry.reasons)
-    damaged = damage(folder) if done else []
+    damaged = damage(folder, context.verify) if done else []
     current = done is not None and not forced and is_current(stage, done)
     if done and current and not damaged and retry is None:
         adopt(stage, done)
@@ -127,7 +128,8 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
     work = beside(folder, "next") if (folder / "done.json").exists() else folder
     begun: dict[str, Any] = {"fingerprint": mark}
     if retry is not None:
-        begun["retry"] = retry
+        if work != folder:
+            begun["retry"] = retry
         stage = _retrying(stage, folder if work != folder else None)
     there = begun_of(work)
     if there.get("fingerprint") not in (None, mark) and there["fingerprint"] in marks_of_0_1(stage):
@@ -171,7 +173,7 @@ def _retrying(stage: Stage, output: Path | None) -> Stage:
 def _mend(stage: Stage, mark: str, done: dict[str, Any] | None, damaged: list[str]) -> None:
     """Make damaged output of these settings unfinished work, if it is made in parts: then good parts are kept."""
     folder = folder_of(stage.context.root, stage.name)
-    if not stage.parts:
+    if not stage.parts or UNLISTED in damaged:
         return
     lost = done is None and (folder / "done.json").exists() and done_of(stage.context.root, stage.name) is None
     if damaged and done is not None:
@@ -231,7 +233,8 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
             entry["state"] = "done" if current else "stale"
         if damaged := damage(folder, verify):
             entry["state"] = "damaged"
-            notes.append(f"{planning.damage_text(damaged)}. Repair: driftline run {stage.context.root}")
+            hidden = " --verify" if verify and not damage(folder) else ""
+            notes.append(f"{planning.damage_text(damaged)}. Repair: driftline run {stage.context.root}{hidden}")
     elif (folder / "done.json").exists():
         entry["state"] = "damaged"
         notes.append(f"{folder / 'done.json'} is not readable. Repair: driftline run {stage.context.root}")

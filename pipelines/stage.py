@@ -80,6 +80,8 @@ class Context:
     """runs parallel work; never changes a byte of the output"""
     changes: tuple[str, ...] = ()
     """`KEY=VALUE` of --set that the settings hold"""
+    verify: bool = False
+    """read all finished output to find damage, not only its sizes"""
     retry: Retry | None = None
     """which misses of fetch are asked for again; None: those of an outage"""
 

@@ -18,6 +18,7 @@ from curate.core.errors import BadInput, DriftlineError
 from pipelines import VERSION
 from pipelines.stages import STAGES
 
+UNLISTED = "its files"  # stands for files that nothing lists
 KEYS = {"stage", "fingerprint", "counts", "seconds", "version"}  # of done.json
 
 
@@ -112,7 +113,7 @@ def damage(folder: Path, read_all: bool = False) -> list[str]:
             return ["files.json"]
         done = read_json(folder / "done.json")
         whole = not read_all or "content" not in done or content_digest(listing(folder)) == done["content"]
-        return [] if whole else ["its files"]
+        return [] if whole else [UNLISTED]
     found = []
     for name, content in known.items():
         try:

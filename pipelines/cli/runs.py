@@ -78,6 +78,9 @@ def run(
             help="Ask again for photos that fetch missed for these reasons (network: no connection, time-outs).",
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all finished output, and repair what is damaged.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done and why; change nothing.")
@@ -97,7 +100,7 @@ def run(
     from pipelines.stage import retry_of
 
     executor = Executor(engine, workers or len(os.sched_getaffinity(0)))
-    context = context_of(directory, sets, as_json, executor)
+    context = replace(context_of(directory, sets, as_json, executor), verify=verify)
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))
     if dry_run:

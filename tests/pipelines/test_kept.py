@@ -368,6 +368,21 @@ class TestOutage:
         run(replace(context(web), retry=retry_of(["network"])), until="fetch")
         assert shop.asked == 4, "no miss has such a reason"
 
+    def test_unfinished_photos_stay_when_misses_are_asked_for_again(self, web: Path, shop: Shop) -> None:
+        whole = fetch_shard
+
+        def then_closed(one: Any) -> Any:
+            shop.open = one.number < 2
+            return whole(one)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("curate.fetch.fetch_shard", then_closed)
+            with pytest.raises(Unfinished):
+                run(context(web), until="fetch")
+        shop.open, shop.asked = True, 0
+        run(replace(context(web), retry=retry_of(["connection_failed"])), until="fetch")
+        assert shop.asked == 20
+
     def test_dead_addresses_are_a_result_if_asked(self, web: Path, shop: Shop) -> None:
         run(context(web), until="filter")
         shop.open = False
@@ -398,7 +413,9 @@ class TestDamage:
         assert states(finished) == ALL_DONE
         entries = status(context(finished), verify=True)
         assert entries[2]["state"] == "damaged"
-        assert "00000.tar" in entries[2]["note"]
+        assert f"00000.tar missing or changed. Repair: driftline run {finished} --verify" in entries[2]["note"]
+        run(replace(context(finished), verify=True))
+        assert {entry["state"] for entry in status(context(finished), verify=True)} == {"done"}
 
     def test_a_damaged_table_of_0_1_0_is_found_by_verify(self, old: Path) -> None:
         (folder_of(old, "bucket") / "rejects.parquet").unlink()
