@@ -23,7 +23,7 @@ from curate.core.errors import BadInput
 
 EVERY = 60.0  # seconds between two states
 OURS = (
-    "eval.engine.", "eval.learners.", "eval.memory.knn_index.", "eval.memory.samplers.", "eval.rows.",
+    "eval.engine.", "eval.learners.", "eval.memory.knn_index.", "eval.memory.samplers.", "eval.outcomes.", "eval.rows.",
     "eval.protocols.near_future.loop.",
 )  # fmt: skip
 TASK = "eval.learner:Task"  # never stored: it is the new run's

@@ -23,6 +23,7 @@ from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
 from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
+from eval.outcomes import Tally
 from eval.rows import Row
 from stream_builder.stream import Split, Step, Stream
 
@@ -314,16 +315,8 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
     BadArray if the learner's answer has another shape than the labels.
     """
-    right = 0
-    n_classes = int(split.y.max()) + 1 if len(split) else 0
-    counts, hits = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
+    tally = Tally(tested_on)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
-        answer = answers(learner, part.x, len(part))
-        right += int((answer == part.y).sum())
-        counts += np.bincount(part.y, minlength=n_classes)
-        hits += np.bincount(part.y[answer == part.y], minlength=n_classes)
-    seconds = time.process_time() - begun
-    return Row(
-        tested_on, len(split), right, seconds=seconds, class_n=counts.tolist(), class_correct=hits.tolist(), **at
-    )
+        tally.add(part.position, part.y, answers(learner, part.x, len(part)))
+    return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,23 @@ NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
 }  # fmt: skip
 COLUMN = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Records of one test, in the order of its samples."""
+
+    sample: Any
+    """(N,) positions in the stream"""
+    label: Any
+    """(N,)"""
+    predicted: Any
+    """(N,)"""
+    confidence: Any = None
+    """(N,) float32, NaN where it was not asked for; None: nowhere"""
+
+    def __len__(self) -> int:
+        return len(self.sample)
 
 
 @dataclass(frozen=True)
@@ -58,9 +75,12 @@ class Row:
     """samples of each label from 0, if counted"""
     class_correct: Sequence[int] = ()
     """right answers of each label from 0, if counted"""
+    answers: Answers | None = field(default=None, repr=False, compare=False)
+    """records of the samples (see `outcomes`); None: not known, as in rows of older versions"""
 
 
-ROWS = pa.schema([(field.name, COLUMN[str(field.type)]) for field in fields(Row)])
+FIELDS = tuple(f.name for f in fields(Row) if f.name != "answers")
+ROWS = pa.schema([(f.name, COLUMN[str(f.type)]) for f in fields(Row) if f.name in FIELDS])
 
 
 @dataclass(frozen=True)
@@ -82,9 +102,14 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", name)
 
 
+def plain(row: Row) -> dict[str, Any]:
+    """The columns of `rows.parquet`."""
+    return {name: getattr(row, name) for name in FIELDS}
+
+
 def counted(row: Row) -> dict[str, Any]:
     """What a second run repeats: everything but the clocks."""
-    return {key: list(v) if key in PER_CLASS else v for key, v in vars(row).items() if key not in OF_CLOCKS}
+    return {key: list(v) if key in PER_CLASS else v for key, v in plain(row).items() if key not in OF_CLOCKS}
 
 
 def digest(run: Run) -> str:
@@ -96,7 +121,7 @@ def digest(run: Run) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last."""
-    table = pa.Table.from_pylist([asdict(r) for r in rows], schema=ROWS)
+    table = pa.Table.from_pylist([plain(r) for r in rows], schema=ROWS)
     write_parquet(folder / "rows.parquet", table)
     write_json(folder / "run.json", {"format": FORMAT, **about, ROWS_DIGEST: sha256_file(folder / "rows.parquet")})
 
@@ -157,10 +182,15 @@ def stream_digest(stream: Mapping[str, str]) -> str:
     return stream.get("family", stream["sha256"])
 
 
-def find(paths: Sequence[Path]) -> list[Run]:
-    """All runs below some folders, in path order. Raises MissingFile if there is none."""
-    folders = sorted({p.parent for path in paths for p in path.rglob("run.json")})
-    if not folders:
+def folders(paths: Sequence[Path]) -> list[Path]:
+    """The folders of all runs below some folders, in order. Raises MissingFile if there is none."""
+    found = sorted({p.parent for path in paths for p in path.rglob("run.json")})
+    if not found:
         problem = f"There are no runs in {', '.join(map(str, paths))}."
         raise MissingFile(problem, "Expected folders with run.json.", "Make them with driftline eval.")
-    return [load(folder) for folder in folders]
+    return found
+
+
+def find(paths: Sequence[Path]) -> list[Run]:
+    """All runs below some folders, in path order. Raises MissingFile if there is none."""
+    return [load(folder) for folder in folders(paths)]

@@ -13,6 +13,7 @@ from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
+from eval import outcomes
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
@@ -59,6 +60,7 @@ def evaluate(
     """
     out = None if out is None else Path(out)
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
+    stream = outcomes.numbered(stream)
     names = list(dict.fromkeys(job.name for job in jobs))
     failed: dict[str, str] = {}
     shared: set[str] = set()  # learners whose runs other processes do first
@@ -242,14 +244,14 @@ def _shared_runs(task: _Task) -> dict[str, str]:
     """Runs in a process of their own; row folders are written whole or not at all. Returns who failed, and why."""
     stream_folder, grid, jobs = task
     failed: dict[str, str] = {}
-    for job, run in _runs(Stream.load(stream_folder), grid, jobs):
+    for job, run in _runs(outcomes.numbered(Stream.load(stream_folder)), grid, jobs):
         if not isinstance(run, Run):
             failed.setdefault(job.name, str(run))
     return failed
 
 
 def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, Run | Exception]]:
-    """Each job's run, or why there is none. Finished runs are read; the protocol does the others."""
+    """Each job's run, or why there is none. Finished runs are read; the protocol does the others. stream: numbered."""
     begun: list[tuple[_Job, _Begun]] = []
     for job in jobs:
         try:
@@ -371,6 +373,7 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
     about |= protocol.records(stream, learner, run.start.seed)
     about |= {"chosen": run.tuned} if "tune" in run.identity["settings"] else {}
     if run.folder is not None:
+        outcomes.write(run.folder / outcomes.FILE, rows)
         row_files.save(run.folder, about, rows)
     return Run(about, list(rows))
 

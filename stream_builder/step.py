@@ -35,6 +35,9 @@ class Split:
     test_in: npt.NDArray[np.bool_] | None = None
     """(N, K) True where a sample is a test sample of the k-th of K published splits; None: there is one split"""
 
+    position: npt.NDArray[np.int64] | None = None
+    """(N,) place in the whole stream, int32 or int64; set by an evaluation, never stored"""
+
     def __post_init__(self) -> None:
         if len(self.y) and not len(self.ids):
             object.__setattr__(self, "ids", np.arange(len(self.y)).astype(np.str_))
@@ -48,13 +51,17 @@ class Split:
 
     def take(self, positions: Array | slice) -> Split:
         """The samples at `positions`, in that order; lazy images are not decoded."""
-        columns = {name: column[positions] for name, column in self.columns().items()}
+        columns = {name: column[positions] for name, column in self._carried().items()}
         return Split(pick(self.x, positions), self.y[positions], self.ids[positions], **columns)
 
     def columns(self) -> dict[str, Array]:
         """The optional columns that the split has, by name."""
         named = ((name, getattr(self, name)) for name in OPTIONAL)
         return {name: column for name, column in named if column is not None}
+
+    def _carried(self) -> dict[str, Array]:
+        """The same, and the position."""
+        return self.columns() | ({} if self.position is None else {"position": self.position})
 
 
 def pick(x: Any, positions: Any) -> Any:
@@ -66,13 +73,17 @@ def join(splits: Sequence[Split]) -> Split:
     """Concatenate splits. Lazy images stay lazy if all splits have them; so is it with times and groups."""
     if len(splits) == 1:
         return splits[0]
-    columns = [s.columns() for s in splits]
+    columns = [s._carried() for s in splits]
     lazy = [s.x for s in splits if isinstance(s.x, LazyImages)]
     return Split(
         join_images(lazy) if len(lazy) == len(splits) else np.concatenate([s.x for s in splits]),
         np.concatenate([s.y for s in splits]),
         np.concatenate([s.ids for s in splits]),
-        **{name: np.concatenate([c[name] for c in columns]) for name in OPTIONAL if all(name in c for c in columns)},
+        **{
+            name: np.concatenate([c[name] for c in columns])
+            for name in (*OPTIONAL, "position")
+            if all(name in c for c in columns)
+        },
     )
 
 

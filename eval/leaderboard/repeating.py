@@ -12,7 +12,7 @@ from typing import Any
 from curate.core.errors import BadConfig, DriftlineError
 from eval.experiment.learner_spec import parsed
 from eval.experiment.settings import setting_names
-from eval.leaderboard.submission import opened, runs_of
+from eval.leaderboard.submission import opened, runs_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import stored_protocol
 from eval.rows import Run, counted
@@ -66,7 +66,8 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
     request: archive, run (its number) and stream, a folder. Returns "differs": how, or ""; "because": why it could not
     be run here, or "".
     """
-    run = runs_of(opened(Path(request["archive"]))[0])[request["run"]]
+    members = opened(Path(request["archive"]))[0]
+    run = with_records(runs_of(members)[request["run"]], members, request["run"])
     about = run.about
     if str(about["settings"].get("device", "cpu")).startswith("cuda") and not _has_cuda():
         return {"differs": "", "because": "it ran on cuda, which is not here"}
@@ -99,6 +100,11 @@ def _difference(again: Run, run: Run) -> str:
     for k, (a, b) in enumerate(zip(repeated, submitted, strict=False)):
         if _plain(a) != _plain(b):
             return f"row {k} has {a['n_correct']} right of {a['n']}, submitted {b['n_correct']} of {b['n']}"
+    for k, (made, given) in enumerate(zip(again.rows, run.rows, strict=False)):
+        if made.answers is not None and given.answers is not None:
+            others = int((made.answers.predicted != given.answers.predicted).sum())
+            if others:
+                return f"row {k} has {others} other answers of {made.n}"
     return "" if len(repeated) == len(submitted) else f"{len(repeated)} rows, submitted {len(submitted)}"
 
 

@@ -1,7 +1,7 @@
-"""The file of a submission: rows, hashes and environment of runs, packed and read.
+"""The file of a submission: rows, outcomes, hashes and environment of runs, packed and read.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
-`runs/NNNN/run.json` and `rows.parquet`. The same runs give the same bytes.
+`runs/NNNN/run.json`, `rows.parquet` and `outcomes.parquet`. The same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import check_format, write_bytes
 from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile
+from eval import outcomes
 from eval import rows as row_files
 from eval.rows import ROWS, Row, Run
 from eval.scoring.aggregate import summary
@@ -34,7 +34,7 @@ MOST = 20_000  # members
 MOST_ROWS = 200_000  # rows of one run
 LONGEST = 300  # characters of a name
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
-MEMBER = re.compile(r"runs/\d{4,}/(run\.json|rows\.parquet)")
+MEMBER = re.compile(r"runs/\d{4,}/(run\.json|rows\.parquet|outcomes\.parquet)")
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 NEEDED = {
     "protocol": str, "protocol_settings": dict, "learner": str, "settings": dict, "seed": int, "stream": dict,
@@ -45,15 +45,19 @@ A_SUBMISSION = "Expected a submission of driftline submit."
 
 def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "") -> dict[str, Any]:
     """Write a submission of all runs below some folders; returns its manifest. Raises MissingFile if there are none,
-    BadInput for an empty, long or unprintable name."""
+    BadInput for an empty, long or unprintable name, IntegrityError for outcomes without the counts of their rows."""
     if not name.strip() or len(name) > 200 or not name.isprintable():
         raise BadInput(f"The name is {name[:60]!r}.", "Expected up to 200 printable characters.")
     members: dict[str, bytes] = {}
-    for i, run in enumerate(row_files.find(paths)):
+    for i, folder in enumerate(row_files.folders(paths)):
+        run, records = row_files.load(folder), folder / outcomes.FILE
         members[f"runs/{i:04d}/run.json"] = _json({"format": row_files.FORMAT, **run.about})
         sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist([asdict(r) for r in run.rows], schema=ROWS), sink)
+        pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=ROWS), sink)
         members[f"runs/{i:04d}/rows.parquet"] = sink.getvalue()
+        if records.is_file():  # rows of older versions have none
+            outcomes.attached(records, records, run.rows)
+            members[f"runs/{i:04d}/{outcomes.FILE}"] = records.read_bytes()
     manifest = {
         "format": FORMAT,
         "name": name,
@@ -152,6 +156,15 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
     return runs
 
 
+def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:
+    """A run with its outcomes, if it has some. Raises BadInput and IntegrityError as `outcomes.attached`."""
+    names = sorted(member for member in members if member.endswith("/run.json"))
+    member = names[number].replace("run.json", outcomes.FILE)
+    if member not in members:
+        return run
+    return Run(run.about, outcomes.attached(Path(member), io.BytesIO(members[member]), run.rows))
+
+
 def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
     """The rows of one run; a file of a few bytes may claim millions."""
     try:
@@ -172,8 +185,8 @@ def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
 
 def documents_of(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The documents of `eval --json`, scored from the rows. Raises BadInput for rows that cannot be scored."""
-    groups = sorted(row_files.grouped(runs).items())
     try:
+        groups = sorted(row_files.grouped(runs).items())
         return [summary(group, name, sha, protocol) for (sha, protocol, name), group in groups]
     except (DriftlineError, TypeError, ValueError, LookupError, ArithmeticError, StopIteration, MemoryError) as error:
         raise BadInput(

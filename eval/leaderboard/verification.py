@@ -1,4 +1,5 @@
-"""Check a submission: scores again from its rows, and runs that are drawn after it was handed in are run again."""
+"""Check a submission: rows again from its answers and the stream's labels, scores again from rows, and runs that are
+drawn after it was handed in are run again."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import sha256_file
-from curate.core.errors import BadConfig, BadPlugin, DriftlineError, UnknownName
+from curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
 from curate.core.seeding import rng_for
 from eval.leaderboard.isolation import Limits, Stopped, isolated
 from eval.leaderboard.repeating import reach
-from eval.leaderboard.submission import documents_of, opened, runs_of, scores_of
+from eval.leaderboard.rescoring import rescored
+from eval.leaderboard.submission import documents_of, opened, runs_of, scores_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from eval.rows import Run, digest
@@ -35,6 +37,8 @@ class Verdict:
     """what was run again, and how it differs"""
     not_again: list[dict[str, Any]] = field(default_factory=list)
     """runs that were not run again, and why"""
+    unverified: list[dict[str, Any]] = field(default_factory=list)
+    """runs whose rows could not be computed again from answers, and why"""
     problems: list[str] = field(default_factory=list)
     """what is wrong; empty if the submission holds"""
     sha256: str = ""
@@ -59,9 +63,9 @@ def verify(
     public_value: str = "",
     limits: Limits | None = None,
 ) -> Verdict:
-    """Check members and hashes, score the rows again, and run some again. Everything that reads the submission or runs
-    its settings is done in child processes without network, each under `limits`; modules that it names are not
-    imported.
+    """Check members and hashes, compute rows and scores again, and run some again. Everything that reads the
+    submission or runs its settings is done in child processes without network, each under `limits`; modules that it
+    names are not imported.
 
     streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
     file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
@@ -70,11 +74,12 @@ def verify(
     """
     folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
     path = path.resolve()
-    found = isolated("eval.leaderboard.verification:examined", {"archive": str(path), "streams": list(folders)}, limits)
+    found = isolated("eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits)
     sha256, public_value = sha256_file(path) if path.is_file() else "", public_value or secrets.token_hex(8)
     left: list[dict[str, Any]] = found["runs"]
     problems: list[str] = found["problems"]
-    repeatable = [run for run in left if not run["because"]]
+    here = [run for run in left if run["stream"] in folders]
+    repeatable = [run for run in here if not run["because"]]
     if again is None:
         again = math.ceil(SHARE * len(repeatable))
     done: list[dict[str, Any]] = []
@@ -91,11 +96,12 @@ def verify(
             else:
                 done.append(run | {"differs": result["differs"]})
         problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
-    if streams and not problems and not repeatable:
-        problems.append("No run that may be repeated is on one of the given streams.")
+    if streams and not problems and not here:
+        problems.append("No run is on one of the given streams.")
     tried = {run["run"] for run in done}
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
-    return Verdict(found["name"], found["documents"], done, not_again, problems, sha256, public_value)
+    unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
+    return Verdict(found["name"], found["documents"], done, not_again, unverified, problems, sha256, public_value)
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
@@ -107,30 +113,42 @@ def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
 def examined(request: Mapping[str, Any]) -> dict[str, Any]:
     """What a submission says about itself, checked without running anything: name, problems, documents and its runs.
 
-    request: archive, a file; streams, hashes of those that are there. Raises as `opened` and `runs_of`.
+    request: archive, a file; streams, SHA-256 → folder of those that are here. Raises as `opened` and `runs_of`.
     """
     members, manifest = opened(Path(request["archive"]))
     runs = runs_of(members)
+    streams = {sha: Stream.load(folder) for sha, folder in request["streams"].items()}
     problems, listed, documents = [], [], []
     for number, run in enumerate(runs):
-        problem, because = _odd(run), ""
+        problem, because, unverified = _odd(run), "", ""
+        stream = streams.get(run.about["stream"]["sha256"])
         if not problem:
             try:
                 because = reach(run.about)
-            except (BadConfig, BadPlugin, UnknownName) as error:
+                problem, unverified = _rescored(with_records(run, members, number), stream)
+            except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
                 problem = str(error)
         if problem:
             problems.append(f"run {number:04d}: {problem}")
-        if run.about["stream"]["sha256"] not in request["streams"]:
-            because = because or "its stream is not here"
+        because = because or ("" if stream is not None else "its stream is not here")
         facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
-        listed.append(facts | {"run": number, "stream": run.about["stream"]["sha256"], "because": because})
+        facts |= {"run": number, "stream": run.about["stream"]["sha256"]}
+        listed.append(facts | {"because": because, "unverified": unverified})
     if not problems:
         documents = documents_of(runs)
         scores = scores_of(documents)  # may have scores that an older manifest lacks
         wrong = [(key, claimed) for key, claimed in manifest["scores"].items() if scores.get(key) != claimed]
         problems += [f"{key}: the manifest says {claimed}, its rows {scores.get(key)}." for key, claimed in wrong[:1]]
     return {"name": manifest["name"], "problems": problems, "documents": documents, "runs": listed}
+
+
+def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
+    """What is wrong with a run's rows, and why they cannot be computed again; "" if nothing is."""
+    if any(row.answers is None and row.n_correct for row in run.rows):
+        return "", "it has no outcomes"
+    if stream is None:
+        return "", "its stream is not here"
+    return rescored(run, stream), ""
 
 
 def _odd(run: Run) -> str:

@@ -63,9 +63,14 @@ def verify(
     told = [(run, run["differs"] or "the same") for run in verdict.again]
     told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
     lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
+    lines += [
+        f"{run['learner']}, {run['protocol']}, seed {run['seed']}: unverified: {run['because']}"
+        for run in verdict.unverified
+    ]
     lines.append(f"drawn by sha256 {verdict.sha256} and the public value {verdict.public_value!r}")
     if verdict.holds:
-        lines.append(f"{verdict.name} holds" + ("" if verdict.again else "; no run was repeated (see --stream)"))
+        checked = len({run["run"] for run in [*verdict.again, *verdict.not_again]}) - len(verdict.unverified)
+        lines.append(f"{verdict.name} holds: {checked} runs verified, {len(verdict.again)} of them run again")
     show(as_json, verdict.plain(), "\n".join(lines))
     if not verdict.holds:
         raise IntegrityError(f"{verdict.name} does not hold: {' '.join(verdict.problems)}")
@@ -84,16 +89,21 @@ def leaderboard(
     again: Again = None,
     public_value: Public = "",
     seconds: Seconds = 3600,
+    unverified: Annotated[
+        bool, typer.Option("--unverified", help="Also show runs without stream or outcomes; the page marks them.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
 
-    A submission that does not hold is an error.
+    A submission that does not hold is an error; so is one without its stream, unless --unverified is said.
     """
     from curate.core.atomic_io import write_text
     from eval.leaderboard.board import board
     from eval.leaderboard.isolation import Limits
     from eval.leaderboard.verification import verify as check
 
-    write_text(out, board([check(path, stream or (), again, public_value, Limits(seconds)) for path in paths]))
+    write_text(
+        out, board([check(path, stream or (), again, public_value, Limits(seconds)) for path in paths], unverified)
+    )
     show(as_json, {"leaderboard": str(out)}, f"leaderboard: {out}")

@@ -47,7 +47,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def edited(path: Path, out: Path, member: str, change: Callable[[bytes], bytes], hashed: bool) -> Path:
     """The submission with one member changed; hashed: its hash in the manifest too, as somebody would who cheats."""
-    import hashlib
 
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
@@ -136,8 +135,8 @@ def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_pat
 
     assert "out of time" in verdict.not_again[number]["because"]
     assert verdict.again == []
-    assert "re-run |" in board([verdict])
-    assert "of 2 re-run" not in board([verdict])
+    assert "re-run |" in board([verdict], True)
+    assert "of 2 re-run" not in board([verdict], True)
 
 
 def test_the_same_runs_give_the_same_bytes(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -163,7 +162,7 @@ def test_rows_that_are_edited_with_their_hash_do_not_have_the_manifests_scores(
 
     verdict = verify(edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True))
 
-    assert "the manifest says" in verdict.problems[0]
+    assert "its records in" in verdict.problems[0]
 
 
 def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, Path], tmp_path: Path) -> None:
@@ -177,11 +176,16 @@ def test_scores_that_are_edited_as_well_do_not_come_out_again(made: tuple[Path, 
         record = rows.with_name("run.json")
         digest = hashlib.sha256(rows.read_bytes()).hexdigest()
         record.write_text(json.dumps(json.loads(record.read_text()) | {"rows_sha256": digest}))
+        records = pq.read_table(path := rows.with_name("outcomes.parquet"))
+        pq.write_table(records.set_column(3, "predicted", records["label"]), path)
     pack([cheat], "cheat", tmp_path / "cheat.zip")
 
     verdict = verify(tmp_path / "cheat.zip", [stream], again=1)
 
-    assert verify(tmp_path / "cheat.zip").holds
+    alone = verify(tmp_path / "cheat.zip")
+    assert alone.holds
+    assert {run["because"] for run in alone.unverified} == {"its stream is not here"}
+    assert verdict.unverified == []
     assert "submitted" in verdict.problems[0]
     with pytest.raises(IncompatibleStream, match="'cheat' does not hold"):
         board([verdict])
@@ -223,7 +227,7 @@ def test_a_stream_that_no_run_names_is_told(made: tuple[Path, Path], tmp_path: P
     verdict = verify(made[1], [tmp_path / "other"])
 
     assert other.sha256
-    assert verdict.problems == ["No run that may be repeated is on one of the given streams."]
+    assert verdict.problems == ["No run is on one of the given streams."]
 
 
 @pytest.mark.parametrize(
@@ -358,7 +362,7 @@ def test_the_leaderboard_ranks_by_the_direction_of_the_primary_score(
     fewer = replace(Iid.score_of(Iid.primary), higher_is_better=False)
     monkeypatch.setattr(Iid, "scores", tuple(fewer if s.name == Iid.primary else s for s in Iid.scores))
 
-    table = board([verify(made[1])]).partition("## clear-iid on drifting")[2].partition("##")[0]
+    table = board([verify(made[1])], True).partition("## clear-iid on drifting")[2].partition("##")[0]
 
     learners = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")][1:]
     assert learners[0] == "majority"
@@ -368,7 +372,7 @@ def test_the_leaderboard_is_sorted_and_nobody_breaks_out_of_a_cell(made: tuple[P
     verdict = verify(made[1])
     named = Verdict("evil | <script>\n# title", verdict.documents)
 
-    page = board([verdict, named])
+    page = board([verdict, named], True)
 
     table = page.partition("## clear-iid on drifting")[2].partition("##")[0]
     learners = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")][1:]
@@ -386,6 +390,15 @@ def test_the_commands(made: tuple[Path, Path], tmp_path: Path) -> None:
     done = driftline("verify", str(tmp_path / "s.zip"), "--stream", str(stream), "--json")
     assert json.loads(done.stdout)["reproduces"]
     done = driftline("leaderboard", str(tmp_path / "s.zip"), "--out", str(tmp_path / "board.md"))
+    assert "is not verified: its stream is not here. Expected every stream (--stream) and outcomes." in done.stderr
+    assert not (tmp_path / "board.md").exists()
+    words = ["--unverified", "--out", str(tmp_path / "board.md")]
+    driftline("leaderboard", str(tmp_path / "s.zip"), *words)
+    assert "**Unverified**" in (tmp_path / "board.md").read_text()
+    words = ["--stream", str(stream), "--again", "0", "--out", str(tmp_path / "board.md")]
+    driftline("leaderboard", str(tmp_path / "s.zip"), *words)
+    assert "nverified" not in (tmp_path / "board.md").read_text()
+    assert "not re-run" in (tmp_path / "board.md").read_text()
     assert (tmp_path / "board.md").read_text().startswith("# Leaderboard")
     bad = edited(path, tmp_path / "a.zip", rows_member(path, "majority"), better, hashed=True)
     done = driftline("verify", str(bad))
@@ -396,14 +409,16 @@ def test_streams_of_one_name_have_tables_of_their_own(tmp_path: Path) -> None:
     for sha in ("one", "two"):
         evaluate(replace(drifting(), sha256=sha), "clear-iid", ["majority"], out=tmp_path / "runs")
     pack([tmp_path / "runs"], "ours", tmp_path / "s.zip")
-    assert board([verify(tmp_path / "s.zip")]).count("## clear-iid on drifting") == 2
+    assert board([verify(tmp_path / "s.zip")], True).count("## clear-iid on drifting") == 2
 
 
 def test_the_published_leaderboard_comes_from_submissions_that_hold() -> None:
     docs = Path(__file__).resolve().parents[2] / "docs"
     verdicts = [verify(path) for path in sorted((docs / "submissions").glob("*.zip"))]
     assert verdicts
-    assert (docs / "guides" / "leaderboard.md").read_text(encoding="utf-8").strip() == board(verdicts).strip()
+    assert (docs / "guides" / "leaderboard.md").read_text(encoding="utf-8").strip() == board(
+        verdicts, unverified=True
+    ).strip()
 
 
 def tables(page: str) -> list[str]:
@@ -425,7 +440,7 @@ def test_runs_under_other_settings_of_the_protocol_have_tables_of_their_own(
         stream = drifting(steps=1 if protocol == "ocrr" else 3, classes=4)
         evaluate(stream, protocol, ["nearest-mean", "majority"], [0], {**base, setting: value}, tmp_path / "runs")
     pack([tmp_path / "runs"], "ours", tmp_path / "s.zip")
-    page = tables(board([verify(tmp_path / "s.zip")]))
+    page = tables(board([verify(tmp_path / "s.zip")], True))
     assert len(page) == 2
     for table, value in zip(page, sorted(values, key=str), strict=True):
         assert f"{setting}={value}" in table
@@ -438,7 +453,7 @@ def test_one_stream_under_two_names_is_one_table(tmp_path: Path) -> None:
         evaluate(replace(drifting(), name=name, sha256="same"), "clear-iid", ["majority"], out=tmp_path / name)
     for name in ("a", "b"):
         pack([tmp_path / name], name, tmp_path / f"{name}.zip")
-    assert len(tables(board([verify(tmp_path / f"{name}.zip") for name in ("a", "b")]))) == 1
+    assert len(tables(board([verify(tmp_path / f"{name}.zip") for name in ("a", "b")], True))) == 1
 
 
 def test_the_leaderboard_counts_the_seeds_that_reached_a_score(tmp_path: Path) -> None:
@@ -450,13 +465,13 @@ def test_the_leaderboard_counts_the_seeds_that_reached_a_score(tmp_path: Path) -
     (document,) = verdict.documents
     score = document["results"][0]["scores"]["corrections_to_90"]
     score |= {"values": [12.0, None, 14.0], "mean": 13.0, "sd": 1.0, "reached": 2}
-    (table,) = tables(board([verdict]))
+    (table,) = tables(board([verdict], True))
     assert "| 13 ± 1 (2/3) |" in table
     assert "Ranked by worst of novel, original" in table
 
 
 def test_one_seed_shows_no_deviation(made: tuple[Path, Path]) -> None:
-    page = {table.split(" on ")[0]: table for table in tables(board([verify(made[1])]))}
+    page = {table.split(" on ")[0]: table for table in tables(board([verify(made[1])], True))}
     assert "±" not in page["near-future"]
     assert "±" in page["clear-iid"]
 

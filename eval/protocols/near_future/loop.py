@@ -20,6 +20,7 @@ from curate.core.errors import BadArray
 from eval.checkpoint import Checkpoint
 from eval.history import History
 from eval.learner import Learner
+from eval.outcomes import Tally
 from eval.protocol import answers, evaluate_split, skip_reason
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
@@ -53,8 +54,8 @@ class Progress:
 
     done: int = 0
     """batches"""
-    counts: dict[str, list[int]] = field(default_factory=dict)
-    """since the last row: name of the score → tested, right"""
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    """since the last row: name of the score → its test"""
     rows: list[Row] = field(default_factory=list)
     stopped: Exception | None = None
     """why it goes no further"""
@@ -72,6 +73,8 @@ def advance(
     """
     whole = History(trains)
     n, batch = len(whole.labels), plan.batch
+    places = [split.position for split in trains]
+    positions = None if any(p is None for p in places) else np.concatenate([p for p in places if p is not None])
     last = -(-n // batch)
     ends = np.cumsum([len(step["train"]) for step in stream.steps])
     every = max(1, last // plan.points)
@@ -92,7 +95,7 @@ def advance(
             try:
                 take = _samples if learner.sample_by_sample else _batch
                 found = take(learner, whole, plan, start, spans, x)
-                _count(learner, state, plan, spans, found, whole.labels, len(stream.classes))
+                _count(learner, state, plan, spans, found, whole.labels, positions, len(stream.classes))
                 state.seconds += time.process_time() - begun
                 if (t + 1) % every == 0 or t + 1 == last:
                     _emit(state, plan, seen)
@@ -134,8 +137,9 @@ def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Sp
 
 
 def _count(
-    learner: Learner, state: Progress, plan: Plan, spans: Spans, found: Labels, labels: Labels, n_classes: int
-) -> None:
+    learner: Learner, state: Progress, plan: Plan, spans: Spans, found: Labels, labels: Labels,
+    positions: Labels | None, n_classes: int,
+) -> None:  # fmt: skip
     """Count right answers by name. Raises BadArray for a label that does not exist."""
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n_classes:
         problem = f"{type(learner).__name__}.predict named label {int(found.max())}."
@@ -144,18 +148,16 @@ def _count(
     for name, shift in plan.shifts.items():
         if shift in spans:
             low, high = spans[shift]
-            right = found[begins[shift] : begins[shift] + high - low] == labels[low:high]
-            counted = state.counts.setdefault(name, [0, 0])
-            counted[0] += high - low
-            counted[1] += int(right.sum())
+            answer = found[begins[shift] : begins[shift] + high - low]
+            tally = state.tallies.setdefault(name, Tally(name))
+            tally.add(None if positions is None else positions[low:high], labels[low:high], answer)
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:
     """A row for each score that was tested since the last one."""
     for name in plan.shifts:
-        if name in state.counts:
-            n, right = state.counts.pop(name)
-            state.rows.append(Row(name, n, right, seen=seen, seconds=state.seconds))
+        if name in state.tallies:
+            state.rows.append(state.tallies.pop(name).row(seen=seen, seconds=state.seconds))
 
 
 def _retain(learner: Learner, state: Progress, stream: Stream, j: int, seen: int) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from curate.core.errors import IncompatibleStream
 from eval.learner import Array, Learner
 from eval.memory.correction_ledger import Ledger
+from eval.outcomes import Tally
 from eval.protocol import evaluate_split
 from eval.protocols.ocrr.policies import Policy
 from eval.protocols.ocrr.scenarios import Scenario
@@ -41,7 +42,7 @@ def _recover(
     begun = time.process_time()
     learner.learn_step(Step(0, "seed", {"train": scenario.seed}))
     learner.prepare([scenario.stream.x, scenario.novel.x, scenario.original.x])
-    made, given, right, since, correcting = 0, 0, 0, 0, 0.0  # corrections made by users, given to the learner
+    made, given, correcting, tally = 0, 0, 0.0, Tally("stream")  # corrections made by users, given to the learner
     waiting: list[tuple[int, int, int]] = []  # position when it comes, sample, label
 
     def tests(seen: int) -> Iterator[Row]:
@@ -69,9 +70,12 @@ def _recover(
             correct(which, label)
         truth = int(scenario.stream.y[i])
         answer = int(learner.predict(scenario.stream.x[i : i + 1])[0])
-        since += 1
-        right += answer == truth
-        if answer != truth and _noticed(policy, learner, scenario.stream.x[i : i + 1]) and policy.corrects(made, rng):
+        wrong = answer != truth
+        confidence = _confidence(policy, learner, scenario.stream.x[i : i + 1]) if wrong else None
+        here = None if scenario.stream.position is None else scenario.stream.position[i : i + 1]
+        tally.add(here, scenario.stream.y[i : i + 1], np.array([answer]), confidence)
+        noticed = policy.confident is None or (confidence is not None and confidence >= policy.confident)
+        if wrong and noticed and policy.corrects(made, rng):
             made += 1
             label = policy.label(truth, len(classes), rng)
             if policy.delay:
@@ -80,8 +84,8 @@ def _recover(
                 correct(i, label)
         if (i + 1) % every == 0 or i + 1 == total:
             seconds = time.process_time() - begun
-            yield Row("stream", since, right, seen=i + 1, corrections=given, seconds=seconds)
-            right, since = 0, 0
+            yield tally.row(seen=i + 1, corrections=given, seconds=seconds)
+            tally = Tally("stream")
             yield from tests(i + 1)
     some = [np.array(scenario.stream.x[i : i + 1]) for i in range(min(ASKED, total))]  # copies: none is prepared for
     clock = time.process_time()
@@ -91,13 +95,13 @@ def _recover(
     yield Row("cost", len(some), 0, seen=total, corrections=given, asking=asking, correcting=correcting)
 
 
-def _noticed(policy: Policy, learner: Learner, x: Array) -> bool:
-    """Whether the policy corrects an error on x at all. Raises IncompatibleStream for a learner without confidence."""
+def _confidence(policy: Policy, learner: Learner, x: Array) -> float | None:
+    """Of the answer to x, if the policy asks for it. Raises IncompatibleStream for a learner without confidence."""
     if policy.confident is None:
-        return True
+        return None
     confidence = learner.confidence(x)
     if confidence is None:
         raise IncompatibleStream(
             f"{type(learner).__name__} has no confidence.", "The policy confident:P needs it.", "Leave confident:P out."
         )
-    return bool(confidence[0] >= policy.confident)
+    return float(np.float32(confidence[0]))  # as it is recorded

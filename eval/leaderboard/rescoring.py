@@ -1,0 +1,104 @@
+"""A submitted run, scored again from its records: the protocol runs with the recorded answers in place of a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.errors import DriftlineError
+from curate.core.seeding import rng_for
+from eval.learner import Array, Labels, Learner, Task
+from eval.learners import LEARNERS
+from eval.outcomes import numbered
+from eval.protocol import Protocol, Start, stored_protocol
+from eval.rows import Answers, Row, Run
+from stream_builder.stream import Stream
+
+ABILITIES = (
+    "needs_whole_steps", "needs_all_steps", "sees_all_steps", "reads_texts", "needs_unlabelled", "needs_oracle",
+    "sample_by_sample",
+)  # fmt: skip
+META = ("tested_on", "n", "learned_to", "seen", "corrections")  # what a protocol decides, not a learner
+
+
+class Replay(Learner):
+    """Gives recorded answers in their order, whatever it is asked; 0 after the last."""
+
+    def __init__(self, kind: type[Learner], records: Sequence[Answers]) -> None:
+        for name in ABILITIES:  # a protocol treats it as it treats the learner
+            setattr(self, name, getattr(kind, name))
+        nothing = np.zeros(0, np.int64)
+        self.answers: Labels = np.concatenate([nothing, *(np.asarray(a.predicted, np.int64) for a in records)])
+        unknown = [np.full(len(a), np.nan) if a.confidence is None else np.asarray(a.confidence) for a in records]
+        self.confidences: npt.NDArray[np.float64] = np.concatenate([np.zeros(0), *unknown])
+        self.next = 0
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with the first answer."""
+        self.next = 0
+
+    def predict(self, x: Array) -> Labels:
+        """The next answers."""
+        found = self.answers[self.next : self.next + len(x)]
+        self.next += len(x)
+        return np.concatenate([found, np.zeros(len(x) - len(found), np.int64)])
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Of the last answers."""
+        found = self.confidences[self.next - len(x) : self.next]
+        return np.concatenate([found, np.full(len(x) - len(found), np.nan)])
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Nothing."""
+
+    def learn_from(self, past: Any) -> None:
+        """Nothing."""
+
+
+def rescored(run: Run, stream: Stream) -> str:
+    """How the rows of a run, with records, differ from what the protocol gives on the stream for the recorded answers:
+    other samples, labels, tests or counts; "" if they do not. Answers are the only thing that is believed."""
+    about = run.about
+    kind = stored_protocol(about["protocol"])
+    unreachable = {key: getattr(kind, key, "") for key in kind.reaches}  # never a folder of this machine
+    try:
+        protocol: Protocol = kind(**{**about["protocol_settings"], **unreachable})
+        protocol.check(stream)
+        if about["steps"] != len(stream.steps):
+            return f"it says {about['steps']} steps, the stream has {len(stream.steps)}"
+        learner = LEARNERS[about["learner"].partition("(")[0].strip()]
+        replay = Replay(learner, [row.answers for row in run.rows if row.answers is not None])
+        start = Start(replay, rng_for(about["seed"], about["protocol"], "walk"), about["seed"])
+        ((_, rows),) = protocol.run_many(numbered(stream), [start])
+    except MemoryError:
+        raise
+    except DriftlineError as error:
+        return f"its protocol cannot run on the stream: {error}"
+    except Exception as error:  # any error that hostile settings cause
+        return f"its protocol cannot run on the stream: {type(error).__name__}: {error}"
+    if isinstance(rows, Exception):
+        return f"its protocol cannot run on the stream: {rows}"
+    if len(rows) != len(run.rows):
+        return f"it has {len(run.rows)} rows; the protocol gives {len(rows)}"
+    for k, (row, expected) in enumerate(zip(run.rows, rows, strict=True)):
+        if difference := _difference(row, expected):
+            return f"row {k}: {difference}"
+    return ""
+
+
+def _difference(row: Row, expected: Row) -> str:
+    for name in META:
+        if (given := getattr(row, name)) != (right := getattr(expected, name)):
+            return f"its {name} is {given!r}; the protocol gives {right!r}"
+    if bool(row.class_n) != bool(expected.class_n):
+        return "its counts of classes are not those of the protocol"
+    if row.answers is None or expected.answers is None:
+        same = row.answers is expected.answers
+        return "" if same else "it has no records" if row.answers is None else "it has records of no test"
+    for name, what in (("sample", "samples"), ("label", "labels")):
+        if not np.array_equal(getattr(row.answers, name), getattr(expected.answers, name)):
+            return f"its {what} are not those of the stream"
+    return ""

@@ -1,0 +1,176 @@
+"""Outcomes: what a learner answered for each test sample at each test.
+
+Answers become both a row's counts and records in one place, `Tally`. The records of a run are in `outcomes.parquet`
+beside its rows; they name samples by their position in the stream: steps in order, in each step train, val and test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import writing
+from curate.core.errors import BadInput, IntegrityError
+from eval.rows import Answers, Row
+from stream_builder.stream import SPLITS, Stream
+
+FILE = "outcomes.parquet"
+MOST = 2**26  # records of one run
+COLUMNS = ("row", "sample", "label", "predicted", "confidence")
+Labels = npt.NDArray[Any]
+
+
+def numbered(stream: Stream) -> Stream:
+    """The stream with the position of every sample."""
+    total = sum(len(split) for step in stream.steps for split in step.splits.values())
+    kind, steps, start = np.int32 if total < 2**31 else np.int64, [], 0
+    for step in stream.steps:
+        splits = dict(step.splits)
+        for name in (name for name in SPLITS if name in splits):
+            split = splits[name]
+            splits[name] = replace(split, position=np.arange(start, start + len(split), dtype=kind))
+            start += len(split)
+        steps.append(replace(step, splits=splits))
+    return replace(stream, steps=steps)
+
+
+@dataclass
+class Tally:
+    """One test, while its answers come."""
+
+    tested_on: str
+    """of the row"""
+    positions: list[Labels | None] = field(default_factory=list)
+    """of the samples, part after part; None: not known"""
+    labels: list[Labels] = field(default_factory=list)
+    predicted: list[Labels] = field(default_factory=list)
+    confidence: list[float | None] = field(default_factory=list)
+    """of all answers of a part; None: it was not asked for"""
+
+    def add(
+        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: float | None = None
+    ) -> None:  # fmt: skip
+        """Answers (N,) to samples with these positions and labels. confidence: of the answers, if it was asked for."""
+        self.positions.append(positions)
+        self.labels.append(labels)
+        self.predicted.append(predicted)
+        self.confidence.append(confidence)
+
+    def row(self, by_class: bool = False, **fields: Any) -> Row:
+        """The row, with its records if all positions are known. by_class: also counts of each class."""
+        labels, predicted = _joined(self.labels), _joined(self.predicted)
+        right = labels == predicted
+        if by_class:
+            classes = int(labels.max()) + 1 if len(labels) else 0
+            counts, hits = np.bincount(labels, minlength=classes), np.bincount(labels[right], minlength=classes)
+            fields |= {"class_n": counts.tolist(), "class_correct": hits.tolist()}
+        known = [positions for positions in self.positions if positions is not None]
+        answers = None
+        if len(known) == len(self.positions):
+            kept = None
+            if any(value is not None for value in self.confidence):
+                values = [np.nan if value is None else value for value in self.confidence]
+                kept = np.repeat(np.array(values, np.float32), [len(part) for part in self.labels])
+            answers = Answers(_joined(known), _small(labels), _small(predicted), kept)
+        return Row(self.tested_on, len(labels), int(right.sum()), **fields, answers=answers)
+
+
+def table(rows: Sequence[Row]) -> pa.Table | None:
+    """The records of some rows; None if a row that counts right answers has none."""
+    if any(row.answers is None and row.n_correct for row in rows):
+        return None
+    found = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
+    if not found:
+        return None
+    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(a), i, np.int32) for i, a in found])}
+    columns |= {name: np.concatenate([getattr(a, name) for _, a in found]) for name in ("sample", "label", "predicted")}
+    if any(a.confidence is not None for _, a in found):
+        parts = [np.full(len(a), np.nan, np.float32) if a.confidence is None else a.confidence for _, a in found]
+        columns["confidence"] = pa.array(np.concatenate(parts), from_pandas=True)
+    return pa.table(columns)
+
+
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write the records, completely or not at all; nothing if rows have none."""
+    records = table(rows)
+    if records is None:
+        return
+    with writing(path) as file:
+        # Positions rise by one nearly everywhere, so that their differences take no space.
+        pq.write_table(
+            records, file, compression="zstd", compression_level=3, row_group_size=2**20, write_statistics=False,
+            use_dictionary=["row", "label", "predicted"], column_encoding={"sample": "DELTA_BINARY_PACKED"},
+        )  # fmt: skip
+
+
+def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
+    """The rows with their records. path: for messages. source: a file, or its path.
+
+    Raises BadInput for a file that has no records, IntegrityError for records that do not have the counts of the rows.
+    """
+    columns = _read(path, source)
+    number = columns["row"]
+    if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((np.diff(number) < 0).any())):
+        raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", _AGAIN)
+    edges = np.searchsorted(number, np.arange(len(rows) + 1))
+    out = []
+    for i, row in enumerate(rows):
+        part = slice(edges[i], edges[i + 1])
+        label, predicted = columns["label"][part], columns["predicted"][part]
+        n, right = len(label), int((label == predicted).sum())
+        if n == 0 and row.n_correct == 0:
+            out.append(row)
+            continue
+        if (n, right) != (row.n, row.n_correct):
+            problem = f"Row {i} has {row.n_correct} right of {row.n}, its records in {path} {right} of {n}."
+            raise IntegrityError(problem, "", _AGAIN)
+        if row.class_n:
+            size = len(row.class_n)
+            counts = [np.bincount(part, minlength=size).tolist() for part in (label, label[label == predicted])]
+            if counts != [list(row.class_n), list(row.class_correct)]:
+                raise IntegrityError(f"Row {i} has other counts of classes than its records in {path}.", "", _AGAIN)
+        confidence = columns["confidence"][part] if "confidence" in columns else None
+        kept = None if confidence is None or not np.isfinite(confidence).any() else confidence
+        out.append(replace(row, answers=Answers(columns["sample"][part], label, predicted, kept)))
+    return out
+
+
+def _read(path: Path, source: Any) -> dict[str, Labels]:
+    """The columns; a file of a few bytes may claim millions of records."""
+    try:
+        with pq.ParquetFile(source) as file:
+            names = file.schema_arrow.names
+            if file.metadata.num_rows > MOST:
+                raise BadInput(f"{path} has {file.metadata.num_rows:,} records.", f"Expected at most {MOST:,}.")
+            if names not in (list(COLUMNS[:4]), list(COLUMNS)):
+                raise BadInput(f"{path} has the columns {', '.join(names)[:200]}.", f"Expected {', '.join(COLUMNS)}.")
+            found = file.read(use_threads=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read ({error}).", "Expected outcomes of driftline eval.") from None
+    columns = {name: found[name].to_numpy() for name in names}
+    for name in COLUMNS[:4]:
+        if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
+            raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")
+    return columns
+
+
+_AGAIN = "Evaluate again: delete the folder of the run."
+
+
+def _joined(parts: Sequence[Labels]) -> Labels:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _small(labels: Labels) -> Labels:
+    """In the smallest type that holds them."""
+    top = int(labels.max()) if len(labels) else 0
+    if len(labels) and int(labels.min()) < 0:
+        return labels.astype(np.int64)
+    return labels.astype(np.min_scalar_type(top))

@@ -1,0 +1,167 @@
+"""Outcomes: what a learner answered for each sample of each test, equal to the rows, compact, and enough for scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.helpers import drifting
+
+from curate.core.errors import BadInput, IntegrityError
+from eval import outcomes, rows
+from eval.leaderboard.rescoring import rescored
+from eval.outcomes import Tally, attached, numbered
+from eval.rows import Row, Run
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("clear-iid", "nearest-mean", {}),
+    ("clear-iid", "joint", {"epochs": 1}),
+    ("clear-iid", "nearest-mean", {"splits": "seeded"}),
+    ("clear-streaming", "nearest-mean", {}),
+    ("near-future", "fc-only", {"batch": 20, "shift": 40, "also": "20"}),
+    ("near-future", "blind", {"batch": 20, "shift": 40, "delay": 1}),
+    ("seq-to-final", "ft", {"val_share": 0.2, "epochs": 2, "lrs": 0.001, "per_step": True}),
+    ("ocrr", "substrate", {"every": 20}),
+    ("ocrr", "online-linear", {"every": 20, "policy": "confident:0.5"}),
+    ("ocrr", "substrate", {"every": 20, "policy": "random_50+delayed:5", "mix": 0.5}),
+    ("ocrr", "substrate", {"every": 20, "scenario": "within-class"}),
+]
+
+
+def made(protocol: str, learner: str, settings: dict[str, Any], out: Path | None = None) -> tuple[Stream, Run]:
+    """A stream, and a run on it that is in memory only, or was read from a folder."""
+    stream, kept = drifting(classes=6, n=120), []
+    evaluate(stream, protocol, [learner], [1], settings, out=out, keep_run=kept.append)
+    if out is None:
+        return stream, kept[0]
+    (folder,) = rows.folders([out])
+    run = rows.load(folder)
+    return stream, Run(run.about, attached(folder / outcomes.FILE, folder / outcomes.FILE, run.rows))
+
+
+@pytest.mark.parametrize(("protocol", "learner", "settings"), CASES)
+class TestEveryProtocol:
+    def test_every_counted_sample_has_a_record(
+        self, protocol: str, learner: str, settings: dict[str, Any], tmp_path: Path
+    ) -> None:
+        stream, run = made(protocol, learner, settings, tmp_path)
+        whole = [split for step in numbered(stream).steps for _, split in sorted(step.splits.items(), reverse=True)]
+        labels = dict(
+            zip(np.concatenate([s.position for s in whole]), np.concatenate([s.y for s in whole]), strict=True)
+        )
+        for row in run.rows:
+            if row.tested_on == "cost":
+                assert row.answers is None
+                continue
+            assert row.answers is not None
+            assert len(row.answers) == row.n
+            assert int((row.answers.label == row.answers.predicted).sum()) == row.n_correct
+            assert [labels[position] for position in row.answers.sample] == row.answers.label.tolist()
+
+    def test_rows_follow_from_answers_and_stream(
+        self, protocol: str, learner: str, settings: dict[str, Any], tmp_path: Path
+    ) -> None:
+        stream, run = made(protocol, learner, settings, tmp_path)
+        assert rescored(run, stream) == ""
+
+    def test_another_stream_is_noticed(self, protocol: str, learner: str, settings: dict[str, Any]) -> None:
+        stream, run = made(protocol, learner, settings)
+        steps = [
+            replace(step, splits={name: s.take(np.roll(np.arange(len(s)), 1)) for name, s in step.splits.items()})
+            for step in stream.steps
+        ]
+        assert rescored(run, replace(stream, steps=steps))
+
+
+def test_what_is_stored_is_what_was_answered(tmp_path: Path) -> None:
+    memory, disk = (made("ocrr", "online-linear", CASES[8][2], out)[1] for out in (None, tmp_path))
+    for one, two in zip(memory.rows, disk.rows, strict=True):
+        assert rows.counted(one) == rows.counted(two)
+        if one.answers is not None and two.answers is not None:
+            assert np.array_equal(one.answers.predicted, two.answers.predicted)
+    given = [row.answers.confidence for row in disk.rows if row.answers and row.answers.confidence is not None]
+    assert given
+    assert 0 <= np.nanmin(np.concatenate(given)) <= np.nanmax(np.concatenate(given)) <= 1
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "near-future"])
+def test_a_record_takes_at_most_three_bytes(protocol: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def split(n: int) -> Split:
+        return Split(rng.normal(size=(n, 4)).astype(np.float32), rng.integers(0, 11, n))
+
+    steps = [Step(t, str(t), {"train": split(600), "test": split(300)}) for t in range(10)]
+    stream = Stream("random", steps, [str(c) for c in range(11)], sha256="random")
+    settings = {"shift": 64} if protocol == "near-future" else {"splits": "seeded"}
+    evaluate(stream, protocol, ["random"], [0], settings, out=tmp_path)
+    (path,) = tmp_path.rglob(outcomes.FILE)
+    assert path.stat().st_size / pq.ParquetFile(path).metadata.num_rows <= 3
+
+
+def test_rows_of_older_versions_still_load(tmp_path: Path) -> None:
+    _, run = made("clear-iid", "nearest-mean", {}, tmp_path)
+    (path,) = tmp_path.rglob(outcomes.FILE)
+    path.unlink()
+    assert [rows.counted(row) for row in rows.find([tmp_path])[0].rows] == [rows.counted(row) for row in run.rows]
+
+
+def test_a_protocol_of_its_own_splits_has_rows_without_records() -> None:
+    tally = Tally("own")
+    tally.add(None, np.array([0, 1]), np.array([0, 0]))
+    row = tally.row()
+    assert (row.n, row.n_correct, row.answers) == (2, 1, None)
+    assert outcomes.table([row]) is None
+
+
+def records(**columns: Any) -> pa.Table:
+    """Records of one row of four samples, three of them right."""
+    plain = {"row": [0] * 4, "sample": [3, 4, 5, 6], "label": [0, 1, 0, 1], "predicted": [0, 1, 1, 1]}
+    return pa.table(plain | columns)
+
+
+ROW = Row("0", 4, 3, class_n=(2, 2), class_correct=(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "message"),
+    [
+        (records(predicted=[0, 1, 0, 1]), ROW, "has 3 right of 4, its records .* 4 of 4"),
+        (records().slice(0, 3), ROW, "3 right of 4, its records .* 2 of 3"),
+        (records(), Row("0", 1, 1), "1 right of 1, its records .* 3 of 4"),
+        (records(), replace(ROW, class_n=(1, 3)), "other counts of classes"),
+        (records(row=[0, 0, 0, 9]), ROW, "records of rows that do not exist"),
+        (records(row=[0, 0, -1, 0]), ROW, "other values than numbers from 0"),
+        (records(row=[1, 0, 0, 0]), ROW, "do not exist, or not in their order"),
+        (records(label=[0.0, 1.0, 0.0, float("nan")]), ROW, "column label .* numbers from 0"),
+        (records(label=["a"] * 4), ROW, "column label .* numbers from 0"),
+        (records(sample=[3, 4, 5, None]), ROW, "column sample .* numbers from 0"),
+        (records(more=[0] * 4), ROW, "has the columns"),
+        (records().drop_columns(["label"]), ROW, "has the columns"),
+    ],
+)
+def test_records_that_are_not_those_of_the_rows(table: pa.Table, row: Row, message: str, tmp_path: Path) -> None:
+    pq.write_table(table, tmp_path / "o.parquet")
+    with pytest.raises((BadInput, IntegrityError), match=message):
+        attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [row])
+
+
+def test_a_file_of_a_few_bytes_with_millions_of_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MOST", 1000)
+    zeros = np.zeros(1_000_000, np.int32)
+    pq.write_table(pa.table(dict.fromkeys(outcomes.COLUMNS[:4], zeros)), tmp_path / "o")
+    with pytest.raises(BadInput, match="1,000,000 records"):
+        attached(tmp_path / "o", tmp_path / "o", [ROW])
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "o.parquet").write_bytes(b"PAR1 nonsense PAR1")
+    with pytest.raises(BadInput, match=r"o\.parquet cannot be read"):
+        attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
