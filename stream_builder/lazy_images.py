@@ -18,6 +18,7 @@ import numpy.typing as npt
 from curate.core.errors import BadInput, IntegrityError
 
 Array = npt.NDArray[Any]
+LARGEST = 1 << 30  # bytes of an encoded image
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -84,6 +85,12 @@ class LazyImages:
 
     def _read(self, location: Array) -> bytes:
         number, offset, length = (int(v) for v in location)
+        if not (0 <= number < len(self.files) and offset >= 0 and 0 <= length <= LARGEST):
+            raise IntegrityError(
+                f"An image is said to have {length} bytes at {offset} of file {number} of {len(self.files)}.",
+                f"Expected a file that is there, and at most {LARGEST:,} bytes.",
+                "Create the stream again.",
+            )
         data = os.pread(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
         if len(data) != length:
             raise IntegrityError(

@@ -1,6 +1,7 @@
 """A stream on disk.
 
-    stream.json                     name, classes, steps, sizes, content hash; written last
+    stream.json                     name, classes, steps, sizes, content hash, its own digest; written last
+    verified.json                   sizes and times of all files when their content was last verified
     step_00000/train_x.npy …        arrays of each step and split: x, y, ids, and time, group, test_in if known
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
 
@@ -11,20 +12,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from curate.core.atomic_io import check_format, fingerprint, read_json, write_array, write_bytes, write_json
-from curate.core.errors import IntegrityError, MissingFile
+from curate.core.errors import DriftlineError, IntegrityError, MissingFile
+from curate.core.outside.arrays import open_array
+from curate.core.outside.documents import Schema, read_document
+from curate.core.outside.names import inside
+from stream_builder.document import LazyDocument, StreamDocument
 from stream_builder.lazy_images import LazyImages
 from stream_builder.step import OPTIONAL, Array, Split, Step
 from stream_builder.validate import check_steps
 
 FORMAT = 1
 KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_}  # of optional columns
+VERIFIED = "verified.json"
 STEP_FOLDER = "step_{:05d}"
 AGAIN = "Create the stream again."
 
@@ -69,7 +76,8 @@ def write(
         "facts": dict(facts),
         **({} if oracle is None else {"oracle": records[-1]}),
     }
-    head["sha256"] = fingerprint({k: v for k, v in head.items() if k not in ("facts", "name")})
+    head["sha256"] = _content_hash(head)
+    head["digest"] = fingerprint(head)
     write_json(folder / "stream.json", head)
 
 
@@ -81,8 +89,7 @@ def read(folder: Path) -> dict[str, Any]:
     if not (folder / "stream.json").is_file():
         way_out = "Create one with driftline stream."
         raise MissingFile(f"{folder} is not a stream: it has no stream.json.", "", way_out)
-    head = read_json(folder / "stream.json")
-    check_format(folder / "stream.json", head.get("format"), FORMAT, AGAIN)
+    head = _head(folder)
     check_steps([(record["index"], record["name"]) for record in head["steps"]], str(folder / "stream.json"))
     steps = []
     for record in _recorded_steps(head):
@@ -90,9 +97,9 @@ def read(folder: Path) -> dict[str, Any]:
         splits = {
             name: Split(
                 _open_x(step_folder / name, size, folder),
-                _open(step_folder / f"{name}_y.npy", size["n"]),
-                _open(step_folder / f"{name}_ids.npy", size["n"]),
-                **{c: _open(step_folder / f"{name}_{c}.npy", size["n"]) for c in OPTIONAL if size.get(c)},
+                open_array(step_folder / f"{name}_y.npy", "i", (size["n"],), AGAIN),
+                open_array(step_folder / f"{name}_ids.npy", "U", (size["n"],), AGAIN),
+                **{c: _column(step_folder, name, c, size["n"]) for c in OPTIONAL if size.get(c)},
             )
             for name, size in record["splits"].items()
         }
@@ -114,7 +121,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 def verify(folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any) -> None:
     """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
-    head = read_json(folder / "stream.json")
+    head = _head(folder)
     pairs = list(zip(_recorded_steps(head), _stored_steps(steps, oracle), strict=True))
     unlabelled = [(f"step {step.name!r}", record.get("unlabelled"), step.unlabelled) for record, step in pairs]
     for what, size, x in (*unlabelled, ("the prior", head["prior"], prior)):
@@ -124,6 +131,21 @@ def verify(folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any)
         for name, size in record["splits"].items():
             if _hash(step.splits[name]) != size["sha256"]:
                 raise IntegrityError(f"Step {step.name!r}, split {name}, of {folder} was changed.", "", AGAIN)
+
+
+def verify_once(folder: Path, verify_all: Callable[[], None]) -> None:
+    """Call `verify_all`, unless the sizes and times of all files are those of the last call that found no fault."""
+    marks = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != VERIFIED):
+        stat = path.stat()
+        marks[path.relative_to(folder).as_posix()] = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    now, seal = fingerprint(marks), folder / VERIFIED
+    with suppress(DriftlineError, OSError):  # a damaged memory is none
+        if read_json(seal) == {"format": FORMAT, "files": now}:
+            return
+    verify_all()
+    with suppress(OSError):  # a folder that cannot be written is verified each time
+        write_json(seal, {"format": FORMAT, "files": now})
 
 
 def _stored_steps(steps: Sequence[Step], oracle: Step | None) -> list[Step]:
@@ -136,16 +158,26 @@ def _recorded_steps(head: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [*head["steps"], *([head["oracle"]] if "oracle" in head else [])]
 
 
-def _open(path: Path, n: int) -> Array:
-    if not path.is_file():
-        raise IntegrityError(f"The stream's file {path} is missing.", "", AGAIN)
-    try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise IntegrityError(f"{path} is no array of numbers or texts ({error}).", "", AGAIN) from None
-    if len(array) != n:
-        raise IntegrityError(f"{path} has {len(array)} samples, stream.json says {n}.", "", AGAIN)
-    return array
+def _head(folder: Path) -> dict[str, Any]:
+    """stream.json, checked. Raises BadInput and IntegrityError naming the file."""
+    path = folder / "stream.json"
+    head = read_document(path, Schema, AGAIN)
+    check_format(path, head.get("format"), FORMAT, AGAIN)
+    read_document(path, StreamDocument, AGAIN)
+    own = {key: value for key, value in head.items() if key != "digest"}
+    if head.get("digest", fingerprint(own)) != fingerprint(own) or head["sha256"] != _content_hash(own):
+        raise IntegrityError(f"{path} was changed after it was written.", "Its digest differs.", AGAIN)
+    return head
+
+
+def _content_hash(head: Mapping[str, Any]) -> str:
+    return fingerprint({key: value for key, value in head.items() if key not in ("facts", "name", "sha256", "digest")})
+
+
+def _column(folder: Path, split: str, name: str, n: int) -> Array:
+    """An optional column of a split."""
+    shape = (n, None) if name == "test_in" else (n,)
+    return open_array(folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
 
 
 def _write_x(x: Any, stem: Path, folder: Path) -> None:
@@ -175,13 +207,23 @@ def _link_or_copy(file: Path, target: Path) -> None:
 
 def _open_x(stem: Path, size: Mapping[str, Any], folder: Path) -> Any:
     if "encoded" not in size:
-        return _open(stem.with_name(f"{stem.name}_x.npy"), size["n"])
-    lazy = read_json(stem.with_name(f"{stem.name}_x.json"))
-    files = tuple(folder / "files" / Path(name).name for name in lazy["files"])  # never outside the stream
+        return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
+    source = stem.with_name(f"{stem.name}_x.json")
+    lazy = read_document(source, LazyDocument, AGAIN)
+    files = tuple(inside(folder / "files", name, source) for name in lazy["files"])
     if missing := [file for file in files if not file.is_file()]:
         raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
-    locations = _open(stem.with_name(f"{stem.name}_where.npy"), size["n"])
+    locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
+
+
+def _samples(path: Path, n: int) -> Array:
+    """Features, images or texts. Raises IntegrityError for arrays that are none of these."""
+    array = open_array(path, "fuU", (n, -1), AGAIN)
+    kinds = {"f": array.ndim > 1 and array.dtype.itemsize in (2, 4), "U": array.ndim == 1}
+    if not kinds.get(array.dtype.kind, array.dtype == np.uint8 and array.ndim == 4):
+        raise IntegrityError(f"{path} has dtype {array.dtype} and shape {array.shape}.", "Expected samples.", AGAIN)
+    return array
 
 
 def _write_unlabelled(x: Any, stem: Path, folder: Path) -> dict[str, Any]:

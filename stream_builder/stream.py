@@ -89,6 +89,11 @@ class Stream:
         """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
         storage.verify(Path(folder), self.steps, self.oracle, self.prior)
 
+    def verify_once(self, folder: str | Path) -> None:
+        """`verify`, unless no file of the folder has another size or time than when it was last verified there; a file
+        beside the arrays remembers them. Raises IntegrityError as `verify` does."""
+        storage.verify_once(Path(folder), lambda: self.verify(folder))
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         return rendered(self, "stream_builder.notebook:html_of")

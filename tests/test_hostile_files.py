@@ -13,7 +13,7 @@ import pytest
 import torch
 from support.helpers import drifting, write_base
 
-from curate.core.errors import BadInput, DriftlineError
+from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.seeding import rng_for
 from stream_builder.stream import Stream
 
@@ -153,8 +153,8 @@ def test_the_features_of_a_release(tmp_path: Path) -> None:
     (tmp_path / "features").mkdir()
     array(tmp_path / "features" / "clip.npy", tmp_path / MARK)
     release = object.__new__(Release)
-    vars(release).update(path=tmp_path, facts={"features": {"clip": {}}})
-    with pytest.raises(BadInput, match=r"clip\.npy is no array of numbers"):
+    vars(release).update(path=tmp_path, facts={"features": {"clip": {}}}, table=[])
+    with pytest.raises(IntegrityError, match=r"clip\.npy cannot be read as an array"):
         release.features("clip")
     assert not (tmp_path / MARK).exists()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,24 @@ def _header(name: str, size: int) -> bytes:
     return block[:148] + b"%06o\0 " % sum(block) + block[156:]
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+    """Raises IntegrityError for a file that is missing or is no tar, at its start or further on."""
+    try:
+        with tarfile.open(path, mode="r|") as tar:
+            yield tar
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise IntegrityError(
+            f"{path} cannot be read as a tar ({error}).", "Expected a shard of driftline.", "Fetch the shard again."
+        ) from None
+
+
 def read_tar(path: Path) -> Iterator[Member]:
     """Yield (name, content) in order.
 
     Raises IntegrityError for a member that is not a plain file in the top folder: such a tar is not from driftline.
     """
-    with tarfile.open(path, mode="r|") as tar:
+    with _opened(path) as tar:
         for info in tar:
             if not info.isfile() or "/" in info.name or info.name.startswith("."):
                 raise IntegrityError(

@@ -11,6 +11,7 @@ SHA256SUMS          of every other file; written last
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, read_json, sha256_bytes, sha256_file
-from curate.core.errors import BadInput, IntegrityError, MissingFile, UnknownName
+from curate.core.atomic_io import check_format, sha256_bytes, sha256_file
+from curate.core.errors import IntegrityError, MissingFile, UnknownName
 from curate.core.notebook import rendered
+from curate.core.outside.arrays import open_array
+from curate.core.outside.documents import Schema, read_document
+from curate.core.outside.names import inside
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
+from curate.release.document import AGAIN, ReleaseDocument, read_table
 
 FORMAT = 1
+OPTIONAL = ("group",)  # columns that releases of driftline 0.1 lack
 METADATA = pa.schema(
     [
         ("id", pa.string()),
@@ -82,14 +87,15 @@ class Release:
                     "Check the stages of a run with driftline status.",
                 )
             folder = inside[0]
-        facts = read_json(folder / "release.json")
+        facts = read_document(folder / "release.json", Schema, AGAIN)
         check_format(folder / "release.json", facts.get("format"), FORMAT, "Run publish again.")
-        table = pq.read_table(folder / "metadata.parquet")
+        read_document(folder / "release.json", ReleaseDocument, AGAIN)
+        table = read_table(folder / "metadata.parquet", METADATA, facts["splits"], OPTIONAL)
         if len(table) != facts["images"]:
             raise IntegrityError(
                 f"{folder}/metadata.parquet has {len(table)} rows, release.json says {facts['images']}.",
                 "Expected the files of one release.",
-                "Copy the release again.",
+                AGAIN,
             )
         return cls(folder, facts, table)
 
@@ -122,12 +128,10 @@ class Release:
                 if name in members:
                     id_, sha = members.pop(name)
                     if sha256_bytes(content) != sha:
-                        raise IntegrityError(
-                            f"The image {name} in {shard} does not match its checksum.", "", "Copy the release again."
-                        )
+                        raise IntegrityError(f"The image {name} in {shard} does not match its checksum.", "", AGAIN)
                     yield id_, content
             if members:
-                raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", "Copy the release again.")
+                raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", AGAIN)
 
     def features(self, name: str) -> npt.NDArray[np.float16]:
         """(N, D) float16, memory-mapped, rows as in `table`. Raises UnknownName."""
@@ -136,21 +140,24 @@ class Release:
                 f"The release {self.name} has no features {name!r}.",
                 f"Available: {', '.join(self.facts['features']) or 'none'}.",
             )
-        path = self.path / "features" / f"{name}.npy"
-        try:
-            vectors: npt.NDArray[np.float16] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise BadInput(f"{path} is no array of numbers ({error}).", "", "Restore the file.") from None
-        return vectors
+        return open_array(self.path / "features" / f"{name}.npy", "f", (len(self.table), None), AGAIN)
 
     def _repr_html_(self) -> str:
         """Counts of each class and bucket, with examples."""
         return rendered(self, "curate.release.overview:html")
 
     def checksums(self) -> dict[str, str]:
-        """File → checksum, of SHA256SUMS."""
-        lines = (self.path / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
-        return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+        """File → checksum, of SHA256SUMS. Raises IntegrityError for a line that is none, or a name that leaves the
+        release."""
+        sums = self.path / "SHA256SUMS"
+        found = {}
+        for number, line in enumerate(sums.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1], 1):
+            digest, _, name = line.partition("  ")
+            if not re.fullmatch("[0-9a-f]{64}", digest) or not name or not _is_text(name):
+                raise IntegrityError(f"{sums}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
+            inside(self.path, name, sums)
+            found[name] = digest
+        return found
 
     def verify(self) -> None:
         """Check every file against SHA256SUMS. Raises IntegrityError naming the first that differs or is missing."""
@@ -163,6 +170,10 @@ class Release:
             )
         listed = self.checksums()
         for path in sorted(self.path.rglob("*")):
+            if path.is_symlink():
+                raise IntegrityError(
+                    f"{path} is a link.", "Expected plain files: a link may lead out of the release.", AGAIN
+                )
             name = path.relative_to(self.path).as_posix()
             if path.is_file() and name not in listed and path != sums:
                 raise IntegrityError(
@@ -173,8 +184,14 @@ class Release:
         for name, digest in listed.items():
             path = self.path / name
             if not path.is_file():
-                raise IntegrityError(f"The file {name} of {self.path} is missing.", "", "Copy the release again.")
+                raise IntegrityError(f"The file {name} of {self.path} is missing.", "", AGAIN)
             if sha256_file(path) != digest:
-                raise IntegrityError(
-                    f"The file {name} of {self.path} was changed.", "Its checksum differs.", "Copy the release again."
-                )
+                raise IntegrityError(f"The file {name} of {self.path} was changed.", "Its checksum differs.", AGAIN)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

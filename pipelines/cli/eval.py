@@ -85,6 +85,8 @@ def evaluate(
 
     draws = {path: found for path in paths if (found := _draws(path, seeds))}
     streams = {path: Stream.load(path) for path in paths if path not in draws}
+    for folder in [*streams, *(drawn for found in draws.values() for drawn in found.values())]:
+        Stream.load(folder).verify_once(folder)
     chosen = expand(split(learners), list(LEARNERS))
     kinds = {_name(name): spec_of(name).kind for name in chosen}
     protocols = list(PROTOCOLS) if protocol == "all" else comma_separated(protocol)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, IntegrityError
 from curate.release import Release
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
@@ -101,8 +101,13 @@ def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, An
 
 
 def _bucket_of(tar: Path) -> int:
-    """The bucket of a tar `bucket_BB-NNNNN.tar`."""
-    return int(tar.name.removeprefix("bucket_").partition("-")[0])
+    """The bucket of a tar `bucket_BB-NNNNN.tar`. Raises IntegrityError for another name."""
+    number = tar.name.removeprefix("bucket_").partition("-")[0]
+    if not number.isascii() or not number.isdigit():
+        raise IntegrityError(
+            f"{tar} is not named as a shard.", "Expected bucket_BB-NNNNN.tar.", "Copy the release again."
+        )
+    return int(number)
 
 
 def release_images(release: Release, size: int) -> LazyImages:
@@ -114,6 +119,8 @@ def release_images(release: Release, size: int) -> LazyImages:
         for number, shard in enumerate(names)
         for member, offset, length in tar_members(release.path / "shards" / shard)
     }
+    if lost := [key for key in zip(shards, members, strict=True) if key not in location]:
+        raise IntegrityError(f"The shard {lost[0][0]} lacks the image {lost[0][1]}.", "", "Copy the release again.")
     locations = [location[key] for key in zip(shards, members, strict=True)]
     return LazyImages(tuple(release.path / "shards" / shard for shard in names), as_locations(locations), size)
 

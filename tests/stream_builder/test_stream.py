@@ -123,7 +123,7 @@ def test_a_stream_folder_with_a_missing_or_altered_shard_is_refused(tmp_path: Pa
     with pytest.raises(IntegrityError, match="Step '1', split train"):
         Stream.load(tmp_path / "s").verify(tmp_path / "s")
     np.save(path, np.array([2, 2]))
-    with pytest.raises(IntegrityError, match=r"train_y\.npy has 2 samples, stream\.json says 4"):
+    with pytest.raises(IntegrityError, match=r"train_y\.npy has shape \(2,\)\. Expected \(4\)"):
         Stream.load(tmp_path / "s")
     path.unlink()
     with pytest.raises(IntegrityError, match=r"train_y\.npy is missing"):
@@ -166,5 +166,5 @@ def test_a_stream_reads_images_only_from_its_own_folder(journey: Path, tmp_path:
     outside.write_bytes(saved.steps[0]["train"].x.files[0].read_bytes())
     record = tmp_path / "s" / "step_00000" / "train_x.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "files": ["../../outside.tar"]}))
-    with pytest.raises(IntegrityError, match=r"files/outside\.tar is missing"):
+    with pytest.raises(BadInput, match=r"train_x\.json: files\.0 is '\.\./\.\./outside\.tar'.*plain name"):
         Stream.load(tmp_path / "s")

@@ -1,0 +1,63 @@
+"""Names from outside → paths that stay in their folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from curate.core.errors import IntegrityError
+
+LONGEST = 255  # bytes of a name, as on common file systems
+FORBIDDEN = re.compile(
+    r"[\x00-\x1f\x7f\\]|^[A-Za-z]:"
+)  # backslashes separate folders, and letters name drives, on Windows
+RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)  # devices on Windows
+
+
+def fault(name: str) -> str:
+    """Why a name is not the plain name of a file; "" if it is.
+
+    >>> fault("a.tar"), fault(".."), fault("nul.txt"), fault("a/b")
+    ('', 'it begins with a dot', 'it is a reserved name', 'it names a folder')
+    """
+    if not name or len(name.encode("utf-8", "replace")) > LONGEST:
+        return "it is empty or too long"
+    if name.startswith("."):
+        return "it begins with a dot"
+    if "/" in name:
+        return "it names a folder"
+    if FORBIDDEN.search(name):
+        return "it has a character that file names must not have"
+    return "it is a reserved name" if RESERVED.fullmatch(name) else ""
+
+
+def inside(folder: Path, name: str, source: Path) -> Path:
+    """The path of `name`, plain names joined by slashes, in `folder`.
+
+    source: the file that holds the name. Raises IntegrityError for a name that leaves the folder, also by a link, and
+    for absolute paths, drive letters and reserved names.
+    """
+    why = next((why for part in name.split("/") if (why := fault(part))), "")
+    path = folder / name
+    if not why and not path.resolve().is_relative_to(folder.resolve()):
+        why = "it is a link that leaves the folder"
+    if why:
+        raise IntegrityError(
+            f"{source} names the file {name[:200]!r}: {why}.",
+            f"Expected a file inside {folder}.",
+            "Do not use it unless you trust its origin.",
+        )
+    return path
+
+
+def _plain(name: str) -> str:
+    if why := fault(name):
+        raise ValueError(f"the plain name of a file ({why})")
+    return name
+
+
+PlainName = Annotated[str, AfterValidator(_plain)]
+"""the name of a file or feature, without folders"""
