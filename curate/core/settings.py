@@ -135,7 +135,11 @@ def expected(annotation: Any, marks: Sequence[Any] = ()) -> str:
 
 
 def resolve_path(path: str, base: Path) -> Path:
-    """A path of the run file: `~` expanded; relative to `base`, the folder of the file, if it exists there, else to the
-    working directory."""
+    """A path of the run file: `~` expanded; relative to `base`, the folder of the file, unless it exists only in the
+    working directory. What exists nowhere is absolute, for messages."""
     given = Path(os.path.expanduser(path))
-    return given if given.is_absolute() or not (base / given).exists() else base / given
+    if given.is_absolute():
+        return given
+    if (base / given).exists():
+        return base / given
+    return given if given.exists() else (base / given).absolute()

@@ -125,6 +125,14 @@ class TestTypos:
         assert states(finished) == ALL_DONE
 
 
+def test_a_path_that_does_not_exist_is_named_in_full_from_the_files_folder(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.parent)
+    with pytest.raises(MissingFile, match=f"There is no folder {finished}/albums/mine"):
+        run(context(Path(finished.name), "collection.path=albums/mine"))
+
+
 class TestSwap:
     def test_old_output_is_there_until_the_new_one_is_complete(
         self, finished: Path, monkeypatch: pytest.MonkeyPatch
