@@ -333,12 +333,15 @@ def step(
     pull = None if rule is None else rule.pull(net, x)
     data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
     grads = data if rule is None else rule.gradient(net, data, x, y)
-    if descend is not None:
-        descend(grads, lr)
+    if descend is None:
+        move(net, grads, lr, settings)
+        if rule is not None:
+            rule.moved(data, [-lr * velocity for velocity in net.velocity])
         return
-    move(net, grads, lr, settings)
+    before = [] if rule is None else [p.clone() for p in net.params]
+    descend(grads, lr)
     if rule is not None:
-        rule.moved(data, [-lr * velocity for velocity in net.velocity])
+        rule.moved(data, [p - old for p, old in zip(net.params, before, strict=True)])
 
 
 def move(net: Net, grads: Params, lr: float, settings: LinearSettings) -> None:

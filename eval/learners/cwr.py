@@ -25,8 +25,10 @@ class Frozen(Rule):
 class Cwr(NetLearner):
     """Consolidated weights cw, averaged over steps with weight √(past / current) per class (algorithm CWR*).
 
-    Training starts from cw; afterwards each class's weights, minus the mean over all weights of the step's classes, are
-    merged into cw. The layers below the output layer are trained on the first step only.
+    The weights of a step's classes start from cw (a new class's from 0), those of all other classes from 0. Afterwards
+    each weight of the step's classes, minus the mean over all of them, is merged into cw, and every class seen so far
+    has its cw. Biases go on from step to step. The layers below the output layer are trained on the first step only.
+    Steps that lack classes are treated as in Avalanche.
     """
 
     needs_whole_steps = "it consolidates after a whole step"
@@ -40,18 +42,19 @@ class Cwr(NetLearner):
     def learn(self, x: Array, y: Labels) -> None:
         """Train from the consolidated weights, then consolidate."""
         weights = self.head.params[-2]
-        if self.past.any():
-            weights.copy_(self.consolidated)
+        current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
+        seen = np.flatnonzero(current)
+        rows = on(seen, self.head)
+        weights.zero_()
+        weights[rows] = self.consolidated[rows]
         below = self.past.any() and len(self.head.params) > 2
         if below and isinstance(self.head, Deep):
             self.head.frozen = True  # freezes statistics of batch normalisation, too
         self.train(x, y, rule=Frozen() if below else None)
-        current = np.bincount(y, minlength=len(self.past)).astype(np.float64)
-        seen = np.flatnonzero(current)
-        rows = on(seen, self.head)
         trained = weights[rows] - weights[rows].mean()
         ratio = np.sqrt(self.past[seen] / current[seen])[:, None]
         past = on(ratio.astype(np.float32), self.head)
         self.consolidated[rows] = (self.consolidated[rows] * past + trained) / (past + 1)
         self.past += current
-        weights.copy_(self.consolidated)
+        known = on(np.flatnonzero(self.past), self.head)
+        weights[known] = self.consolidated[known]

@@ -1,7 +1,11 @@
-"""Learning without forgetting: the model before this step is the teacher [Li and Hoiem 2016]."""
+"""Learning without forgetting: the model before this step is the teacher [Li and Hoiem 2016].
+
+It teaches the classes that it has learned; the head's other outputs are free, as in Avalanche.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +19,26 @@ from eval.training.sgd_learner import NetLearner
 class Distil(Rule):
     """Adds the gradient of weight · T² · KL(teacher ‖ student) at temperature T, mean over the batch."""
 
-    def __init__(self, teacher: Net, weight: float, temperature: float) -> None:
-        self.teacher, self.weight, self.temperature = teacher, weight, temperature
+    def __init__(self, teacher: Net, weight: float, temperature: float, unlearned: Sequence[int] = ()) -> None:
+        """unlearned: classes that the teacher has not seen; the distributions leave them out."""
+        self.teacher, self.weight, self.temperature, self.unlearned = teacher, weight, temperature, list(unlearned)
 
     def pull(self, net: Net, x: Any) -> Pull:
         """T · (p_student − p_teacher) in the scores; it costs one forward pass of the teacher."""
         import torch
 
         t = self.temperature
-        teacher = torch.softmax(self.teacher.scores(x).T / t, 0).T  # transposed: faster, along memory
+
+        def softmax(scores: Any) -> Any:
+            classes_first = scores.T / t  # faster, along memory
+            if self.unlearned:
+                classes_first[self.unlearned] = -torch.inf
+            return torch.softmax(classes_first, 0).T
+
+        teacher = softmax(self.teacher.scores(x))
 
         def off(scores: Any, of: slice = slice(None)) -> Any:
-            student = torch.softmax(scores.T / t, 0).T
-            return self.weight * t * (student - teacher[of]) / len(teacher)
+            return self.weight * t * (softmax(scores) - teacher[of]) / len(teacher)
 
         return off
 
@@ -48,16 +59,24 @@ class Lwf(NetLearner):
         """New weights; no teacher yet."""
         super().reset()
         self.steps_seen = self.trained = 0
+        self.unlearned = set(range(self.task.n_classes))
 
     def on_correction(self) -> Rule | None:
         """The teacher is the model from before the first correction."""
         if self.gradient_steps == self.trained:
             self.before = self.head.copy()
-        return Distil(self.before, self.weight, self.temperature)
+        return self._distil(self.before, self.weight)
+
+    def _distil(self, teacher: Net, weight: float) -> Rule | None:
+        """None for a teacher without weight, or that has learned nothing."""
+        if not weight or len(self.unlearned) == self.task.n_classes:
+            return None
+        return Distil(teacher, weight, self.temperature, sorted(self.unlearned))
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train with the old model as the teacher."""
         alpha = self.weight * min(self.steps_seen / max(1, self.ramp - 1), 1.0)
-        self.train(x, y, rule=Distil(self.head.copy(), alpha, self.temperature) if alpha else None)
+        self.train(x, y, rule=self._distil(self.head.copy(), alpha))
+        self.unlearned -= set(y.tolist())
         self.steps_seen += 1
         self.trained = self.gradient_steps

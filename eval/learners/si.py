@@ -31,6 +31,19 @@ class Path(Rule):
             path -= g * step
 
 
+class WholePath(Path):
+    """Integrates the gradient of the whole loss, penalty included, as Avalanche does."""
+
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The same; it is kept for `moved`."""
+        self.whole = super().gradient(net, grads, x, y)
+        return self.whole
+
+    def moved(self, grads: Params, steps: Params) -> None:
+        """Add how much this update of each weight lowered the whole loss."""
+        super().moved(self.whole, steps)
+
+
 @dataclass
 class Si(NetLearner):
     """Finetuning with a pull towards the last weights, weighted by how much each weight has lowered the loss so far."""
@@ -40,7 +53,9 @@ class Si(NetLearner):
     damping: PositiveFloat = 1e-3
     """ξ of equation 5 (section 4: 1e-3), keeps Ω finite if a weight has hardly changed"""
     variant: Literal["paper", "reference"] = "paper"
-    """`reference` is plain finetuning, as Avalanche 0.6 on a CPU: its record of old weights is the live weights"""
+    """`reference` is the SI of CLEAR's runs (Avalanche 0.1): Ω at most 0.001, ξ = 1e-7, half the strength, and the
+    gradient of the penalty is part of the path. Avalanche 0.6 does the same on a GPU and is plain finetuning on a CPU,
+    where its record of old weights is the live weights"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with importances of zero."""
@@ -49,11 +64,13 @@ class Si(NetLearner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train under the penalty, then add this step's importances (equation 5)."""
-        if self.variant == "reference":
-            self.train(x, y)
-            return
         start = [p.clone() for p in self.head.params]
-        rule = Path(start, self.omega, self.strength)
+        if self.variant == "reference":
+            rule: Path = WholePath(start, [o.clamp(max=1e-3) for o in self.omega], self.strength / 2)
+            damping, least = 1e-7, -np.inf
+        else:
+            rule = Path(start, self.omega, self.strength)
+            damping, least = self.damping, 0.0
         self.train(x, y, rule=rule)
         parts = zip(self.omega, rule.path, self.head.params, start, strict=True)
-        self.omega = [o + (path / ((p - old) ** 2 + self.damping)).clamp(min=0) for o, path, p, old in parts]
+        self.omega = [o + (path / ((p - old) ** 2 + damping)).clamp(min=least) for o, path, p, old in parts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from support.helpers import drifting, hinted
 
 from curate.core.errors import BadConfig, UnknownName
 from curate.core.seeding import rng_for
-from eval.engine.linear import Head, Net, zeros
+from eval.engine.linear import Head, LinearSettings, Net, fit, zeros
 from eval.engine.mlp import Mlp
 from eval.experiment.presets import fitting
 from eval.learner import Task
@@ -155,11 +156,25 @@ class TestSi:
         fell = before - cross_entropy(now.params, *batch)
         assert float(sum(p.sum() for p in rule.path)) == pytest.approx(float(fell), rel=0.01)
 
-    def test_it_has_an_effect(self) -> None:
+    @pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+    def test_the_path_is_that_of_the_optimisers_own_updates(self, optimiser: str) -> None:
+        now, rule = head(1), Path([p.clone() for p in head(1).params], zeros(head(1).params), 0.0)
+        x, y = rng_for(0).normal(size=(N, D)).astype(np.float32), np.arange(N) % C
+        before = cross_entropy(now.params, torch.from_numpy(x), torch.from_numpy(y))
+        settings = LinearSettings(0.002, 0.0, 0.0, batch=N, epochs=300, decay_after=300, optimiser=optimiser)
+        fit(now, x, y, settings, rng_for(0), rule=rule)
+        fell = before - cross_entropy(now.params, torch.from_numpy(x), torch.from_numpy(y))
+        assert float(sum(p.sum() for p in rule.path)) == pytest.approx(float(fell), rel=0.01)
+
+    @pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+    def test_it_has_an_effect(self, optimiser: Any) -> None:
         """The same data, order and start: important weights move less than without it."""
         stream = drifting(steps=2, n=200, drift=1.5, noise=1.5)
         moved = []
-        for learner in (Finetune(epochs=20, lr=0.05), Si(epochs=20, lr=0.05, strength=1.0)):
+        for learner in (
+            Finetune(epochs=20, lr=0.05, optimiser=optimiser),
+            Si(epochs=20, lr=0.05, strength=1.0, optimiser=optimiser),
+        ):
             learner.begin(Task(3, (8,)), rng_for(0))
             learner.learn_step(stream.steps[0])
             before = learner.head.params[0].clone()
@@ -184,6 +199,28 @@ class TestLwf:
         rule = Distil(teacher, 1.5, temperature)
         pull = rule.pull(now, batch[0])
         assert close(now.gradient_with(*batch, pull), by_autograd(now, loss))
+
+    def test_classes_that_the_teacher_has_not_learned_are_left_out(self, batch: Batch) -> None:
+        x, y = batch
+        now, teacher = head(1), head(2)
+
+        def loss(params: list[torch.Tensor]) -> torch.Tensor:
+            student = torch.log_softmax(scores(params, x)[:, :2], 1)
+            target = torch.softmax(scores(teacher.params, x)[:, :2], 1)
+            return cross_entropy(params, x, y) + torch.nn.functional.kl_div(student, target, reduction="batchmean")
+
+        pull = Distil(teacher, 1.0, 1.0, unlearned=[2]).pull(now, x)
+        assert close(now.gradient_with(x, y, pull), by_autograd(now, loss))
+
+    def test_what_it_has_learned_grows_with_the_stream(self) -> None:
+        learner = Lwf(epochs=1)
+        learner.begin(Task(4, (8,)), rng_for(0))
+        x = drifting().steps[0]["train"].x
+        left = []
+        for labels in ([0, 1], [0], [3, 1]):
+            learner.learn(x[: len(labels)], np.array(labels))
+            left.append(sorted(learner.unlearned))
+        assert left == [[2, 3], [2, 3], [2]]
 
     def test_the_first_step_has_no_teacher_and_the_tenth_the_full_weight(self) -> None:
         learner = Lwf(epochs=1)
@@ -227,6 +264,22 @@ def test_cwr_star_merges_by_how_often_a_class_was_seen() -> None:
     learner.learn(x[:1].repeat(8, 0), np.zeros(8, np.int64))
     assert torch.equal(learner.consolidated[1], first[1]), "a class that is not there keeps its weights"
     assert learner.past.tolist() == [10, 2]
+
+
+def test_cwr_star_trains_a_class_that_is_not_there_from_zero_and_gives_it_its_weights_back() -> None:
+    """As Avalanche's reset_weights and set_consolidate_weights; a class never seen keeps what training made of it."""
+    learner = Cwr(epochs=0)
+    learner.begin(Task(3, (1,)), rng_for(0))
+    assert float(learner.head.params[0].abs().min()) > 0
+    x = np.array([[1.0], [-1.0]], np.float32)
+    learner.learn(x, np.array([0, 1]))
+    assert float(learner.head.params[0].abs().max()) == 0, "nothing was learned in 0 epochs"
+    learner.epochs = 5
+    learner.learn(x, np.array([0, 1]))
+    first = learner.head.params[0].clone()
+    learner.learn(x, np.array([0, 0]))
+    assert torch.equal(learner.head.params[0][1], first[1])
+    assert not torch.equal(learner.head.params[0][2], learner.consolidated[2]), "of the class never seen"
 
 
 def test_cwr_star_freezes_the_layers_below_the_output_after_the_first_step() -> None:
