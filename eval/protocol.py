@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, Diverged, DriftlineError, IncompatibleStream, UnknownName, crashed
+from curate.core.errors import BadArray, BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
 from eval.experiment.settings import check_instance
@@ -292,12 +292,10 @@ def primary_of(document: Document) -> Score:
 
 
 def skip_reason(error: Exception) -> Exception:
-    """Why one learner is skipped. Raises an error that concerns all learners: a setting or a file."""
-    if isinstance(error, IncompatibleStream | Diverged):
-        return error
-    if isinstance(error, DriftlineError):
+    """Why one learner is skipped. Raises an error that concerns all learners: a damaged file, or a folder in use."""
+    if isinstance(error, IntegrityError | Busy):
         raise error
-    return crashed(error)  # code of the user's own: the others go on
+    return error if isinstance(error, DriftlineError) else crashed(error)
 
 
 def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:

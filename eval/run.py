@@ -55,8 +55,9 @@ def evaluate(
     process. tune: setting → candidates; each learner that has such settings chooses among them on a part of the first
     step's training data, for every seed, and its rows record the choice. keep_run: called with each finished run.
 
-    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
-    learner that fails is listed under "skipped" with the reason; the others go on.
+    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (an unknown setting, or a value
+    that it refuses) before any work. A learner that cannot run or fails later is listed under "skipped" with the
+    reason; the others go on.
     """
     out = None if out is None else Path(out)
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
@@ -295,11 +296,20 @@ def plan(
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
-    places = [_place(stream, grid, job, job.learner())[1] for job in jobs]
-    done = [place is not None and (place / "run.json").is_file() and bool(row_files.load(place)) for place in places]
-    left = [job.learner() for job, finished in zip(jobs, done, strict=True) if not finished]
+    done, left = 0, []
+    for job in jobs:
+        try:
+            learner = job.learner()
+        except Exception as error:
+            skip_reason(error)  # `evaluate` says why it is skipped
+            continue
+        _, place = _place(stream, grid, job, learner)
+        if place is not None and (place / "run.json").is_file() and row_files.load(place):
+            done += 1
+        else:
+            left.append(learner)
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))
+    return Plan(len(jobs), done, None if sizes is None else core_seconds(stream, left, sizes))
 
 
 def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

@@ -81,8 +81,11 @@ def advance(
     states = [Progress() for _ in learners]
     current: list[Learner] = list(learners)
     for i, save in enumerate(saves):
-        if save is not None and (kept := save.load(current[i], states[i])) is not None:
-            current[i], states[i] = kept
+        try:
+            if save is not None and (kept := save.load(current[i], states[i])) is not None:
+                current[i], states[i] = kept
+        except Exception as error:
+            states[i].stopped = skip_reason(error)
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
         spans = {s: (s + start, min(n, s + seen)) for s in plan.shifts.values() if s + start < n}
@@ -101,12 +104,11 @@ def advance(
                     _emit(state, plan, seen)
                 for j in periods:
                     _retain(learner, state, stream, j, seen)
+                state.done = t + 1
+                if (save := saves[i]) is not None:
+                    save.keep(learner, state, final=t + 1 == last)
             except Exception as error:
                 state.stopped = skip_reason(error)
-            state.done = t + 1
-            save = saves[i]
-            if save is not None and state.stopped is None:
-                save.keep(learner, state, final=t + 1 == last)
     for i, state in enumerate(states):
         learners[i].__dict__.update(vars(current[i]))
         yield i, state.stopped or state.rows
