@@ -60,6 +60,10 @@ class Learner(ABC):
     """updates of the weights so far, reported with every score"""
     cost: float = 1.0
     """cost of one update, in updates of plain SGD (one forward and one backward pass over a batch)"""
+    batch_cost: float = 0.0
+    """cost of learning a batch besides its updates, in updates on all of the batch"""
+    extra: float = 0.0
+    """updates that were spent on it so far"""
 
     needs_whole_steps: ClassVar[str] = ""
     """why it cannot learn batch by batch; "" if it can"""

@@ -30,6 +30,7 @@ class River(Learner):
         """learn_one for every sample."""
         for row, label in zip(flat(x).tolist(), y.tolist(), strict=True):
             self.model.learn_one(dict(enumerate(row)), label)
+        self.gradient_steps += 1  # a pass over a batch
 
     def predict(self, x: Array) -> Labels:
         """predict_one; class 0 if it has no answer yet."""

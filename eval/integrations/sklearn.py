@@ -48,6 +48,7 @@ class Sklearn(Learner):
         for _ in range(self.epochs):
             order = self.rng.permutation(len(y))
             self.model.partial_fit(rows[order], y[order], classes=np.arange(self.task.n_classes))
+            self.gradient_steps += 1  # a pass over a batch
         self.fitted = True
 
     def predict(self, x: Array) -> Labels:

@@ -61,7 +61,7 @@ class Ewc(NetLearner):
     variant: Literal["paper", "reference"] = "paper"
     """`paper` takes the Fisher information of single samples; `reference` that of Avalanche: squared gradients of batch
     means, a hundred times smaller, and a penalty without the factor 1/2"""
-    cost = 2.0  # Fisher information takes another pass over a batch
+    batch_cost = 1.0  # Fisher information: one pass after the updates
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start without anchors."""
@@ -79,6 +79,7 @@ class Ewc(NetLearner):
         strength = self.strength * (2 if self.variant == "reference" else 1)
         if not self.train(x, y, rule=Penalty(self.anchors, strength) if self.anchors else None):
             return
+        self.extra += self.batch_cost * (1 if self.task.updates is not None else -(-len(y) // self.batch))
         with one_thread(), torch.no_grad():
             data, labels = on(self.inputs(x), self.head), on(y, self.head)
             if self.variant == "paper":

@@ -85,7 +85,7 @@ class NetLearner(Learner):
                     "Expected uint8 images (H, W, 3).",
                     "Use net=linear or net=mlp on features.",
                 )
-        self.task, self.rng, self.gradient_steps, self.credit = task, rng, 0, 0.0
+        self.task, self.rng, self.gradient_steps, self.credit, self.extra = task, rng, 0, 0.0, 0.0
         self.place = place(self.device)
         self.length: float | None = None
         self.reset()
@@ -132,9 +132,11 @@ class NetLearner(Learner):
 
     def allowed(self) -> int:
         """Updates that the budget allows for the current batch; the remainder is carried over to the next."""
-        self.credit += (self.task.updates or 0.0) / self.cost
-        whole = int(self.credit + 1e-9)
-        self.credit -= whole
+        self.credit += self.task.updates or 0.0
+        whole = int((self.credit - self.batch_cost) / self.cost + 1e-9)
+        if whole < 1:
+            return 0
+        self.credit -= whole * self.cost + self.batch_cost
         return whole
 
     def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> int:
@@ -199,8 +201,8 @@ class NetLearner(Learner):
         return None
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Every step's data, `epochs` times, weighted by the cost of an update."""
-        return self.epochs * self.cost * sum(sizes)
+        """Every step's data, `epochs` times, weighted by the cost of an update and of a batch."""
+        return (self.epochs * self.cost + self.batch_cost) * sum(sizes)
 
     def operations(self, width: int, classes: int) -> float:
         """Multiplications and additions per sample: one forward and two backward products; NaN for networks on

@@ -38,7 +38,7 @@ def test_samples_trained_are_those_of_the_gradient_steps(name: str) -> None:
     else:
         for step in steps:
             learner.learn_step(step)
-    looked = learner.gradient_steps * 16 * learner.cost
+    looked = (learner.gradient_steps * learner.cost + learner.extra) * 16
     if name == "er":  # each later step looks at as many again
         looked += (learner.gradient_steps - 4 * 8) * 16
     assert learner.samples_trained([128] * 6) == pytest.approx(looked, rel=0.01)

@@ -90,6 +90,21 @@ def test_a_loss_that_explodes_is_named_and_the_others_go_on() -> None:
     assert "explodes is not finite" in found["skipped"][0]["because"]
 
 
+def test_every_pass_over_a_batch_counts_as_an_update() -> None:
+    from river.linear_model import LogisticRegression
+    from river.multiclass import OneVsRestClassifier
+    from sklearn.linear_model import SGDClassifier
+
+    wrapped = [
+        Sklearn("50 passes", SGDClassifier(), epochs=50),
+        River("one pass", lambda: OneVsRestClassifier(LogisticRegression())),
+    ]
+    found = evaluate(drifting(), "near-future", wrapped, settings={"batch": 20, "shift": 20})
+    fifty, one = (result["budget"] for result in found["results"])
+    assert fifty["overspent"] == pytest.approx(50)
+    assert one == {"updates_paid": 12, "updates_taken": 12}
+
+
 def test_an_estimator_that_cannot_learn_in_parts_is_refused() -> None:
     from sklearn.svm import SVC
 

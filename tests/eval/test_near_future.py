@@ -213,8 +213,15 @@ class TestBudgets:
     def test_no_learner_takes_more_than_was_paid_for(self, name: str, updates: float) -> None:
         budget = evaluate(STREAM, "near-future", [name], settings={**QUICK, "updates": updates})["results"][0]["budget"]
         assert "overspent" not in budget
-        cost = LEARNERS[name]().cost
+        cost = LEARNERS[name]().cost + LEARNERS[name]().batch_cost
         assert budget["updates_paid"] - cost < budget["updates_taken"] <= budget["updates_paid"]
+
+    def test_ewc_pays_for_its_fisher_information_once_a_batch(self) -> None:
+        learner = LEARNERS["ewc"]()
+        learner.begin(Task(12, (8,), None, 64, 10), rng_for(0))
+        train = STREAM.steps[0]["train"].part(0, 64)
+        learner.learn(train.x, train.y)
+        assert (learner.gradient_steps, learner.extra) == (9, 1)
 
     def test_one_that_overspends_is_reported(self) -> None:
         class Greedy(FcOnly):
@@ -233,7 +240,7 @@ class TestBudgets:
         from eval.learners.agem import Project
         from eval.learners.lwf import Distil
 
-        assert LEARNERS[name]().cost == cost
+        assert LEARNERS[name]().cost + LEARNERS[name]().batch_cost == cost
         train = STREAM.steps[0]["train"].part(0, 64)
         learner = LEARNERS[name](net="mlp", hidden=32)
         learner.begin(Task(12, (8,), None, 64, cost), rng_for(0))

@@ -173,7 +173,7 @@ class NearFuture(Protocol):
     def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
         """Updates that were paid for and that were taken, in updates of plain SGD."""
         paid = self.updates * -(-samples // self.batch)
-        taken = learner.gradient_steps * learner.cost
+        taken = learner.gradient_steps * learner.cost + learner.extra
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 
