@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -296,20 +297,15 @@ def plan(
 ) -> Plan:
     """What `evaluate` would do with the same arguments. Raises as it does, before any work."""
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
-    done, left = 0, []
+    made = []
     for job in jobs:
-        try:
-            learner = job.learner()
-        except Exception as error:
-            skip_reason(error)  # `evaluate` says why it is skipped
-            continue
-        _, place = _place(stream, grid, job, learner)
-        if place is not None and (place / "run.json").is_file() and row_files.load(place):
-            done += 1
-        else:
-            left.append(learner)
+        with suppress(Exception):  # of a learner that cannot be created; `evaluate` says why it is skipped
+            made.append((job, job.learner()))
+    places = [_place(stream, grid, job, learner)[1] for job, learner in made]
+    done = [place is not None and (place / "run.json").is_file() and bool(row_files.load(place)) for place in places]
+    left = [learner for (_, learner), finished in zip(made, done, strict=True) if not finished]
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), done, None if sizes is None else core_seconds(stream, left, sizes))
+    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))
 
 
 def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:
