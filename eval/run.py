@@ -56,9 +56,8 @@ def evaluate(
     process. tune: setting → candidates; each learner that has such settings chooses among them on a part of the first
     step's training data, for every seed, and its rows record the choice. keep_run: called with each finished run.
 
-    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (an unknown setting, or a value
-    that it refuses) before any work. A learner that cannot run or fails later is listed under "skipped" with the
-    reason; the others go on.
+    Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
+    learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
     """
     out = None if out is None else Path(out)
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
@@ -299,7 +298,7 @@ def plan(
     grid, jobs = _grid(stream, protocol, learners, seeds, settings or {}, tune or {}, out)
     made = []
     for job in jobs:
-        with suppress(Exception):  # of a learner that cannot be created; `evaluate` says why it is skipped
+        with suppress(Exception):  # `evaluate` says why a learner cannot be created
             made.append((job, job.learner()))
     places = [_place(stream, grid, job, learner)[1] for job, learner in made]
     done = [place is not None and (place / "run.json").is_file() and bool(row_files.load(place)) for place in places]
