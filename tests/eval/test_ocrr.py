@@ -293,7 +293,7 @@ class TestScores:
             for policy in ("oracle", "random_10")
         ]
         page = write(documents, tmp_path / "page").read_text()
-        assert "drifting<br>random_10" in page
+        assert "drifting<br>policy=random_10" in page
         assert across(documents[:1]) is None
         table = across(documents)
         assert table is not None
