@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curate.core.escaping import latex, markdown, no_formula
+from curate.core.outside.escaping import latex, markdown, no_formula
 from curate.release.writer import attribution
 from eval.reporting.report import scores_csv, scores_tex
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import unicodedata
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from curate.core.errors import BadConfig
+from curate.core.hashed_ngrams import hashed_ngrams
 from curate.encoders import Encoder, Vectors
-
-LENGTHS = (3, 4, 5)  # characters
 
 
 class Ngrams(Encoder):
     """Hashed character n-gram counts; texts only, no weights.
 
-    model: the width, as in "2048".
+    model: the width, as in "2048". See `curate.core.hashed_ngrams`.
     """
 
     def __init__(self, model: str = "2048", *_: Any) -> None:
@@ -31,23 +25,3 @@ class Ngrams(Encoder):
     def texts(self, texts: Sequence[str]) -> Vectors:
         """N texts → (N, D) float32, unit length."""
         return hashed_ngrams(texts, self.width)
-
-
-def hashed_ngrams(texts: Sequence[str], width: int) -> npt.NDArray[np.float32]:
-    """N texts → (N, width) float32, unit length.
-
-    Counts the n-grams of 3 to 5 characters of each word, hashed by the CRC-32 of their UTF-8, and takes square roots.
-
-    >>> a, b, c = hashed_ngrams(["my card", "My CARD", "a loan"], 64)
-    >>> bool((a == b).all()), bool((a == c).all())
-    (True, False)
-    """
-    counts = np.zeros((len(texts), width), np.float32)
-    for row, text in zip(counts, texts, strict=True):
-        for word in unicodedata.normalize("NFKC", text).casefold().split():
-            framed = f" {word} "
-            for n in LENGTHS:
-                for i in range(max(1, len(framed) - n + 1)):
-                    row[zlib.crc32(framed[i : i + n].encode("utf-8", "surrogatepass")) % width] += 1
-    np.sqrt(counts, out=counts)
-    return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-12), np.float32)

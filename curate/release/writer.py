@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from curate.core.escaping import no_formula
+from curate.core.outside.escaping import no_formula
 from curate.images.near_duplicates import copy_report
 from curate.release.changelog import changes_markdown, withdrawn_csv
 from curate.release.croissant import croissant_tars

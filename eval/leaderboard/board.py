@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from curate.core.errors import IncompatibleStream
-from curate.core.escaping import markdown
+from curate.core.outside.escaping import markdown
 from eval.protocol import Score, primary_of, scores_of
 from eval.scoring.ranking import protocol_settings, ranked
 

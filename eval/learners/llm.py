@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadInput, IncompatibleStream
-from curate.encoders.ngrams import hashed_ngrams
+from curate.core.hashed_ngrams import hashed_ngrams
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_json, write_text
-from curate.core.escaping import latex, no_formula
+from curate.core.outside.escaping import latex, no_formula
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, write_bytes, write_text
-from curate.core.escaping import no_formula
+from curate.core.outside.escaping import no_formula
 from pipelines.prompt_explorer.explorer import THUMBNAIL, Explorer, Query, View
 
 LABEL = 90  # pixels to the left of a row
