@@ -150,6 +150,10 @@ class Learner(ABC):
         """Further facts for the run's record, as plain data."""
         return {}
 
+    def candidates(self) -> dict[str, list[Any]]:
+        """Values to choose from, for each setting that is "auto"; among equally good ones the first is chosen."""
+        return {}
+
     def samples_trained(self, sizes: Sequence[int]) -> float:
         """Samples that training processes over steps of these sizes: the basis of a time estimate."""
         return 0.0

@@ -21,11 +21,12 @@ import numpy.typing as npt
 from curate.core.errors import BadArray, BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
+from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
 from eval.outcomes import Tally
 from eval.rows import Row
-from stream_builder.stream import Split, Step, Stream
+from stream_builder.stream import Split, Stream
 
 if TYPE_CHECKING:
     from eval.plotting.charts import Figure, Section
@@ -148,6 +149,8 @@ class Protocol(ABC):
     """the score that ranks learners and marks the best; "" for the first"""
     fresh: ClassVar[Sequence[str]] = ()
     """how `tested_on` begins for tests that bring new samples each time; the others test the same samples again"""
+    unrecorded: ClassVar[Mapping[str, Any]] = {}
+    """values of settings that older rows do not record"""
     shardable: ClassVar[bool] = False
     """True: several processes may share the work of one run"""
     reaches: ClassVar[Mapping[str, str]] = {}
@@ -182,10 +185,21 @@ class Protocol(ABC):
         """The same with numbers in place of settings that depend on the stream ("auto"); called after `check`."""
         return self
 
-    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
-        """The first step as `run` shows it for training, given its seed and a generator in the same state; for
-        tuning."""
-        return stream.steps[0].visible()
+    def goal(self, result: Result) -> Score:
+        """The score that ranks learners, by which settings are chosen, too."""
+        return self.score_of(self.primary or next(iter(result.scores)))
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Settings that this protocol gives a learner in place of its own defaults; those that a user gives stay."""
+        return {}
+
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """What settings are chosen on: a stream none of whose samples is scored in the run itself, and the protocol
+        for it. rng: in the state in which `run` gets it. Default: three parts of the first step's training data.
+        Raises IncompatibleStream if there are too few samples."""
+        part = rehearsal(stream, stream.steps[0]["train"], rng)
+        self.check(part)
+        return self, part
 
     @property
     def learners_per_pass(self) -> int:

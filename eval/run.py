@@ -20,7 +20,7 @@ from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
 from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
-from eval.experiment.tune import Grid, candidates, choose
+from eval.experiment.tune import Choice, Grid, candidates, choose
 from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
@@ -53,8 +53,9 @@ def evaluate(
     to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol.
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
-    process. tune: setting → candidates; each learner that has such settings chooses among them on a part of the first
-    step's training data, for every seed, and its rows record the choice. keep_run: called with each finished run.
+    process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
+    protocol's primary score on samples that are not scored afterwards, and its rows record the choice. keep_run:
+    called with each finished run.
 
     Raises IncompatibleStream (the stream lacks what the protocol needs) and BadConfig (a setting) before any work. A
     learner that cannot run or fails is listed under "skipped" with the reason; the others go on.
@@ -194,13 +195,20 @@ def _grid(
     specs = [spec_of(learner) for learner in learners]
     name, kind, make = protocol_named(protocol)
     own, per_learner = _split_settings(name, kind, specs, settings)
-    tuned = {spec.name: candidates(spec, tune) for spec in specs}
-    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
-        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     made = make(**check_settings(kind, own, name))
     made.check(stream)
+    made = made.resolve(stream)
+    tuned: dict[str, dict[str, list[Any]]] = {}
+    for spec in specs:
+        given = per_learner[spec.name]
+        learner = spec(**given)
+        defaults = {key: value for key, value in made.defaults(learner).items() if getattr(learner, key) != value}
+        given |= {key: value for key, value in defaults.items() if key not in given and key not in spec.own}
+        tuned[spec.name] = candidates(spec, spec(**given), tune)
+    if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
+        raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
-    return _Grid(name, made.resolve(stream), out), jobs
+    return _Grid(name, made, out), jobs
 
 
 def _split_settings(
@@ -332,7 +340,7 @@ class _Begun:
     identity: dict[str, Any]
     folder: Path | None
     """of its rows"""
-    tuned: dict[str, Any]
+    choice: Choice | None
     """settings that were chosen"""
     clock: float
     """process time when it began"""
@@ -345,18 +353,34 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
     if folder is not None and (folder / "run.json").is_file():
         return row_files.load(folder)
     clock = time.process_time()
-    tuned: dict[str, Any] = {}
+    choice = None
     if job.tune:
-        first = protocol.first_step(stream, rng_for(job.seed, grid.name, "walk"), job.seed)
-        tuned = choose(lambda **candidate: job.learner(**candidate), job.tune, protocol.task(stream), first, job.seed)
-        learner = job.learner(**tuned)
-    learner.check_stream(stream)
+        choice = _choice(stream, grid, job)
+        learner = job.learner(**choice.settings)
     store = None if grid.out is None else grid.out / "fits"
-    task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
-    learner.begin(task, rng_for(job.seed, grid.name, "learner"))
+    start = _start(stream, grid.name, protocol, job, learner, store)
     save = None if folder is None else Checkpoint(folder / "state.safetensors")
-    start = Start(learner, rng_for(job.seed, grid.name, "walk"), job.seed, save)
-    return _Begun(start, identity, folder, tuned, clock)
+    return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
+
+
+def _choice(stream: Stream, grid: _Grid, job: _Job) -> Choice:
+    """Settings of the learner, chosen on a part of the stream that is not scored."""
+    clock = time.process_time()
+    protocol, part = grid.protocol.selection(stream, rng_for(job.seed, grid.name, "walk"), job.seed)
+    choice = choose(
+        protocol, part, job.tune, lambda **settings: _start(part, grid.name, protocol, job, job.learner(**settings))
+    )
+    return Choice(choice.settings, choice.record | {"seconds": round(time.process_time() - clock, 3)})
+
+
+def _start(
+    stream: Stream, name: str, protocol: Protocol, job: _Job, learner: Learner, store: Path | None = None
+) -> Start:
+    """The learner, ready to begin. name: of the protocol."""
+    learner.check_stream(stream)
+    task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
+    learner.begin(task, rng_for(job.seed, name, "learner"))
+    return Start(learner, rng_for(job.seed, name, "walk"), job.seed)
 
 
 def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]) -> Run:
@@ -376,7 +400,8 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
     }
     about |= {key: value for key, value in notes.items() if value}
     about |= protocol.records(stream, learner, run.start.seed)
-    about |= {"chosen": run.tuned} if "tune" in run.identity["settings"] else {}
+    if run.choice is not None:
+        about |= {"chosen": run.choice.settings, "selection": run.choice.record}
     if run.folder is not None:
         outcomes.write(run.folder / outcomes.FILE, rows)
         row_files.save(run.folder, about, rows)

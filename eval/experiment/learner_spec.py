@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.core.errors import BadConfig, BadPlugin
 from curate.core.parsing import value_of
-from eval.experiment.settings import check_instance, check_settings, setting_names
+from eval.experiment.settings import changed_settings, check_instance, check_settings, setting_names
 from eval.learner import Learner
 from eval.learners import LEARNERS
 
@@ -31,6 +31,11 @@ class LearnerSpec:
     def settings(self) -> list[str]:
         """Names of its settings."""
         return setting_names(self.kind)
+
+    @property
+    def own(self) -> set[str]:
+        """Names of the settings that the user gave with it; of an instance those that are no defaults."""
+        return set(self.given if self.instance is None else changed_settings(self.instance))
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The given settings, unchanged. Raises BadConfig as `check_settings`."""

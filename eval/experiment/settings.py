@@ -55,12 +55,16 @@ def check_settings(kind: type, given: Mapping[str, Any], owner: str = "") -> dic
     return dict(given)
 
 
-def check_instance(instance: object, owner: str = "") -> None:
-    """Raise BadConfig for a setting of a learner or protocol that `check_settings` refuses; defaults always pass."""
+def changed_settings(instance: object) -> dict[str, Any]:
+    """The settings of a learner or protocol that are not the defaults of its class."""
     defaults = {f.name: f.default for f in fields(instance) if f.init} if is_dataclass(instance) else {}
     values = {name: getattr(instance, name) for name in defaults}
-    changed = {name: value for name, value in values.items() if value is not defaults[name]}
-    check_settings(type(instance), changed, owner)
+    return {name: value for name, value in values.items() if value is not defaults[name]}
+
+
+def check_instance(instance: object, owner: str = "") -> None:
+    """Raise BadConfig for a setting of a learner or protocol that `check_settings` refuses; defaults always pass."""
+    check_settings(type(instance), changed_settings(instance), owner)
 
 
 def unknown_setting(key: str, known: Iterable[str], prefix: str = "") -> BadConfig:

@@ -1,58 +1,71 @@
-"""Selection of hyper-parameters without access to the future: on a part of the first step's training data."""
+"""Choice of settings: candidates run under the protocol and its budget, on a part of the stream that is never
+scored."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import numpy as np
-
 from curate.core.errors import Diverged, IncompatibleStream
-from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import LearnerSpec
-from eval.learner import Learner, Task
-from stream_builder.stream import Step
-
-SHARE = 0.2  # share of the first step's training data on which candidates are compared
+from eval.learner import Learner
+from eval.protocol import Protocol, Start
+from eval.rows import Row
+from stream_builder.stream import Stream
 
 Grid = Mapping[str, Sequence[Any]]
 
 
-def candidates(spec: LearnerSpec, grid: Grid) -> dict[str, list[Any]]:
-    """The part of the grid that the learner has settings for. Raises BadConfig for a value that the setting refuses."""
-    grid_of = {key: list(values) for key, values in grid.items() if key in spec.settings}
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and how."""
+
+    settings: dict[str, Any]
+    """the best candidate"""
+    record: dict[str, Any]
+    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), training `samples`, and
+    `updates` of the weights of all candidates"""
+
+
+def candidates(spec: LearnerSpec, learner: Learner, grid: Grid) -> dict[str, list[Any]]:
+    """Setting → values to choose from: the part of the grid that the learner has settings for, and the learner's own
+    candidates for settings that are "auto". Raises BadConfig for a value that the setting refuses."""
+    grid_of = {**learner.candidates(), **{key: list(values) for key, values in grid.items() if key in spec.settings}}
     for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
     return grid_of
 
 
-def choose(make: Callable[..., Learner], grid: Grid, task: Task, first: Step, seed: int) -> dict[str, Any]:
-    """The settings of `grid` (name → values) whose learner is best on the held-out part; among equals the first.
+def choose(protocol: Protocol, part: Stream, grid: Grid, begun: Callable[..., Start]) -> Choice:
+    """The settings of `grid` (name → values) with the best primary score on `part`; among equals the first.
 
-    first: the first step as the protocol shows it for training. All candidates have the same split, start and data.
-    Candidates that diverge are skipped. Raises IncompatibleStream if all do.
+    protocol, part: as `Protocol.selection` gives them. begun: settings → a learner that is ready to begin; all
+    candidates have the same seed. Candidates that diverge are left out. Raises IncompatibleStream if all do, and
+    whatever else stops one.
     """
-    data = first["train"]
-    order = rng_for(seed, "tune").permutation(len(data))
-    cut = max(1, round(SHARE * len(data)))
-    held_out, rest = data.take(np.sort(order[:cut])), data.take(np.sort(order[cut:]))
-    best: tuple[float, dict[str, Any]] | None = None
-    for values in product(*grid.values()):
-        candidate = dict(zip(grid, values, strict=True))
-        learner = make(**candidate)
-        learner.begin(task, rng_for(seed, "tune", "learner"))
-        try:
-            learner.learn_step(replace(first, splits={"train": rest}))
-        except Diverged:
-            continue
-        accuracy = float(np.mean(learner.predict(held_out.x) == held_out.y))
-        if best is None or accuracy > best[0]:
-            best = accuracy, candidate
-    if best is None:
-        raise IncompatibleStream(
-            "Every candidate of --tune diverged.", "Expected one that learns.", "Try smaller values."
-        )
-    return best[1]
+    settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    starts = [begun(**candidate) for candidate in settings]
+    found: list[list[Row] | Exception] = []
+    for low in range(0, len(starts), protocol.learners_per_pass):
+        runs = dict(protocol.run_many(part, starts[low : low + protocol.learners_per_pass]))
+        found += [runs[i] for i in sorted(runs)]
+    if failed := [rows for rows in found if isinstance(rows, Exception) and not isinstance(rows, Diverged)]:
+        raise failed[0]
+    results = {
+        i: protocol.score(rows, len(part.steps)) for i, rows in enumerate(found) if not isinstance(rows, Exception)
+    }
+    if not results:
+        raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
+    goal = protocol.goal(next(iter(results.values())))
+    values = [results[i].scores[goal.name] if i in results else None for i in range(len(settings))]
+    best = max(range(len(settings)), key=lambda i: (goal.gain(values[i]), -i))
+    record = {
+        "score": goal.name,
+        "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
+        "samples": sum(len(step["train"]) for step in part.steps),
+        "updates": sum(start.learner.gradient_steps for start in starts),
+    }
+    return Choice(settings[best], record)

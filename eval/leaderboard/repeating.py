@@ -73,7 +73,8 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
         return {"differs": "", "because": "it ran on cuda, which is not here"}
     base = about["learner"].partition("(")[0].strip()
     settings = {f"{base}.{key}": value for key, value in about["settings"].items() if key != "tune"}
-    settings |= {f"{about['protocol']}.{key}": value for key, value in about["protocol_settings"].items()}
+    recorded = {**stored_protocol(about["protocol"]).unrecorded, **about["protocol_settings"]}
+    settings |= {f"{about['protocol']}.{key}": value for key, value in recorded.items()}
     kept: list[Run] = []
     try:
         document = evaluate(

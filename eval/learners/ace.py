@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from eval.learner import Labels
-from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
 @dataclass
 class Ace(OnlineLearner):
     """The loss of new samples covers the classes of the newest batch only; that of older samples covers all classes."""
-
-    sampler: SamplerName = "mixed"
 
     def masked(self, incoming: Any, new: Labels) -> Any:
         """For new samples every class that is not in the newest batch."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
@@ -12,6 +11,5 @@ from eval.training.online_learner import OnlineLearner
 class CosineFc(OnlineLearner):
     """Scores σ · cos(x, w), σ learned [near-future accuracy, sec. 5, CosineFC]; on features, without momentum."""
 
-    sampler: SamplerName = "mixed"
     head_only = True
     cosine = True

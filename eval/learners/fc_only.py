@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eval.memory.samplers import SamplerName
 from eval.training.online_learner import OnlineLearner
 
 
@@ -12,5 +11,4 @@ from eval.training.online_learner import OnlineLearner
 class FcOnly(OnlineLearner):
     """Trains the classifier only, on samples drawn uniformly [near-future accuracy, sec. 5, FC-Only]."""
 
-    sampler: SamplerName = "uniform"
     head_only = True

@@ -25,7 +25,7 @@ class OnlineLinear(NetLearner):
     """
 
     optimiser: Literal["sgd", "adamw"] = "adamw"
-    lr: PositiveFloat | None = 0.01
+    lr: PositiveFloat | Literal["auto"] | None = 0.01
     weight_decay: NonNegativeFloat = 1e-4
     epochs: NonNegativeInt = 30
     decay_after: PositiveInt = 30

@@ -35,7 +35,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
-                **({"chosen": [run.about["chosen"] for run in group]} if "chosen" in about else {}),
+                **_each(group, "chosen", "selection"),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
@@ -55,6 +55,11 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
         for score in scores_of(document):
             _compare(rivals, score)
     return document
+
+
+def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
+    """What the record of each run says, for those keys that it has."""
+    return {key: [run.about[key] for run in group] for key in keys if key in group[0].about}
 
 
 def _score(protocol: Protocol, run: Run) -> Result:

@@ -28,7 +28,8 @@ class Place(NamedTuple):
 def protocol_settings(document: Document, result: Result) -> dict[str, Any]:
     """The settings of the protocol that decide a result's scores; defaults for those that its rows do not record."""
     kind = kind_of(document)
-    return {name: result["settings"].get(name, getattr(kind, name, None)) for name in deciding(kind)}
+    unrecorded = {name: getattr(kind, name, None) for name in deciding(kind)} | dict(kind.unrecorded)
+    return {name: result["settings"].get(name, value) for name, value in unrecorded.items()}
 
 
 def upper_bound(learner: str) -> bool:

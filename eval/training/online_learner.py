@@ -110,7 +110,7 @@ class OnlineLearner(NetLearner):
         from torch.nn.functional import cross_entropy
 
         masked = self.masked(incoming, new)
-        lr = self.lr or 1.0
+        lr = self.rate
         with torch.no_grad():
             labels = torch.from_numpy(np.array(y, np.int64)).to(self.place)
             leave = None if masked is None else torch.from_numpy(masked).to(self.place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
 HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features [CLEAR, supplement 6]
+RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first
+RATES_OF_IMAGES = (0.005, 0.05, 0.0005)  # [near-future accuracy, supplement B.2]
 OF_IMAGES = 0.01  # learning rate of networks on images [CLEAR, supplement 5]
 
 
@@ -33,8 +35,9 @@ def _augmentations(text: str) -> str:
 class NetLearner(Learner):
     """A network trained by SGD: by default a softmax head on features (CLEAR's linear probe)."""
 
-    lr: PositiveFloat | None = None
-    """learning rate; None: 1 for linear, 0.1 for mlp and 0.01 for the others, as in the paper"""
+    lr: PositiveFloat | Literal["auto"] | None = None
+    """learning rate; "auto": chosen by the protocol's primary score on samples that are not scored; None: "auto" where
+    the protocol says so (near-future), else 1 for linear, 0.1 for mlp and 0.01 for the others, as in CLEAR"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = LinearSettings.momentum
     """momentum of SGD"""
     weight_decay: NonNegativeFloat = LinearSettings.weight_decay
@@ -70,9 +73,20 @@ class NetLearner(Learner):
     uses_device = True
     reaches = MappingProxyType({"weights": "a file"})
 
-    def __post_init__(self) -> None:
-        if self.lr is None:
-            self.lr = HEADS.get(self.net, OF_IMAGES)
+    @property
+    def rate(self) -> float:
+        """The learning rate as a number. Raises BadConfig if it has not been chosen."""
+        if self.lr == "auto":
+            raise BadConfig(f"lr of {type(self).__name__} is 'auto'.", "Only evaluate() and driftline eval choose it.")
+        return HEADS.get(self.net, OF_IMAGES) if self.lr is None else self.lr
+
+    def settings(self) -> dict[str, Any]:
+        """The dataclass fields, with a number for the learning rate unless it is "auto"."""
+        return super().settings() | {"lr": self.lr if self.lr == "auto" else self.rate}
+
+    def candidates(self) -> dict[str, list[Any]]:
+        """Learning rates, if `lr` is "auto"."""
+        return {"lr": list(RATES if self.net in HEADS else RATES_OF_IMAGES)} if self.lr == "auto" else {}
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new head. Raises BadConfig for an unknown network, IncompatibleStream for one that takes other samples."""
@@ -148,7 +162,7 @@ class NetLearner(Learner):
             return 0
         self.measure(x)
         settings = LinearSettings(
-            self.lr or HEADS.get(self.net, OF_IMAGES),
+            self.rate,
             self.momentum,
             self.weight_decay,
             len(y) if online else self.batch,

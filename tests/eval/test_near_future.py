@@ -26,7 +26,7 @@ from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
 ONLINE = [n for n in LEARNERS if not LEARNERS[n].needs_whole_steps and not LEARNERS[n].reads_texts]
-QUICK = {"shift": 50, "batch": 20, "points": 5}
+QUICK = {"shift": 50, "batch": 20, "points": 5, "prefix": 0}
 
 
 def rows_of(learner: Learner, stream: Stream = STREAM, **settings: object) -> list[tuple[str, int, int, int]]:
@@ -265,6 +265,80 @@ def _tensors(split: Split) -> tuple[object, object]:
     return torch.from_numpy(split.x), torch.from_numpy(split.y)
 
 
+class TestThePrefix:
+    """What settings are chosen on is learned, and never scored."""
+
+    def test_it_is_never_scored_at_any_shift(self) -> None:
+        for prefix in (0, 37, 200):
+            rows = rows_of(Diary(), shift=50, also=300, prefix=prefix)
+            n = {name: sum(row[1] for row in rows if row[0] == name) for name in ("online", "near_future", "shift/300")}
+            assert n == {"online": 1080 - prefix, "near_future": 1080 - max(50, prefix), "shift/300": 780}
+
+    def test_all_scores_after_it_are_those_of_a_run_without_one(self) -> None:
+        def scored(prefix: int, after: int) -> list[tuple[str, int, int, int]]:
+            return [row for row in rows_of(Diary(), prefix=prefix, points=54) if row[3] > after]
+
+        assert scored(200, after=200) == scored(0, after=200)
+
+    def test_auto_is_a_third_of_a_short_stream_and_what_the_stream_sets_apart(self) -> None:
+        auto = NearFuture(**{**QUICK, "prefix": "auto"})  # type: ignore[arg-type]
+        assert auto.resolve(STREAM).prefix == 360
+        assert auto.resolve(dataclasses.replace(STREAM, facts={"pretrain": 77})).prefix == 77
+
+    def test_settings_are_chosen_on_its_samples_alone_under_the_same_budget(self) -> None:
+        protocol = NearFuture(**{**QUICK, "prefix": 60, "updates": 3.0})  # type: ignore[arg-type]
+        within, part = protocol.selection(STREAM, rng_for(0), 0)
+        assert (part.flat("train").x == STREAM.flat("train").x[:60]).all()
+        assert within == dataclasses.replace(protocol, prefix=0, shift=30)
+
+
+class TestTheLearningRate:
+    def result(self, *learners: object, **settings: object) -> list[dict[str, object]]:
+        return evaluate(STREAM, "near-future", learners, settings={**QUICK, "prefix": 300, **settings})["results"]  # type: ignore[arg-type]
+
+    def test_it_is_chosen_by_default_and_the_record_says_how(self) -> None:
+        (found,) = self.result("fc-only")
+        tried = found["selection"][0]["candidates"]  # type: ignore[index]
+        best = max(tried, key=lambda candidate: candidate["near_future"])
+        assert found["chosen"] == [{"lr": best["lr"]}]
+        assert [candidate["lr"] for candidate in tried] == found["settings"]["tune"]["lr"]  # type: ignore[index]
+        assert found["selection"][0]["samples"] == 300  # type: ignore[index]
+        assert found["selection"][0]["updates"] == 300 / 20 * len(tried)  # type: ignore[index]
+        assert found["settings"]["lr"] == "auto"  # type: ignore[index]
+
+    def test_the_run_is_that_of_the_chosen_rate(self) -> None:
+        (auto,) = self.result("fc-only")
+        (fixed,) = self.result("fc-only", lr=auto["chosen"][0]["lr"])  # type: ignore[index]
+        assert auto["scores"] == fixed["scores"]
+
+    def test_a_rate_that_is_given_stays(self) -> None:
+        given = self.result("fc-only(lr=2.0)", "online-linear", FcOnly(lr=0.5))
+        assert [r["settings"]["lr"] for r in given] == [2.0, 0.01, 0.5]  # type: ignore[index]
+        assert not any("chosen" in r for r in given)
+
+    def test_without_a_prefix_it_is_clears(self) -> None:
+        (found,) = self.result("fc-only", prefix=0)
+        assert found["settings"]["lr"] == 1.0  # type: ignore[index]
+
+    def test_all_learners_of_a_table_have_one_momentum_and_draw_uniformly(self) -> None:
+        found = self.result("finetune", "er-online", "fc-only", "ace", "cosine-fc", "agem")
+        assert {r["settings"]["momentum"] for r in found} == {0.0}  # type: ignore[index]
+        assert {r["settings"].get("sampler", "uniform") for r in found} == {"uniform"}  # type: ignore[index,attr-defined]
+
+    @pytest.mark.parametrize(("name", "grid"), [("ewc", {"strength": [0.0, 1e4]}), ("agem", {"lr": [1e-6, 10.0]}),
+                                                ("lwf", {"weight": [0.0, 100.0]})])  # fmt: skip
+    def test_tune_lets_every_learner_train_under_the_budget(self, name: str, grid: dict[str, list[float]]) -> None:
+        settings = {**QUICK, "prefix": 500, "updates": 6, "lr": 3.0}
+        (found,) = evaluate(STREAM, "near-future", [name], settings=settings, tune=grid)["results"]
+        scores = [candidate["near_future"] for candidate in found["selection"][0]["candidates"]]
+        assert scores[0] != scores[1]
+        assert found["selection"][0]["updates"] > 0
+
+    def test_one_that_was_not_chosen_is_refused(self) -> None:
+        with pytest.raises(BadConfig, match="lr of FcOnly is 'auto'"):
+            rows_of(FcOnly(lr="auto"))
+
+
 @pytest.mark.parametrize("name", ONLINE)
 class TestEveryOnlineLearner:
     def test_its_seed_decides_all(self, name: str) -> None:
@@ -362,7 +436,9 @@ class TestBadInput:
         assert bare == timed
 
     def test_too_short(self) -> None:
-        with pytest.raises(IncompatibleStream, match="1080 training samples; shift and batch are 1070 and 20"):
+        with pytest.raises(
+            IncompatibleStream, match="1080 training samples; shift, prefix and batch are 1070, 0 and 20"
+        ):
             evaluate(STREAM, "near-future", ["majority"], settings={**QUICK, "shift": 1070})
 
     def test_one_class(self) -> None:

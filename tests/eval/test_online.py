@@ -224,7 +224,7 @@ def test_a_limited_memory_is_reported_as_what_it_holds() -> None:
     sizes = {}
     for memory in (0, 100):
         learner = FcOnly(memory=memory)
-        evaluate(STREAM, "near-future", [learner], settings={"shift": 50})
+        evaluate(STREAM, "near-future", [learner], settings={"shift": 50, "prefix": 0})
         sizes[memory] = learner.stored_bytes()
     head = 4 * (8 + 1) * 12
     assert sizes == {0: head + 1080 * (8 * 4 + 8), 100: head + 100 * (8 * 4 + 8)}

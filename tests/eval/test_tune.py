@@ -1,4 +1,4 @@
-"""Tuning looks at the first step's training data and at nothing else, and says what it chose."""
+"""Tuning looks at samples that are not scored and at nothing else, and says what it chose."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from support.helpers import drifting
 from curate.core.errors import BadConfig, Diverged
 from curate.core.executor import Executor
 from curate.core.seeding import rng_for
-from eval.experiment.tune import choose
 from eval.learner import Array, Labels, Learner, Task
+from eval.protocol import PROTOCOLS
+from eval.protocols.clear.protocol import Iid
 from eval.run import evaluate
 
 
@@ -48,23 +49,23 @@ def test_the_best_candidate_is_chosen_and_recorded(splits: str) -> None:
     assert found[0]["scores"]["in_domain"]["mean"] > 0.6
 
 
-def test_only_the_first_steps_training_data_are_looked_at() -> None:
+@pytest.mark.parametrize("name", ["clear-iid", "clear-streaming"])
+def test_only_training_data_of_the_first_step_is_looked_at(name: str) -> None:
     stream = drifting(steps=3)
-    Looks.seen.clear()
-    first = stream.steps[0].visible()
-    choose(Looks, {"knob": [0, 1, 2]}, Task(3, (8,)), first, 0)
+    _, part = PROTOCOLS[name]().selection(stream, rng_for(0), 0)
+    first = stream.steps[0] if name == "clear-iid" else stream.steps[0].past()
     allowed = {row.tobytes() for row in first["train"].x}
-    assert set(Looks.seen) <= allowed
-    assert len(Looks.seen) == 3 * round(0.8 * len(first["train"]))
+    parts = [split.x for step in part.steps for split in step.splits.values()]
+    assert {row.tobytes() for x in parts for row in x} == allowed
+    assert sum(map(len, parts)) == len(allowed), "train and test of all parts are disjoint"
+    assert [step["train"].time.max() for step in part.steps] == sorted(step["train"].time.max() for step in part.steps)
 
 
 def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
     """The split that tuning sees is the one that the protocol draws."""
-    from eval.protocols.clear.protocol import Iid
-
     stream, protocol = drifting(steps=3), Iid("seeded")
-    first = protocol.first_step(stream, rng_for(4, "clear-iid", "walk"))
-    tuned_on = {row.tobytes() for row in first["train"].x}
+    _, part = protocol.selection(stream, rng_for(4, "clear-iid", "walk"), 4)
+    tuned_on = {row.tobytes() for step in part.steps for split in step.splits.values() for row in split.x}
     Looks.seen.clear()
     learner = Looks()
     learner.begin(protocol.task(stream), rng_for(0))
@@ -72,6 +73,21 @@ def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
     while not Looks.seen:
         next(rows)
     assert set(Looks.seen) == tuned_on
+
+
+def test_the_primary_score_decides() -> None:
+    """Trained to a step and tested on the next: what a memory of earlier steps is good for shows."""
+    found = evaluate(drifting(steps=3), "clear-iid", ["ewc"], settings={"epochs": 3}, tune={"strength": [0.0, 1e4]})
+    (selection,) = found["results"][0]["selection"]
+    assert selection["score"] == Iid.primary == "next_domain"
+    scores = [candidate["next_domain"] for candidate in selection["candidates"]]
+    assert scores[0] != scores[1]
+    assert found["results"][0]["chosen"] == [{"strength": [0.0, 1e4][int(np.argmax(scores))]}]
+
+
+def test_a_first_step_of_few_samples_is_no_ground_for_a_choice() -> None:
+    found = evaluate(drifting(steps=2, n=6), "clear-iid", ["finetune"], tune={"lr": [0.1, 1.0]})
+    assert "would be chosen on 6 training samples" in found["skipped"][0]["because"]
 
 
 @dataclass

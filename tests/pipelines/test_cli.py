@@ -404,7 +404,8 @@ class TestOnlineProtocols:
         assert "--sort" in message(driftline(*ask), 1)
         document = json.loads(driftline(*ask, "--sort", "--json").stdout)
         settings = {r["learner"]: r["settings"] for r in document["results"]}
-        assert settings["fc-only"]["lr"] == 0.005
+        assert settings["fc-only"]["lr"] == "auto"
+        assert settings["fc-only"]["weight_decay"] == 1e-4
         assert settings["blind"]["updates"] == 10
         assert settings["blind"]["shift"] == 64, "--set goes before the preset"
 

@@ -165,12 +165,13 @@ release: {{per_class: 4, splits: 1, short: {short}}}
 
 
 def correlated(
-    n: int = 1200, classes: int = 12, width: int = 8, stay: float = 0.9, steps: int = 3, timed: bool = True
-) -> Stream:
+    n: int = 1200, classes: int = 12, width: int = 8, stay: float = 0.9, steps: int = 3, timed: bool = True,
+    apart: float = 1.5,
+) -> Stream:  # fmt: skip
     """Gaussian classes in runs: each sample has the class of the one before with probability `stay`; a tenth of every
-    step is held out."""
+    step is held out. apart: standard deviation of the classes' means; that of a class is 1."""
     rng = rng_for(0, "correlated")
-    means = rng.normal(0, 1.5, (classes, width))
+    means = rng.normal(0, apart, (classes, width))
     fresh = rng.integers(0, classes, n)
     runs = rng.random(n) < stay
     runs[0] = False
@@ -185,7 +186,7 @@ def correlated(
             for name, r in (("train", rows[~held]), ("test", rows[held]))
         }
         made.append(Step(t, str(t), splits))
-    return Stream("correlated", made, [f"class {c}" for c in range(classes)], sha256=f"correlated{n}{stay}")
+    return Stream("correlated", made, [f"class {c}" for c in range(classes)], sha256=f"correlated{n}{stay}{apart}")
 
 
 def made_intents(

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.rehearsal import rehearsal
 from eval.learner import Learner, Task
 from eval.protocol import Document, Protocol, Result
 from eval.protocols.clear import figures as charts
@@ -18,7 +19,7 @@ from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
 from eval.protocols.clear.score import IID, MATRIX_NOTE, STREAMING, by_class, matrix, start
 from eval.rows import Row
-from stream_builder.stream import Step, Stream
+from stream_builder.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,10 @@ class Iid(Protocol):
         grouped = self.splits == "seeded"
         return stream if self.splits == "stream" else stream.resplit(self.test_share, rng, grouped)
 
-    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
-        """The first step's training split."""
-        return self.split(stream, rng, seed).steps[0].visible()
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """Three parts of the first step's training data, as this seed splits it."""
+        train = self.split(stream, rng, seed).steps[0]["train"]
+        return replace(self, splits="stream"), rehearsal(stream, train, rng)
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """Share of test samples that share an uploader, or are near copies of, a training sample, on the split of seed
@@ -130,9 +132,9 @@ class Streaming(Protocol):
         """Classes, shape, number of steps."""
         return Task(len(stream.classes), stream.x_shape, len(stream.steps))
 
-    def first_step(self, stream: Stream, rng: np.random.Generator, seed: int = 0) -> Step:
-        """All of the first step."""
-        return stream.steps[0].past()
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """Three parts of the first step, which is never tested on."""
+        return self, rehearsal(stream, stream.steps[0].everything(), rng)
 
     def training_sizes(self, stream: Stream) -> list[int]:
         """All of each step but the last, which is only tested on."""

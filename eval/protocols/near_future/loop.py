@@ -41,6 +41,8 @@ class Plan:
     """batches until labels come"""
     points: int
     """rows of each score"""
+    prefix: int = 0
+    """samples at the start that are never scored"""
 
     @property
     def lag(self) -> int:
@@ -88,7 +90,11 @@ def advance(
             states[i].stopped = skip_reason(error)
     for t in range(min((state.done for state in states), default=last), last):
         start, seen = t * batch, min(n, (t + 1) * batch)
-        spans = {s: (s + start, min(n, s + seen)) for s in plan.shifts.values() if s + start < n}
+        spans = {
+            s: (max(plan.prefix, s + start), min(n, s + seen))
+            for s in plan.shifts.values()
+            if plan.prefix < s + seen and s + start < n
+        }
         x = whole.x(np.concatenate([np.arange(*span) for span in spans.values()])) if spans else None
         periods = [j for j, end in enumerate(ends.tolist()) if start < end <= seen]
         for i, (learner, state) in enumerate(zip(current, states, strict=True)):
@@ -163,8 +169,8 @@ def _emit(state: Progress, plan: Plan, seen: int) -> None:
 
 
 def _retain(learner: Learner, state: Progress, stream: Stream, j: int, seen: int) -> None:
-    """After period j: the held-out samples of every period so far."""
+    """After period j: the held-out samples of every period so far, if there are any."""
     begun = time.process_time() - state.seconds
-    for i in range(j + 1):
+    for i in range(j + 1 if "test" in stream.steps[j].splits else 0):
         test = stream.steps[i]["test"]
         state.rows.append(evaluate_split(learner, test, f"retention/{i}", begun, learned_to=j, seen=seen))

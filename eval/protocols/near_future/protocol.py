@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,9 +17,11 @@ from eval.protocols.near_future import figures as charts
 from eval.protocols.near_future import loop
 from eval.protocols.near_future.score import scored
 from eval.rows import Row
+from eval.training.sgd_learner import NetLearner
 from stream_builder.measures.label_correlation import blind_curve_of
-from stream_builder.stream import Split, Stream
+from stream_builder.stream import Split, Step, Stream, join
 
+LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
@@ -35,6 +37,9 @@ class NearFuture(Protocol):
     """further shifts in samples, joined by +"""
     updates: Annotated[float, Field(gt=0)] = 1.0
     """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
+    prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    """samples at the start that are learned but never scored: settings are chosen there; "auto": those that the stream
+    sets apart, else a tenth, but at least 2,000 or a third; 0: none, and learning rates as in CLEAR"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
@@ -47,6 +52,7 @@ class NearFuture(Protocol):
     scores = (Score("online", "online"), Score("near_future", "near-future"), Score("retention", "retention"))
     primary = "near_future"
     fresh = ("online", "near_future", "shift/")
+    unrecorded: ClassVar[Mapping[str, Any]] = {"prefix": 0}
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
     matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
@@ -99,17 +105,31 @@ class NearFuture(Protocol):
             raise IncompatibleStream(
                 f"{stream.name!r} has one class only.", "Expected at least two: with one, every answer is right."
             )
-        if isinstance(self.shift, int) and n < self.shift + self.batch:
+        if (
+            isinstance(self.shift, int)
+            and isinstance(self.prefix, int)
+            and n < max(self.shift, self.prefix) + self.batch
+        ):
             raise IncompatibleStream(
-                f"{stream.name!r} has {n} training samples; shift and batch are {self.shift} and {self.batch}.",
-                "Expected at least as many as both together.",
+                f"{stream.name!r} has {n} training samples; shift, prefix and batch are {self.shift}, {self.prefix} "
+                f"and {self.batch}.",
+                "Expected at least the batch and the larger of the other two together.",
                 "Use a smaller shift, or a longer stream.",
             )
 
     def resolve(self, stream: Stream) -> NearFuture:
-        """The same with a number for `shift`. Raises IncompatibleStream if no shift is at chance."""
-        if isinstance(self.shift, int):
+        """The same with numbers for `shift` and `prefix`. Raises IncompatibleStream if no shift is at chance."""
+        if isinstance(self.shift, int) and isinstance(self.prefix, int):
             return self
+        n = sum(len(step["train"]) for step in stream.steps)
+        apart = stream.facts.get("pretrain") or min(max(n // 10, LEAST_PREFIX), n // 3)
+        resolved = replace(self, shift=self._shift(stream), prefix=apart if self.prefix == "auto" else self.prefix)
+        resolved.check(stream)
+        return resolved
+
+    def _shift(self, stream: Stream) -> int:
+        if isinstance(self.shift, int):
+            return self.shift
         curve = blind_curve_of(stream)
         if curve.suggested is None:
             raise IncompatibleStream(
@@ -118,9 +138,26 @@ class NearFuture(Protocol):
                 "Expected a stream that is longer than its labels' correlation.",
                 "Set shift to a number of samples.",
             )
-        resolved = replace(self, shift=curve.suggested)
-        resolved.check(stream)
-        return resolved
+        return curve.suggested
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """One momentum for all learners of a table, and learning rates chosen on the prefix."""
+        if not isinstance(learner, NetLearner):
+            return {}
+        return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
+
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
+        n = int(self.prefix)
+        if n < 2:
+            problem = f"Settings are chosen on the prefix, which has {n} samples."
+            raise IncompatibleStream(problem, "Expected more.", "Set prefix, or give the setting a value.")
+        starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()
+        parts = [split.part(0, n - low) for split, low in zip(trains, starts, strict=False) if low < n]
+        part = Stream(
+            f"{stream.name}: prefix", [Step(0, "prefix", {"train": join(parts)})], stream.classes, stream.prior
+        )
+        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """The blind classifier's curve, and a warning if it is above chance at S."""
@@ -157,7 +194,7 @@ class NearFuture(Protocol):
                 yield i, IncompatibleStream(f"It cannot learn batch by batch: {because}.")
             else:
                 fitting.append(i)
-        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points)
+        plan = loop.Plan(self.batch, self.shifts(), self.delay, self.points, int(self.prefix))
         learners, saves = [starts[i].learner for i in fitting], [starts[i].save for i in fitting]
         for position, rows in loop.advance(stream, self.trains(stream), plan, learners, saves):
             yield fitting[position], rows

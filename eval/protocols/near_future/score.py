@@ -39,9 +39,12 @@ def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
     return cells
 
 
-def final_retention(rows: Sequence[Row]) -> float:
-    """Accuracy on the held-out samples of all periods after the last: the paper's backward transfer @ T."""
+def final_retention(rows: Sequence[Row]) -> float | None:
+    """Accuracy on the held-out samples of all periods after the last: the paper's backward transfer @ T; None if there
+    are none."""
     tests = [row for row in rows if row.tested_on.startswith("retention/")]
+    if not tests:
+        return None
     last = max(row.learned_to for row in tests)
     final = [row for row in tests if row.learned_to == last]
     return sum(row.n_correct for row in final) / sum(row.n for row in final)
@@ -51,7 +54,7 @@ def scored(rows: Sequence[Row], steps: int) -> Result:
     """Scores, the accuracy at further shifts, the retention matrix and the running curves."""
     at, value = running(rows, "near_future")
     at_online, online = running(rows, "online")
-    scores = {name: accuracy(rows, name) for name in ("online", "near_future")}
+    scores: dict[str, float | None] = {name: accuracy(rows, name) for name in ("online", "near_future")}
     measures = {f"shift_{s}": share for s, share in shifts(rows).items()}
     curve: dict[str, Sequence[float]] = {"at": at, "value": value, "online_at": at_online, "online": online}
     return Result(scores | {"retention": final_retention(rows)}, measures, None, retention(rows, steps), curve)

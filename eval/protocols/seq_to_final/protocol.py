@@ -11,6 +11,7 @@ from pydantic import Field
 
 from curate.core.errors import BadConfig
 from curate.core.seeding import rng_for
+from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score
@@ -105,6 +106,15 @@ class SeqToFinal(Protocol):
         epochs = self.epochs or EPOCHS[self.budget]
         fits = self.fits or (FITS[self.budget] * len(stream.steps) if self.fidelity == "clean" else 0)
         return replace(self, network=network, precision=precision, epochs=epochs, fits=fits)
+
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """Three parts of the first step's training data, with a share of validation data."""
+        protocol, part = (
+            replace(self, val_share=self.val_share or 0.2),
+            rehearsal(stream, stream.steps[0]["train"], rng),
+        )
+        protocol.check(part)
+        return protocol, part
 
     def rules(self, stream: Stream) -> Rules:
         """What all methods of a run have in common."""

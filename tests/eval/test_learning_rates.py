@@ -1,0 +1,54 @@
+"""No learner falls far behind for the learning rate that it runs with by default."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import correlated
+
+from eval.learners import LEARNERS
+from eval.run import evaluate
+from eval.training.sgd_learner import RATES, NetLearner
+from stream_builder.builders.time_order import TimedSamples, in_time_order
+from stream_builder.stream import Stream
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+TRAINED = [n for n, kind in LEARNERS.items() if issubclass(kind, NetLearner) and not kind.needs_whole_steps]
+CHOSEN = [name for name in TRAINED if LEARNERS[name]().lr is None]
+
+
+@cache
+def gaussian() -> Stream:
+    """60 classes in 64 dimensions, in runs of one label of 20 samples on average."""
+    return correlated(n=6000, classes=60, width=64, stay=0.95, steps=1, timed=False, apart=0.5)
+
+
+@cache
+def usda() -> Stream:
+    """MobileNet vectors of 6,562 watercolours of fruit, by year."""
+    with np.load(DATA / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as data:
+        x = data["embedding_u8"].astype(np.float32) * data["scale"]
+        classes, y = np.unique(data["label"], return_inverse=True)
+        ids = np.array([f"{i:05d}" for i in range(len(y))])
+        timed = TimedSamples("usda", x, y.astype(np.int64), ids, data["year"].astype(np.int64), classes.tolist())
+    return in_time_order(timed, periods=6)
+
+
+def near_future(stream: Stream, learner: str, **settings: Any) -> float:
+    (result,) = evaluate(stream, "near-future", [learner], settings=settings)["results"]
+    return float(result["scores"]["near_future"]["mean"])
+
+
+def test_nearest_means_show_that_the_classes_can_be_told_apart() -> None:
+    assert near_future(gaussian(), "nearest-mean") > 0.5
+    assert near_future(gaussian(), "fc-only", lr=1.0) < 0.1
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> None:
+    best = max(near_future(gaussian(), name, lr=rate) for rate in RATES)
+    assert near_future(gaussian(), name) > best - 0.1
