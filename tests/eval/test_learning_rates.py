@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 from support.helpers import correlated
 
+from eval.experiment.presets import PRESETS, fitting
 from eval.learners import LEARNERS
+from eval.learners.fc_only import FcOnly
+from eval.protocols.near_future.protocol import NearFuture
 from eval.run import evaluate
 from eval.training.sgd_learner import RATES, NetLearner
 from stream_builder.builders.time_order import TimedSamples, in_time_order
@@ -52,3 +56,22 @@ def test_nearest_means_show_that_the_classes_can_be_told_apart() -> None:
 def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> None:
     best = max(near_future(gaussian(), name, lr=rate) for rate in RATES)
     assert near_future(gaussian(), name) > best - 0.1
+
+
+@pytest.mark.shared
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
+def test_on_the_usdas_pictures_a_trained_head_beats_the_majority_by_far() -> None:
+    """.56 and .55 for both at the old defaults."""
+    assert near_future(usda(), "fc-only", updates=10) > 0.8 > 0.6 > near_future(usda(), "majority")
+
+
+def test_the_papers_preset_is_far_above_chance_on_vectors_of_unit_length() -> None:
+    steps = [
+        replace(
+            step, splits={n: replace(s, x=s.x / np.linalg.norm(s.x, axis=1)[:, None]) for n, s in step.splits.items()}
+        )
+        for step in gaussian().steps
+    ]
+    unit = replace(gaussian(), steps=steps, sha256="unit")
+    assert near_future(unit, "fc-only", **fitting("cglm", {"near-future": NearFuture, "fc-only": FcOnly})) > 0.4
+    assert near_future(unit, "fc-only", **PRESETS["cglm"], lr=0.005) < 0.1
