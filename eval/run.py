@@ -20,7 +20,7 @@ from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
 from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
-from eval.experiment.tune import Choice, Grid, candidates, choose
+from eval.experiment.tune import Choice, Grid, candidates, choose, started
 from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
@@ -355,32 +355,12 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
     clock = time.process_time()
     choice = None
     if job.tune:
-        choice = _choice(stream, grid, job)
+        choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed)
         learner = job.learner(**choice.settings)
     store = None if grid.out is None else grid.out / "fits"
-    start = _start(stream, grid.name, protocol, job, learner, store)
+    start = started(protocol, stream, grid.name, learner, job.seed, store)
     save = None if folder is None else Checkpoint(folder / "state.safetensors")
     return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
-
-
-def _choice(stream: Stream, grid: _Grid, job: _Job) -> Choice:
-    """Settings of the learner, chosen on a part of the stream that is not scored."""
-    clock = time.process_time()
-    protocol, part = grid.protocol.selection(stream, rng_for(job.seed, grid.name, "walk"), job.seed)
-    choice = choose(
-        protocol, part, job.tune, lambda **settings: _start(part, grid.name, protocol, job, job.learner(**settings))
-    )
-    return Choice(choice.settings, choice.record | {"seconds": round(time.process_time() - clock, 3)})
-
-
-def _start(
-    stream: Stream, name: str, protocol: Protocol, job: _Job, learner: Learner, store: Path | None = None
-) -> Start:
-    """The learner, ready to begin. name: of the protocol."""
-    learner.check_stream(stream)
-    task = dataclasses.replace(protocol.task(stream), seed=job.seed, store=store, prior=stream.prior)
-    learner.begin(task, rng_for(job.seed, name, "learner"))
-    return Start(learner, rng_for(job.seed, name, "walk"), job.seed)
 
 
 def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]) -> Run:

@@ -3,12 +3,15 @@ scored."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from curate.core.errors import Diverged, IncompatibleStream
+from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner
 from eval.protocol import Protocol, Start
@@ -25,8 +28,8 @@ class Choice:
     settings: dict[str, Any]
     """the best candidate"""
     record: dict[str, Any]
-    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), training `samples`, and
-    `updates` of the weights of all candidates"""
+    """plain data: the `score` that decided, each of `candidates` with it (None: diverged), training `samples`,
+    `seconds`, and `updates` of the weights of all candidates"""
 
 
 def candidates(spec: LearnerSpec, learner: Learner, grid: Grid) -> dict[str, list[Any]]:
@@ -39,15 +42,29 @@ def candidates(spec: LearnerSpec, learner: Learner, grid: Grid) -> dict[str, lis
     return grid_of
 
 
-def choose(protocol: Protocol, part: Stream, grid: Grid, begun: Callable[..., Start]) -> Choice:
-    """The settings of `grid` (name → values) with the best primary score on `part`; among equals the first.
+def started(
+    protocol: Protocol, stream: Stream, name: str, learner: Learner, seed: int, store: Path | None = None
+) -> Start:
+    """A learner after `begin`. name: of the protocol. store: as in `Task`."""
+    learner.check_stream(stream)
+    task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior)
+    learner.begin(task, rng_for(seed, name, "learner"))
+    return Start(learner, rng_for(seed, name, "walk"), seed)
 
-    protocol, part: as `Protocol.selection` gives them. begun: settings → a learner that is ready to begin; all
-    candidates have the same seed. Candidates that diverge are left out. Raises IncompatibleStream if all do, and
-    whatever else stops one.
+
+def choose(
+    protocol: Protocol, stream: Stream, name: str, make: Callable[..., Learner], grid: Grid, seed: int
+) -> Choice:
+    """The settings of `grid` (name → values) with the best primary score on `Protocol.selection`; among equals the
+    first.
+
+    name: of the protocol. make: settings → a learner; all candidates have the same seed. Candidates that diverge are
+    left out. Raises IncompatibleStream if all do, and whatever else stops one.
     """
+    clock = time.process_time()
+    protocol, part = protocol.selection(stream, rng_for(seed, name, "walk"), seed)
     settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    starts = [begun(**candidate) for candidate in settings]
+    starts = [started(protocol, part, name, make(**candidate), seed) for candidate in settings]
     found: list[list[Row] | Exception] = []
     for low in range(0, len(starts), protocol.learners_per_pass):
         runs = dict(protocol.run_many(part, starts[low : low + protocol.learners_per_pass]))
@@ -66,6 +83,7 @@ def choose(protocol: Protocol, part: Stream, grid: Grid, begun: Callable[..., St
         "score": goal.name,
         "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
         "samples": sum(len(step["train"]) for step in part.steps),
+        "seconds": round(time.process_time() - clock, 3),
         "updates": sum(start.learner.gradient_steps for start in starts),
     }
     return Choice(settings[best], record)
