@@ -13,7 +13,6 @@ from typing import Any
 from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
-from curate.core.seeding import rng_for
 from eval import outcomes
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
