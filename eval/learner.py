@@ -47,6 +47,11 @@ class Task:
     shifts: tuple[int, ...] = ()
     """how far ahead of the last revealed label a stream's samples are predicted, in samples (0: the next one)"""
 
+    def cost_of(self, size: int) -> float:
+        """Cost of an update on `size` samples of a batch of the stream, of which one pass costs 1; 1 without a
+        stream."""
+        return 1 / -(-self.batch // size) if self.batch else 1.0
+
 
 class Learner(ABC):
     """Three methods must be written; the others have defaults.
@@ -149,6 +154,10 @@ class Learner(ABC):
     def metadata(self) -> dict[str, Any]:
         """Further facts for the run's record, as plain data."""
         return {}
+
+    def spent(self) -> float:
+        """Computation so far, in updates of plain SGD on a batch of the stream."""
+        return self.gradient_steps * self.cost + self.extra
 
     def candidates(self) -> dict[str, list[Any]]:
         """Values to choose from, for each setting that is "auto"; among equally good ones the first is chosen."""

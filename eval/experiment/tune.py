@@ -29,7 +29,7 @@ class Choice:
     """the best candidate"""
     record: dict[str, Any]
     """plain data: the `score` that decided, each of `candidates` with it (None: diverged), training `samples`,
-    `seconds`, and `updates` of the weights of all candidates"""
+    `seconds`, and `updates` of plain SGD that all candidates cost"""
 
 
 def candidates(spec: LearnerSpec, learner: Learner, grid: Grid) -> dict[str, list[Any]]:
@@ -84,6 +84,6 @@ def choose(
         "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
         "samples": sum(len(step["train"]) for step in part.steps),
         "seconds": round(time.process_time() - clock, 3),
-        "updates": sum(start.learner.gradient_steps for start in starts),
+        "updates": round(sum(start.learner.spent() for start in starts), 3),
     }
     return Choice(settings[best], record)

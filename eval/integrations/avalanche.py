@@ -28,6 +28,7 @@ class Avalanche(Learner):
         self.rng, self.task, self.gradient_steps = rng, task, 0
         with seeded(rng):
             self.model = self.strategy(task)
+        self.cost = task.cost_of(self.model.train_mb_size)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Learn the batch as one experience."""

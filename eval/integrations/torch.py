@@ -32,6 +32,7 @@ class Torch(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new module."""
         self.rng, self.gradient_steps = rng, 0
+        self.cost = task.cost_of(self.batch)
         with seeded(rng):
             self.net = self.module(task)
 

@@ -69,6 +69,7 @@ class Lora(Learner):
         except ImportError:
             raise BadConfig("peft is not installed.", "", "Install the extra: pip install 'driftline[lora]'.") from None
 
+        self.cost = task.cost_of(self.batch)
         self.task, self.rng, self.place, self.texts = task, rng, place(self.device), not task.x_shape
         kind = getattr(transformers, f"AutoModelFor{'Sequence' if self.texts else 'Image'}Classification")
         transformers.utils.logging.set_verbosity_error()  # no warning about the new classifier

@@ -29,7 +29,7 @@ class RiverLogreg(Learner):
         from river.optim import SGD
 
         self.model = OneVsRestClassifier(LogisticRegression(SGD(self.lr)))
-        self.task, self.rng = task, rng
+        self.task, self.rng, self.gradient_steps = task, rng, 0
 
     def __getstate__(self) -> dict[str, Any]:
         """For checkpoints: weights, intercept and number of updates of each class's classifier, as plain data."""
@@ -57,6 +57,7 @@ class RiverLogreg(Learner):
         rows = self.rng.choice(len(y), min(len(y), self.seed_rows), replace=False)
         for row, label in zip(unit(x[rows]).tolist(), y[rows].tolist(), strict=True):
             self.model.learn_one(dict(enumerate(row)), label)  # type: ignore[no-untyped-call]
+        self.gradient_steps += 1  # one pass over the batch
 
     def predict(self, x: Array) -> Labels:
         """River's answers, computed from its weights in one product; 0 before it has any."""

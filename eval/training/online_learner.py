@@ -36,7 +36,7 @@ class OnlineLearner(NetLearner):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: NonNegativeFloat = 1e-4
     batch: NonNegativeInt = 0
-    """samples per update; 0: the stream's batch"""
+    """samples per update; 0: the stream's batch; an update on more samples costs more of the budget"""
     epochs: NonNegativeInt = 1
     """passes over a batch that comes without a budget, as in the CLEAR protocols"""
 
@@ -51,6 +51,7 @@ class OnlineLearner(NetLearner):
             raise BadConfig(f"net is {self.net!r}.", "Expected linear: this learner scores by the angles of one layer.")
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
+        self.cost = self.size / task.batch if task.batch else 1.0
         self.replay: Sampler = SAMPLERS.resolve(self.sampler)(self.rng, self.memory, self.alpha)
         self.batches: list[tuple[Array, Labels]] = []  # batches that came without a stream
         self.stored, self.sample_bytes = 0, 0

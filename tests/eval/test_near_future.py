@@ -15,6 +15,7 @@ from curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval import checkpoint
 from eval.history import Past
+from eval.integrations import Sklearn, Torch
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.blind import GRID
@@ -222,6 +223,26 @@ class TestBudgets:
         train = STREAM.steps[0]["train"].part(0, 64)
         learner.learn(train.x, train.y)
         assert (learner.gradient_steps, learner.extra) == (9, 1)
+
+    def test_larger_batches_of_its_own_buy_fewer_updates(self) -> None:
+        (found,) = evaluate(STREAM, "near-future", ["fc-only"], settings={**QUICK, "updates": 2, "fc-only.batch": 400})[
+            "results"
+        ]
+        assert found["gradient_steps"] == 54 * 2 * 20 // 400
+        assert "overspent" not in found["budget"]
+
+    @pytest.mark.parametrize("updates", [1, 100])
+    def test_wrapped_models_are_charged_for_every_pass(self, updates: int) -> None:
+        import torch
+        from sklearn.linear_model import SGDClassifier
+
+        linear = Torch(
+            "linear", lambda t: torch.nn.Linear(8, 12), lambda p: torch.optim.SGD(p, 0.1), epochs=50, batch=10
+        )
+        wrapped = [Sklearn("sgd", SGDClassifier(), epochs=50), linear]
+        for result in evaluate(STREAM, "near-future", wrapped, settings={**QUICK, "updates": updates})["results"]:
+            assert result["budget"]["updates_taken"] == 50 * 54
+            assert result["budget"].get("overspent") == (50 if updates == 1 else None)
 
     def test_one_that_overspends_is_reported(self) -> None:
         class Greedy(FcOnly):

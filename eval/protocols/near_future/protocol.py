@@ -208,9 +208,9 @@ class NearFuture(Protocol):
             yield from rows
 
     def budget_report(self, learner: Learner, samples: int) -> dict[str, Any]:
-        """Updates that were paid for and that were taken, in updates of plain SGD."""
+        """Updates that were paid for and that were taken, in updates of plain SGD on a batch of the stream."""
         paid = self.updates * -(-samples // self.batch)
-        taken = learner.gradient_steps * learner.cost + learner.extra
+        taken = learner.spent()
         over = {"overspent": round(taken / paid, 3)} if taken > paid * 1.000001 else {}
         return {"updates_paid": paid, "updates_taken": round(taken, 3), **over}
 
