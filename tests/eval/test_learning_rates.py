@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from support.helpers import correlated
 
+from curate.core.seeding import rng_for
 from eval.experiment.presets import PRESETS, fitting
 from eval.learners import LEARNERS
 from eval.learners.fc_only import FcOnly
 from eval.protocols.near_future.protocol import NearFuture
+from eval.protocols.ocrr.protocol import Ocrr
 from eval.run import evaluate
 from eval.training.sgd_learner import RATES, NetLearner
 from stream_builder.builders.time_order import TimedSamples, in_time_order
@@ -56,6 +58,24 @@ def test_nearest_means_show_that_the_classes_can_be_told_apart() -> None:
 def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> None:
     best = max(near_future(gaussian(), name, lr=rate) for rate in RATES)
     assert near_future(gaussian(), name) > best - 0.1
+
+
+class TestOcrr:
+    def test_online_heads_choose_theirs_on_seed_data_and_the_papers_systems_keep_theirs(self) -> None:
+        found = evaluate(correlated(steps=1), "ocrr", ["fc-only", "online-linear"], settings={"held_out": 3})
+        results = {result["learner"]: result for result in found["results"]}
+        assert results["fc-only"]["selection"][0]["score"] == "worst"
+        assert results["online-linear"]["settings"]["lr"] == 0.01
+        assert "chosen" not in results["online-linear"]
+
+    @pytest.mark.parametrize("stream", [gaussian(), correlated()], ids=["categorical", "temporal"])
+    def test_what_they_choose_on_is_neither_novel_nor_a_test(self, stream: Stream) -> None:
+        protocol = Ocrr()
+        within, part = protocol.selection(stream, rng_for(0), 3)
+        scenario, again = protocol.cut(stream, 3), cast(Ocrr, within).cut(part, 3)
+        seed = set(map(bytes, scenario.seed.x))
+        assert all(set(map(bytes, split.x)) <= seed for step in part.steps for split in step.splits.values())
+        assert min(len(again.stream), len(again.novel)) > 0
 
 
 @pytest.mark.shared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -14,6 +14,7 @@ from pydantic import Field
 from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadArray, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.memory.correction_ledger import Ledger, verify
@@ -22,7 +23,10 @@ from eval.protocols.ocrr import figures as charts
 from eval.protocols.ocrr import loop, policies, scenarios
 from eval.protocols.ocrr.score import MEASURES, SCORES, scored
 from eval.rows import Row, folder_name
+from eval.training.online_learner import OnlineLearner
 from stream_builder.stream import Stream
+
+CHOSEN_ON = 2000  # samples of the seed data on which settings are chosen
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,22 @@ class Ocrr(Protocol):
     def task(self, stream: Stream) -> Task:
         """Classes (the label space is disclosed, as the reference's heads need), shape."""
         return Task(len(stream.classes), stream.x_shape, classes=tuple(stream.classes))
+
+    def defaults(self, learner: Learner) -> dict[str, Any]:
+        """Online heads choose their learning rates; the systems of OCRR have the paper's."""
+        return {"lr": "auto"} if isinstance(learner, OnlineLearner) and learner.lr is None else {}
+
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """At most 2,000 samples of the seed data, in one step or, if the last step is novel, in three."""
+        data = self.cut(stream, seed).seed
+        data = data.take(np.sort(rng.permutation(len(data))[:CHOSEN_ON]))
+        labels, y = np.unique(data.y, return_inverse=True)
+        later = len(stream.steps) > 1 and self.scenario in ("auto", "temporal")
+        named = replace(stream, classes=[stream.classes[label] for label in labels.tolist()])
+        part = rehearsal(named, replace(data, y=y.astype(np.int64)), rng, 3 if later else 1)
+        protocol = replace(self, held_out=min(self.held_out, max(1, len(labels) // 2)), ledger="")
+        protocol.check(part)
+        return protocol, part
 
     def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
         """Rows tested on "novel", "original" and "stream"."""
