@@ -167,13 +167,14 @@ class Deep:
         return [None] * (len(self.params) - 2) + grads if self.frozen else grads
 
     def _classified(self, shown: Any) -> Any:
+        return self.module.get_classifier()(self.features(shown)) if self.frozen else self.module(shown)
+
+    def features(self, x: Any) -> Any:
+        """Inputs (B, F) of the classifier, without gradient; batch normalisation by its statistics if frozen."""
         import torch
 
-        if not self.frozen:
-            return self.module(shown)
         with torch.no_grad():
-            below = self.module.forward_head(self.module.forward_features(shown), pre_logits=True)
-        return self.module.get_classifier()(below)
+            return self.module.forward_head(self.module.forward_features(planes(x)), pre_logits=True)
 
     def _casting(self, x: Any) -> Any:
         import torch

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
-from curate.core.errors import BadConfig
+from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
-from eval.engine.deep import Deep
+from eval.engine.deep import CHUNK, Deep
 from eval.engine.linear import LinearSettings, errors, move, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
@@ -47,8 +47,10 @@ class OnlineLearner(NetLearner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with a new head and an empty memory."""
-        if self.cosine and self.net != "linear":
-            raise BadConfig(f"net is {self.net!r}.", "Expected linear: this learner scores by the angles of one layer.")
+        if self.cosine and self.net == "mlp":
+            raise IncompatibleStream(
+                "net is 'mlp'.", "Expected linear or a timm model: only its last layer is trained."
+            )
         super().begin(task, rng)
         self.size = self.batch or task.batch or BATCH
         self.cost = self.size / task.batch if task.batch else 1.0
@@ -64,9 +66,10 @@ class OnlineLearner(NetLearner):
             super().reset()
             if isinstance(self.head, Deep):
                 self.head.frozen = self.head_only
-        elif self.cosine:
+                width = int(self.head.params[-2].shape[1])
+        if self.cosine:
             self.wide = Cosine.new(classes, width, self.rng, self.place)
-        else:
+        elif self.net == "linear":
             half = self.precision == "bfloat16"
             self.wide = Wide.new(classes, width, self.rng, self.place, self.momentum > 0, half)
 
@@ -117,7 +120,7 @@ class OnlineLearner(NetLearner):
             leave = None if masked is None else torch.from_numpy(masked).to(self.place)
             data = tensor(self.inputs(x), self.place)
             if self.wide is not None:
-                self.wide.update(data, labels, lr, self.momentum, self.weight_decay, leave)
+                self.wide.update(self._below(data, training=True), labels, lr, self.momentum, self.weight_decay, leave)
                 return
             net, settings = self.head, LinearSettings(lr=lr, momentum=self.momentum, weight_decay=self.weight_decay)
 
@@ -133,6 +136,14 @@ class OnlineLearner(NetLearner):
                 off = errors(known(net.scores(data), slice(None)), labels).div_(len(labels))
                 move(net, net.pulled(data, off), lr, settings)
 
+    def _below(self, x: Any, training: bool = False) -> Any:
+        """Inputs of the classifier: x itself or, with a timm model, its features."""
+        if self.net == "linear":
+            return x
+        net = cast(Deep, self.head)
+        net.module.eval()
+        return net.features(net.view(x) if training else x).float()
+
     def masked(self, incoming: Any, new: Labels) -> Any:
         """(B, C) bool, classes that are excluded from a sample's loss; None: none."""
         return None
@@ -143,15 +154,15 @@ class OnlineLearner(NetLearner):
 
         if self.wide is None:
             return classify(self.head, self.inputs(x))
-        rows = max(1, 2**22 // self.task.n_classes)
+        rows = CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
         answers = [np.zeros(0, np.int64)]
         with one_thread(), torch.inference_mode():
             for low in range(0, len(x), rows):
                 data = tensor(self.inputs(x[low : low + rows]), self.place)
-                answers.append(self.wide.scores(data).argmax(1).cpu().numpy())
+                answers.append(self.wide.scores(self._below(data)).argmax(1).cpu().numpy())
         return np.concatenate(answers)
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""
         kept = sum(x.nbytes + y.nbytes for x, y in self.batches) or self.stored * (self.sample_bytes + 8)
-        return kept + bytes_of(self.head if self.wide is None else self.wide)
+        return kept + sum(bytes_of(part) for part in (self.wide, getattr(self, "head", None)) if part is not None)

@@ -19,7 +19,7 @@ from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images
 from stream_builder.lazy_images import LazyImages, from_files
 from stream_builder.splitting import draw_test, no_test, numbered
-from stream_builder.stream import Array, Split, Step, Stream, pick
+from stream_builder.stream import Array, Split, Step, Stream, join, pick
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
 
@@ -42,6 +42,8 @@ class TimedSamples:
     """class names; the index is the label"""
     test: TimedSamples | None = None
     """a separate test set over the same time, or None"""
+    pretrain: TimedSamples | None = None
+    """samples from before the others, set apart for the choice of settings, or None"""
     group: npt.NDArray[np.int64] | None = None
     """(N,) samples with the same number share an uploader or are near copies; None: not known"""
 
@@ -87,6 +89,8 @@ def in_time_order(
     steps = []
     for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
         splits = {"train": _split(data, period[~is_test])}
+        if t == 0 and data.pretrain is not None:
+            splits["train"] = join([_split(data.pretrain, np.arange(len(data.pretrain.y))), splits["train"]])
         if tests is not None and data.test is not None and len(tests[t]):
             splits["test"] = _split(data.test, tests[t])
         elif is_test.any():
@@ -94,6 +98,7 @@ def in_time_order(
         steps.append(Step(t, str(t), splits))
     facts = {"from": "order", "source": data.name, "periods": periods, "held_out": held_out}
     facts |= {"order": order, "seed": seed, "split": "published" if tests else "grouped" if grouped else "random"}
+    facts |= {} if data.pretrain is None else {"pretrain": len(data.pretrain.y)}
     return Stream(f"{data.name}-in-order", steps, list(data.classes), facts=facts)
 
 
@@ -184,13 +189,15 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
 
 
 def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:
-    """The published order of CGLM or CLOC: `train_labels.hdf5` and `train_image_paths.hdf5`, the same for test.
+    """The published order of CGLM or CLOC: `train_labels.hdf5` and `train_image_paths.hdf5`, the same for test, and for
+    pretrain if there are samples of it.
 
     features: a folder with train.npy and test.npy, rows as in the files; without it, the paths are relative to `root`.
     Raises MissingFile, BadInput, BadConfig.
     """
     parts = {}
-    for part in ("train", "test"):
+    apart = (folder / "pretrain_labels.hdf5").is_file() and (features is None or (features / "pretrain.npy").is_file())
+    for part in ("train", "test", "pretrain")[: 3 if apart else 2]:
         labels = _read_hdf5(folder / f"{part}_labels.hdf5").astype(np.int64)
         raw = _read_hdf5(folder / f"{part}_image_paths.hdf5")
         paths = [p.decode("utf-8", "replace") if isinstance(p, bytes) else str(p) for p in raw.tolist()]
@@ -211,8 +218,11 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
         parts[part] = (x, labels, np.array(paths, np.str_))
     n_classes = int(max(labels.max() for _, labels, _ in parts.values())) + 1
     classes = [str(c) for c in range(n_classes)]
-    train, test = (TimedSamples(folder.name, x, y, ids, np.arange(len(y)), classes) for x, y, ids in parts.values())
-    return replace(train, test=test)
+    timed = {
+        part: TimedSamples(folder.name, x, y, ids, np.arange(len(y)) - (len(y) if part == "pretrain" else 0), classes)
+        for part, (x, y, ids) in parts.items()
+    }
+    return replace(timed["train"], test=timed["test"], pretrain=timed.get("pretrain"))
 
 
 def _images(source: Path, files: Sequence[Path], size: int) -> LazyImages:

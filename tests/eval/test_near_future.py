@@ -478,11 +478,16 @@ class TestBadInput:
         with pytest.raises(BadConfig):
             evaluate(STREAM, "near-future", ["majority"], settings=wrong)
 
-    def test_a_class_that_first_comes_late_is_no_trouble(self) -> None:
-        last = STREAM.steps[-1]["train"].y.copy()
-        last[last == 3] = 11
-        late = _changed(lambda s: Split(s.x, np.where(s.y == 11, 3, s.y), s.ids, s.time), steps=2)
-        assert not evaluate(late, "near-future", ONLINE, settings=QUICK)["skipped"]
+    def test_classes_that_first_come_late_are_learned_from_then_on(self) -> None:
+        """None of the first two steps or the prefix has a class above 5."""
+        late = _changed(lambda s: s.take(np.flatnonzero(s.y < 6)), steps=2)
+        assert set(late.steps[2]["train"].y.tolist()) - set(late.steps[1]["train"].y.tolist()) == set(range(6, 12))
+        found = evaluate(late, "near-future", ONLINE, settings={**QUICK, "prefix": 300, "updates": 5})
+        assert not found["skipped"]
+        seen = {"acm", "nearest-mean", "fc-only", "er-online", "ace", "cosine-fc", "substrate"}
+        last = {r["learner"]: r["matrix"][2][2] for r in found["results"] if r["learner"] in seen}
+        old = float((late.steps[2]["test"].y < 6).mean())
+        assert min(last.values()) > old + 0.1, (last, old)
 
     def test_answers_of_a_wrong_shape_or_label(self) -> None:
         class Wrong(Diary):

@@ -105,6 +105,22 @@ class TestOrder:
         pictures = in_time_order(open_timed(tmp_path, root=tmp_path / "root", size=8), periods=3).flat("train")
         assert pictures.x[:][:, 0, 0, 0].tolist() == list(range(11, -1, -1)), "'..' stays inside the root"
 
+    def test_the_published_samples_for_the_choice_of_settings_come_first_and_are_counted(self, tmp_path: Path) -> None:
+        import h5py
+
+        for side, n in (("pretrain", 5), ("train", 12), ("test", 6)):
+            for name, content in (("labels", np.arange(n) % 3), ("image_paths", np.array([b"x"] * n))):
+                with h5py.File(tmp_path / f"{side}_{name}.hdf5", "w") as file:
+                    file["store_list"] = content
+            np.save(tmp_path / f"{side}.npy", np.arange(n, dtype=np.float32)[:, None])
+        made = in_time_order(open_timed(tmp_path, str(tmp_path)), periods=3)
+        assert made.flat("train").x[:, 0].tolist() == [*range(5), *range(12)]
+        assert [len(step["train"]) for step in made.steps] == [5 + 4, 4, 4]
+        assert made.facts["pretrain"] == 5
+        times = made.flat("train").time
+        assert times is not None
+        assert (np.diff(times) > 0).all()
+
 
 class TestHeldOut:
     def base(self) -> Dataset:
