@@ -306,6 +306,11 @@ class TestThePrefix:
         assert auto.resolve(STREAM).prefix == 360
         assert auto.resolve(dataclasses.replace(STREAM, facts={"pretrain": 77})).prefix == 77
 
+    def test_too_short_a_stream_has_none(self) -> None:
+        auto = NearFuture(**{**QUICK, "prefix": "auto", "batch": 91})  # type: ignore[arg-type]
+        assert auto.resolve(STREAM).prefix == 0
+        assert evaluate(STREAM, "near-future", ["fc-only"], settings={"batch": 91, "shift": 0})["results"]
+
     def test_settings_are_chosen_on_its_samples_alone_under_the_same_budget(self) -> None:
         protocol = NearFuture(**{**QUICK, "prefix": 60, "updates": 3.0})  # type: ignore[arg-type]
         within, part = protocol.selection(STREAM, rng_for(0), 0)

@@ -22,6 +22,7 @@ from stream_builder.measures.label_correlation import blind_curve_of
 from stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
+FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
 TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
@@ -39,7 +40,8 @@ class NearFuture(Protocol):
     """updates of the weights that each batch of the stream pays for; a method whose update costs more does fewer"""
     prefix: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     """samples at the start that are learned but never scored: settings are chosen there; "auto": those that the stream
-    sets apart, else a tenth, but at least 2,000 or a third; 0: none, and learning rates as in CLEAR"""
+    sets apart, else a tenth, but at least 2,000 or a third, or 0 if that is less than four batches; 0: none, and
+    learning rates as in CLEAR"""
     delay: Annotated[int, Field(ge=0)] = 0
     """batches until labels come"""
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
@@ -122,7 +124,8 @@ class NearFuture(Protocol):
         if isinstance(self.shift, int) and isinstance(self.prefix, int):
             return self
         n = sum(len(step["train"]) for step in stream.steps)
-        apart = stream.facts.get("pretrain") or min(max(n // 10, LEAST_PREFIX), n // 3)
+        third = min(max(n // 10, LEAST_PREFIX), n // 3)
+        apart = stream.facts.get("pretrain") or (third if third >= FEWEST_BATCHES * self.batch else 0)
         resolved = replace(self, shift=self._shift(stream), prefix=apart if self.prefix == "auto" else self.prefix)
         resolved.check(stream)
         return resolved
