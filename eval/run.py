@@ -19,7 +19,7 @@ from eval.checkpoint import Checkpoint
 from eval.experiment.cost_estimate import core_seconds
 from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
-from eval.experiment.tune import Choice, Grid, candidates, choose, started
+from eval.experiment.tune import Choice, Grid, choose, planned, started
 from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
@@ -199,11 +199,7 @@ def _grid(
     made = made.resolve(stream)
     tuned: dict[str, dict[str, list[Any]]] = {}
     for spec in specs:
-        given = per_learner[spec.name]
-        learner = spec(**given)
-        defaults = {key: value for key, value in made.defaults(learner).items() if getattr(learner, key) != value}
-        given |= {key: value for key, value in defaults.items() if key not in given and key not in spec.own}
-        tuned[spec.name] = candidates(spec, spec(**given), tune)
+        per_learner[spec.name], tuned[spec.name] = planned(made, spec, per_learner[spec.name], tune)
     if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from curate.core.errors import Diverged, IncompatibleStream
+from curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner
@@ -32,14 +32,25 @@ class Choice:
     `seconds`, and `updates` of plain SGD that all candidates cost"""
 
 
-def candidates(spec: LearnerSpec, learner: Learner, grid: Grid) -> dict[str, list[Any]]:
-    """Setting → values to choose from: the part of the grid that the learner has settings for, and the learner's own
-    candidates for settings that are "auto". Raises BadConfig for a value that the setting refuses."""
-    grid_of = {**learner.candidates(), **{key: list(values) for key, values in grid.items() if key in spec.settings}}
+def planned(
+    protocol: Protocol, spec: LearnerSpec, given: Mapping[str, Any], grid: Grid
+) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+    """A learner's settings under a protocol, and setting → values to choose from: the part of `grid` that the learner
+    has settings for, and its own candidates for settings that are "auto".
+
+    given: settings of the user. Raises BadConfig for a value that the setting refuses.
+    """
+    settings, grid_of = dict(given), {key: list(values) for key, values in grid.items() if key in spec.settings}
     for key, values in grid_of.items():
         for value in values:
             spec.check({key: value})
-    return grid_of
+    try:
+        learner = spec(**settings)
+        defaults = {key: value for key, value in protocol.defaults(learner).items() if getattr(learner, key) != value}
+        settings = {key: value for key, value in defaults.items() if key not in spec.own} | settings
+        return settings, spec(**settings).candidates() | grid_of
+    except BadPlugin:  # the run says so, and the other learners go on
+        return settings, grid_of
 
 
 def started(
