@@ -29,7 +29,6 @@ import numpy as np
 import torch
 
 from curate.core.seeding import rng_for
-from eval.experiment.presets import fitting
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.memory.correction_ledger import Ledger, verify
@@ -79,9 +78,7 @@ def cell(data: Path, seeds: int) -> dict[str, object]:
 
     def run() -> None:
         for learner in SYSTEMS.values():
-            base = learner.partition("(")[0]
-            settings = fitting("ocrr", {base: LEARNERS[base]}) | {"order": "file"}
-            evaluate(stream, "ocrr", [learner], range(seeds), settings)
+            evaluate(stream, "ocrr", [learner], range(seeds), {"order": "file"})
 
     evaluate(stream, "ocrr", ["online-linear"], [0], {"order": "file", "epochs": 1})  # warm
     mine = seconds(run)

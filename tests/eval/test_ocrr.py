@@ -16,6 +16,7 @@ from support.helpers import drifting
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import spec_of
+from eval.experiment.presets import fitting
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
@@ -244,6 +245,32 @@ class TestScenarios:
         bare = Stream("bare", [Step(0, "0", {"train": STREAM.steps[0]["train"]})], STREAM.classes)
         with pytest.raises(IncompatibleStream, match="no test split"):
             evaluate(bare, "ocrr", ["substrate"])
+
+
+class TestThePapersSettings:
+    def found(self, learners: list[str], settings: dict[str, Any], protocol: str = "ocrr") -> dict[str, dict[str, Any]]:
+        stream = STREAM if protocol == "ocrr" else drifting(steps=2, n=60)
+        document = evaluate(stream, protocol, learners, settings=settings)
+        return {result["learner"]: result["settings"] for result in document["results"]}
+
+    def test_they_need_no_preset(self) -> None:
+        plain = self.found(["ewc", "agem", "lwf"], HOLD)
+        preset = fitting("ocrr", {name: LEARNERS[name] for name in plain})
+        assert plain == self.found(["ewc", "agem", "lwf"], HOLD | preset)
+        assert plain["ewc"]["strength"] == 1000
+        assert (plain["agem"]["memory"], plain["agem"]["sample"]) == (1000, 64)
+        assert (plain["lwf"]["weight"], plain["lwf"]["temperature"]) == (1, 2)
+        assert {name: (own["lr"], own["epochs"]) for name, own in plain.items()} == dict.fromkeys(plain, (0.01, 30))
+
+    def test_what_a_user_sets_stays(self) -> None:
+        plain = self.found(["ewc(strength=3)", "lwf"], HOLD | {"epochs": 2})
+        assert {name: own["epochs"] for name, own in plain.items()} == {"ewc(strength=3)": 2, "lwf": 2}
+        assert plain["ewc(strength=3)"]["strength"] == 3
+        assert plain["ewc(strength=3)"]["optimiser"] == "adamw"
+
+    def test_other_learners_and_protocols_keep_theirs(self) -> None:
+        assert self.found(["finetune"], HOLD)["finetune"]["optimiser"] == "sgd"
+        assert self.found(["ewc"], {"epochs": 1}, "clear-iid")["ewc"]["strength"] == LEARNERS["ewc"]().strength
 
 
 class TestScores:

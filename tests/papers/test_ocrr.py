@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from support.helpers import made_intents
 
-from eval.experiment.presets import fitting
-from eval.learners import LEARNERS
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -55,8 +53,7 @@ def reference(name: str) -> dict[tuple[str, str, int], dict[str, Any]]:
 
 
 def ours(name: str, learner: str, seed: int, policy: str = "oracle", order: str = "file") -> dict[str, float]:
-    base = learner.partition("(")[0]
-    settings = fitting("ocrr", {base: LEARNERS[base]}) | {"order": order, "policy": policy}
+    settings = {"order": order, "policy": policy}
     (result,) = evaluate(stream(name), "ocrr", [learner], seeds=[seed], settings=settings)["results"]
     return {k: v["mean"] for k, v in (result["scores"] | result["measures"]).items()}
 

@@ -14,9 +14,11 @@ from pydantic import Field
 from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadArray, IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.presets import fitting
 from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
+from eval.learners import LEARNERS
 from eval.memory.correction_ledger import Ledger, verify
 from eval.protocol import Protocol, Result
 from eval.protocols.ocrr import figures as charts
@@ -26,6 +28,7 @@ from eval.rows import Row, folder_name
 from eval.training.online_learner import OnlineLearner
 from stream_builder.stream import Stream
 
+SYSTEMS = ("ewc", "agem", "lwf")  # of OCRR, with own defaults that are CLEAR's
 CHOSEN_ON = 2000  # samples of the seed data on which settings are chosen
 
 
@@ -93,8 +96,13 @@ class Ocrr(Protocol):
         return Task(len(stream.classes), stream.x_shape, classes=tuple(stream.classes))
 
     def defaults(self, learner: Learner) -> dict[str, Any]:
-        """Online heads choose their learning rates; the systems of OCRR have the paper's."""
-        return {"lr": "auto"} if isinstance(learner, OnlineLearner) and learner.lr is None else {}
+        """Online heads choose their learning rates; the systems of OCRR have the paper's settings."""
+        if isinstance(learner, OnlineLearner):
+            return {"lr": "auto"} if learner.lr is None else {}
+        name = next((name for name in SYSTEMS if type(learner) is LEARNERS[name]), None)
+        if name is None:
+            return {}
+        return {key.rpartition(".")[2]: value for key, value in fitting("ocrr", {name: type(learner)}).items()}
 
     def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
         """At most 2,000 samples of the seed data, in one step or, if the last step is novel, in three."""
