@@ -34,14 +34,14 @@ def plain(tmp_path: Path) -> Path:
 
 
 def read_all(folder: Path) -> list[Any]:
-    """Open, touch and verify everything; returns all that a user sees, as plain data."""
+    """Open and verify everything; returns all that a user sees, as plain data."""
     stream = Stream.load(folder)
+    stream.verify(folder)
     seen: list[Any] = [stream.name, list(stream.classes), dict(stream.facts), stream.sha256]
     for step in stream.steps:
         for name, split in step.splits.items():
             columns = {"x": split.x[:], "y": split.y, "ids": split.ids} | split.columns()
             seen.append([step.name, name, {key: np.asarray(column).tolist() for key, column in columns.items()}])
-    stream.verify(folder)
     return seen
 
 
@@ -100,6 +100,16 @@ def test_a_bad_field_is_named(plain: Path, change: dict[str, Any], words: str) -
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadInput, match=words):
         Stream.load(plain)
+
+
+@pytest.mark.parametrize("code", [0xDF2D, 0x110000, 0xFFFFFFFF])
+def test_ids_that_are_no_text_are_damage(plain: Path, code: int) -> None:
+    path = plain / "step_00000" / "train_ids.npy"
+    ids = np.load(path)
+    ids.view(np.uint32)[0] = code
+    np.lib.format.write_array(path.open("wb"), ids)
+    with pytest.raises(IntegrityError, match="split train, of .* was changed"):
+        Stream.load(plain).verify(plain)
 
 
 def test_a_header_of_four_petabytes_is_refused_at_once(plain: Path) -> None:
