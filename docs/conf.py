@@ -90,6 +90,18 @@ def documented(thing: Any) -> str:
 
 
 def listed(registry: Registry) -> str:
-    """A table of what is registered."""
+    """A table of what is registered, and the settings of learners and protocols."""
     rows = [f"| `{name}` | {registry.summary(name)} |" for name in registry]
-    return "\n".join([f"| {registry.kind} | |", "|---|---|", *rows, ""])
+    parts = [f"| {registry.kind} | |", "|---|---|", *rows, ""]
+    if registry.kind in ("learner", "protocol"):
+        parts += [settings(name, registry[name]) for name in registry if not registry.problem(name)]
+    return "\n".join(parts)
+
+
+def settings(name: str, kind: Any) -> str:
+    """A table of the settings of a learner or protocol: as on its page in a report."""
+    from eval.experiment.settings import described
+
+    rows = [f"| `{s.name}` | {s.default} | {s.meaning} |".replace("*", r"\*") for s in described(kind)]
+    table = ["| setting | default | meaning |", "|---|---|---|", *rows] if rows else ["No settings."]
+    return "\n".join([f"#### {name}", "", *table, ""])

@@ -29,7 +29,7 @@ from curate.validation.platforms import PLATFORMS
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from pipelines.cli.app import app
-from pipelines.cli.listing import REGISTRIES
+from pipelines.cli.listing import KINDS, REGISTRIES
 from pipelines.config import presets
 from pipelines.config.schema import Config
 from pipelines.demo.draw import photo
@@ -255,6 +255,15 @@ def test_the_entry_points_of_the_recipes_name_every_group_and_resolve(tmp_path: 
         module, _, name = target.partition(":")
         text = (tmp_path / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         assert re.search(rf"^(class|def) {name}\b", text, re.M), target
+
+
+def test_the_guide_names_every_registry_and_its_file() -> None:
+    text = EXTEND.read_text(encoding="utf-8")
+    for kind, (target, _) in KINDS.items():
+        module, _, registry = target.partition(":")
+        assert re.search(rf"`{registry}`", text), kind
+        path = module.replace(".", "/")
+        assert f"`{path}.py`" in text or f"`{path}/__init__.py`" in text, kind
 
 
 def test_every_name_of_a_catalogue_is_documented() -> None:

@@ -12,6 +12,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from eval.experiment.settings import described
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS
 from pipelines.cli.app import app
 from pipelines.reporting.dependency_licences import dependencies, materials, table
 
@@ -72,6 +75,13 @@ def test_every_setting_of_a_run_is_in_the_reference(manual: Path) -> None:
 def test_public_names_are_in_the_reference(manual: Path, name: str) -> None:
     text = (manual / "reference" / "python.html").read_text(encoding="utf-8")
     assert re.search(rf'class="sig-name descname"><span class="pre">{name}<', text)
+
+
+def test_settings_of_learners_and_protocols_are_in_the_reference(manual: Path) -> None:
+    text = (manual / "reference" / "python.html").read_text(encoding="utf-8")
+    for setting in (*described(LEARNERS["er"]), *described(PROTOCOLS["near-future"])):
+        assert f">{setting.name}<" in text
+    assert "samples per update" in text
 
 
 def test_the_citation_is_whole() -> None:

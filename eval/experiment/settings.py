@@ -5,9 +5,13 @@ A field declares its range or its choices in its annotation: `Annotated[int, Fie
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
@@ -35,6 +39,44 @@ def deciding(kind: type) -> list[str]:
     except (NameError, AttributeError, TypeError):  # annotations of somebody's own protocol that cannot be resolved
         hints = {}
     return [name for name in setting_names(kind) if NO_EFFECT not in getattr(hints.get(name), "__metadata__", ())]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a learner or protocol as a table shows it."""
+
+    name: str
+    """its key in --set"""
+    default: str
+    """as text; "–" for an empty one"""
+    meaning: str
+    """the docstring below its field; "" if there is none"""
+
+
+def described(kind: type) -> list[Setting]:
+    """The settings of a learner or protocol, in the order of their declaration: for its page and for the reference."""
+    meanings = {name: text for base in reversed(kind.__mro__) for name, text in _docstrings(base).items()}
+    settings = []
+    for f in fields(kind) if is_dataclass(kind) else ():
+        default = f.default if f.default_factory is MISSING else f.default_factory()
+        shown = "required" if default is MISSING else str(default) or "–"
+        settings += [Setting(f.name, shown, meanings.get(f.name, ""))] if f.init else []
+    return settings
+
+
+@cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """Field of a class itself → the docstring below it; {} for a class without source, as of a notebook."""
+    try:
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in pairwise(getattr(tree, "body", ()))
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }  # fmt: skip
 
 
 def check_settings(kind: type, given: Mapping[str, Any], owner: str = "") -> dict[str, Any]:

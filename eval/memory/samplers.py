@@ -1,6 +1,7 @@
 """Samplers: which past samples an online learner trains on, as positions in the stream, so that none is stored twice.
 
-A new sampler is one class here and one line in `SAMPLERS`.
+A new sampler is one class here and one line in `SAMPLERS`, or an entry point of another package in the group
+`driftline.samplers`.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ SAMPLERS = Registry(
         "mixed": "eval.memory.samplers:Mixed",
         "balanced": "eval.memory.samplers:Balanced",
     },
+    group="samplers",
     base="eval.memory.samplers:Sampler",
 )
 

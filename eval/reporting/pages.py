@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curate.core.registry import Registry
+from eval.experiment.settings import described
 from eval.learners import LEARNERS
 from eval.plotting.charts import Section
 from eval.protocol import PROTOCOLS, Document, primary_of, scores_of
@@ -123,7 +124,8 @@ def _learner(name: str, documents: Documents) -> dict[str, Any]:
             groups.append({"protocol": protocol, "page": protocol_page(protocol), "columns": columns, "rows": rows})
     entries = [(d, s) for d in documents for s in d.get("skipped", ()) if _base(s["learner"]) == name]
     skipped = [{"protocol": d["protocol"], "stream": d["stream"]["name"], "because": s["because"]} for d, s in entries]
-    return {"text": _paragraphs(LEARNERS, name), "groups": groups, "skipped": skipped}
+    settings = described(LEARNERS[name]) if name in LEARNERS else []
+    return {"text": _paragraphs(LEARNERS, name), "settings": settings, "groups": groups, "skipped": skipped}
 
 
 def _paragraphs(registry: Registry, name: str) -> list[str]:

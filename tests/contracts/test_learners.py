@@ -9,7 +9,7 @@ from support.helpers import drifting, hinted
 from curate.core.errors import IncompatibleStream
 from curate.core.registry import HOME
 from curate.core.seeding import rng_for
-from eval.experiment.settings import check_settings, setting_names
+from eval.experiment.settings import check_settings, described, setting_names
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
 from eval.training.sgd_learner import NetLearner
@@ -52,6 +52,13 @@ def test_defaults_are_settings_that_fit(name: str) -> None:
     learner = kind()
     check_settings(kind, {setting: getattr(learner, setting) for setting in setting_names(kind)})
     assert kind.uses_device == ("device" in setting_names(kind))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_setting_has_a_meaning(name: str) -> None:
+    settings = described(LEARNERS[name])
+    assert [setting.name for setting in settings] == setting_names(LEARNERS[name])
+    assert not [setting.name for setting in settings if not setting.meaning]
 
 
 @pytest.mark.parametrize("name", [name for name in LEARNERS if not left_out(name)])

@@ -6,44 +6,48 @@ The package is a folder with a module and metadata, as an installer leaves it; d
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import contracts.test_datasets as dataset_contract
+import contracts.test_encoders as encoder_contract
 import contracts.test_exports as export_contract
 import contracts.test_learners as learner_contract
 import contracts.test_measures as measure_contract
+import contracts.test_networks as network_contract
+import contracts.test_platforms as platform_contract
 import contracts.test_protocols as protocol_contract
+import contracts.test_samplers as sampler_contract
 import contracts.test_shifts as shift_contract
 import contracts.test_sources as source_contract
+import contracts.test_stream_exports as stream_export_contract
 import pytest
 from support.console import answer, driftline
-from support.plugins import ACME, importable, install, install_acme
+from support.plugins import ACME, importable
 
 import driftline as dl
-from curate.core.atomic_io import read_json, write_json
-from curate.core.errors import BadPlugin
+from curate.core.atomic_io import read_json
+from curate.core.registry import Registry
 from curate.core.seeding import rng_for
 from curate.export import EXPORTS
-from eval.leaderboard.submission import pack
-from eval.learners import LEARNERS
-from eval.protocol import PROTOCOLS
 from pipelines.cli.app import main
 from pipelines.cli.listing import REGISTRIES
 from pipelines.demo.draw import photo
 from pipelines.stages import STAGES
+from stream_builder.export import EXPORTS as STREAM_EXPORTS
+from stream_builder.measures.shift_distance import distances
 
+pytestmark = pytest.mark.usefixtures("packages")
 STAGE = '''
 from pipelines.stage import Counts, Stage
 import pyarrow.parquet as pq
@@ -61,26 +65,7 @@ class Count(Stage):
         return Counts(len(ids), len(ids), {})
 '''
 ROOT = Path(__file__).resolve().parents[2]
-FIXTURES = ROOT / "tests" / "fixtures" / "v0.1.0"
 KINDS = {"stream_exports": "stream-exports"}  # group of entry points → kind of `driftline list`, if they differ
-
-
-@pytest.fixture(scope="module", autouse=True)
-def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder that holds the package; it is installed while the tests of this file run."""
-    folder = install_acme(tmp_path_factory.mktemp("site-packages"))
-    with importable(folder):
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run and a stream of features."""
-    folder = tmp_path_factory.mktemp("fixtures")
-    for name in ("finished", "finished-stream"):
-        with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
-            file.extractall(folder, filter="data")
-    return folder
 
 
 @pytest.fixture(params=["entry point", "module", "one line"])
@@ -131,6 +116,11 @@ def document(how: str, *words: str) -> Any:
     return json.loads(succeeded(how, *words, "--json"))
 
 
+def test_the_package_extends_every_registry_that_takes_entry_points() -> None:
+    registries: list[Registry] = [REGISTRIES[kind] for kind in REGISTRIES]
+    assert set(ACME) == {registry.group for registry in registries if registry.group}
+
+
 @pytest.mark.parametrize("group", ACME)
 def test_it_is_listed_with_its_package(group: str) -> None:
     ((name, target),) = ACME[group].items()
@@ -160,6 +150,11 @@ class TestCommandLine:
         best = min(result["scores"]["wrong"]["mean"] for result in results["results"])
         tex = (tmp_path / "report" / "scores.tex").read_text(encoding="utf-8")
         assert rf"\mathbf{{{best:.3f}" in tex, "fewer wrong answers are better"
+        if how != "module":  # rows never import a module: only a registered learner has a text
+            (own,) = (tmp_path / "report").glob("learner-*prototype.html")
+            text = own.read_text(encoding="utf-8")
+            assert "nearest class mean, where newer samples weigh more" in text
+            assert re.search(r"<code>weight</code></th><td>0\.5</td><td class=\"left\">of the old mean<", text)
 
     def test_settings_of_both_are_checked_by_name(self, how: str, fixtures: Path, tmp_path: Path) -> None:
         words = ["--protocol", called("protocols", how), "--learners", called("learners", how), "--set", "weigth=1"]
@@ -173,6 +168,30 @@ class TestCommandLine:
         (written,) = (tmp_path / "out").rglob("images.txt")
         assert len(written.read_text().splitlines()) == 24
 
+    def test_a_stream_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
+        words = ["--format", called("stream_exports", how), "--out", str(tmp_path / "out")]
+        succeeded(how, "stream", "export", str(fixtures / "finished-stream"), *words)
+        (written,) = (tmp_path / "out").rglob("ledger.txt")
+        stream = dl.Stream.load(fixtures / "finished-stream")
+        n = sum(len(split) for step in stream.steps for split in step.splits.values())
+        assert len(written.read_text().splitlines()) == n
+
+    def test_a_batch_is_written_for_a_platform(self, how: str, fixtures: Path, tmp_path: Path) -> None:
+        platform, out = called("platforms", how), str(tmp_path / "out")
+        words = ["--format", platform, "--images", "https://images.example", "--out", out]
+        counts = document(how, "batch", str(fixtures / "waiting"), *words)["batches"][platform]
+        letters = list((tmp_path / "out").rglob("letter-*.txt"))
+        assert counts["answers"] == counts["images"] * len(letters) > 0
+        assert letters[0].read_text().count("https://images.example/") == counts["images"]
+
+    def test_a_sampler_chooses_what_an_online_learner_trains_on(self, how: str, fixtures: Path, tmp_path: Path) -> None:
+        learner = f"fc-only(sampler={called('samplers', how)})"
+        words = ["--protocol", "near-future", "--learners", learner, "--out", str(tmp_path / "runs")]
+        results = document(
+            how, "eval", str(fixtures / "finished-stream"), *words, "--set", "shift=2", "--set", "batch=2"
+        )
+        assert [result["learner"] for result in results["results"]] == [learner], results["skipped"]
+
     def test_a_dataset_is_shifted_and_measured(self, how: str, tmp_path: Path) -> None:
         out, shift = str(tmp_path / "S"), called("shifts", how)
         sequence = f"R:{{{shift}}}" if how == "module" else f"R:{shift}"
@@ -182,6 +201,13 @@ class TestCommandLine:
         measure = called("measures", how)
         measured = document(how, "stream", "measure", out, "--distance", measure)
         assert len(measured[measure]) == 3
+        runs, report = str(tmp_path / "runs"), tmp_path / "report"
+        succeeded(how, "eval", out, "--protocol", "clear-streaming", "--learners", "majority", "--out", runs)
+        succeeded(how, "report", runs, "--stream", out, "--out", str(report))
+        (page,) = report.glob("stream-*.html")
+        text = page.read_text(encoding="utf-8")
+        assert re.search(r"<h1>acme-squares-R:.*invert", text, re.IGNORECASE)
+        assert ">Drift<" in text
 
     def test_a_network_is_trained(self, how: str, tmp_path: Path) -> None:
         dl.compose(dl.open_dataset("acme-squares"), "R", (60, 40), 20).save(tmp_path / "S")
@@ -203,6 +229,9 @@ class TestCommandLine:
         assert len(release.table) == 12
         assert release.facts["provenance"]["source"] == collection
         assert release.features("clip").shape == (12, 12)
+        card = (release.path / "README.md").read_text(encoding="utf-8")
+        assert f"Source: `{collection}`" in card
+        assert "fingerprint `colours-x`" in card, "of the encoder"
         assert document(how, "trace", run, "photo-0")["events"][0]["stage"] == "ingest"
 
 
@@ -238,11 +267,48 @@ class TestContracts:
             (learner_contract.TestLearner, "acme-prototype"),
             (shift_contract.TestShift, "acme-invert"),
             (measure_contract.TestDistance, "acme-centres"),
+            (network_contract.TestNetwork, "acme-narrow"),
         )
         for check in dir(checks) if check.startswith("test_")
     ])  # fmt: skip
-    def test_learner_shift_and_measure(self, checks: type, check: str, name: str) -> None:
+    def test_learner_shift_measure_and_network(self, checks: type, check: str, name: str) -> None:
         getattr(checks(), check)(name)
+
+    @pytest.mark.parametrize(("checks", "check", "name"), [
+        (checks, check, name)
+        for checks, name in (
+            (encoder_contract.TestEncoder, "acme-colours"),
+            (dataset_contract.TestDataset, "acme-squares"),
+        )
+        for check in dir(checks) if check.startswith("test_")
+    ])  # fmt: skip
+    def test_encoder_and_dataset(self, checks: type, check: str, name: str, tmp_path: Path) -> None:
+        getattr(checks(), check)(name, tmp_path)
+
+    def test_sampler(self) -> None:
+        checks = sampler_contract.TestSampler()
+        checks.test_draws_from_the_past_and_no_more_than_asked_for("acme-oldest", 0)
+        checks.test_the_same_generator_gives_the_same_positions("acme-oldest")
+        checks.test_asking_for_more_than_there_is_gives_what_there_is("acme-oldest")
+        checks.test_says_what_it_is("acme-oldest")
+
+    def test_platform(self, tmp_path: Path) -> None:
+        platform_contract.test_every_image_is_asked_and_counted("acme-post", tmp_path)
+        platform_contract.test_no_file_depends_on_gold_questions_or_ids("acme-post", tmp_path)
+
+    def test_stream_export(self, tmp_path: Path) -> None:
+        images = stream_export_contract.images()
+        stream_export_contract.test_an_export_writes_every_sample_and_the_same_bytes_again(
+            "acme-ledger", images, tmp_path
+        )
+        stream_export_contract.test_an_export_takes_features_or_says_that_it_needs_images(
+            "acme-ledger", tmp_path / "features"
+        )
+
+    def test_settings_of_learner_and_protocol(self) -> None:
+        learner_contract.test_defaults_are_settings_that_fit("acme-prototype")
+        learner_contract.test_every_setting_has_a_meaning("acme-prototype")
+        protocol_contract.test_every_setting_has_a_meaning("acme-last-step")
 
     @pytest.mark.parametrize("check", [
         "columns_order_and_ids", "restart_in_the_middle_gives_the_same_rest",
@@ -252,6 +318,9 @@ class TestContracts:
         monkeypatch.setitem(vars(source_contract), "acme-album", write_album)
         getattr(source_contract, f"test_{check}")("acme-album", tmp_path)
 
+    def test_every_key_of_the_source_is_described(self) -> None:
+        source_contract.test_every_key_of_a_source_is_described("acme-album")
+
     def test_export(self, fixtures: Path, tmp_path: Path) -> None:
         release = dl.Release.open(fixtures / "finished")
         assert EXPORTS["acme-listing"](release, tmp_path / "first")["images"] == len(release.table)
@@ -260,6 +329,7 @@ class TestContracts:
 
     def test_protocol(self, stream: dl.Stream) -> None:
         protocol_contract.test_the_learner_never_holds_a_test_split("acme-last-step", stream)
+        protocol_contract.test_declared_scores_are_returned_and_the_primary_one_is_declared("acme-last-step", stream)
         protocol_contract.test_every_learner_is_deterministic_and_scores_are_in_range("acme-last-step", stream)
 
 
@@ -275,6 +345,44 @@ def test_a_stage_inside_is_one_file_and_one_line(
         id_ = run.release().table["id"][0].as_py()
         assert [event["stage"] for event in run.trace(id_)["events"]][-2:] == ["publish", "count"]
         assert "count" in run._repr_html_()
+
+
+class TestPython:
+    """The same names from Python, in this process."""
+
+    def test_a_source_and_an_encoder_embed_photos(self, how: str, tmp_path: Path) -> None:
+        write_album(tmp_path, 8)
+        collection = {"source": called("sources", how), "path": "album.txt", "separator": ";"}
+        changes = {"filter.upload_after_capture": False, "buckets": {"kind": "calendar", "unlabelled": []},
+                   "embed.encoder": called("encoders", how), "embed.model": "x"}  # fmt: skip
+        run = dl.init_run(tmp_path / "run", "folder", collection=collection, **changes)
+        entries = {entry["stage"]: entry for entry in run.run(until="embed", workers=1)}
+        assert entries["ingest"]["counts"]["kept"] == 8
+        assert read_json(next(run.path.rglob("encoder.json")))["kind"] == called("encoders", how)
+
+    def test_a_dataset_is_composed_measured_exported_and_evaluated(self, how: str, tmp_path: Path) -> None:
+        shift, measure = called("shifts", how), called("measures", how)
+        stream = dl.compose(called("datasets", how), f"R:{{{shift}}}" if ":" in shift else f"R:{shift}", (60,) * 3, 20)
+        assert len(distances(stream, [measure])[measure]) == 3
+        STREAM_EXPORTS.resolve(called("stream_exports", how))(stream, tmp_path / "out")
+        n = sum(len(split) for step in stream.steps for split in step.splits.values())
+        assert len((tmp_path / "out" / "ledger.txt").read_text().splitlines()) == n
+        results = dl.evaluate(stream, called("protocols", how), [called("learners", how)])
+        assert results["results"][0]["scores"]["final"]["mean"] > 0.4
+
+    def test_a_network_and_a_sampler_are_settings(self, how: str, fixtures: Path) -> None:
+        squares = dl.compose(called("datasets", how), "R", (60, 40), 20)
+        settings = {"network": called("networks", how), "epochs": 1, "budget": "small"}
+        results = dl.evaluate(squares, "seq-to-final", ["erm"], settings=settings)
+        assert results["results"][0]["settings"]["network"] == settings["network"], results["skipped"]
+        stream = dl.Stream.load(fixtures / "finished-stream")
+        sampler = {"sampler": called("samplers", how), "shift": 2, "batch": 2}
+        results = dl.evaluate(stream, "near-future", ["fc-only"], settings=sampler)
+        assert results["results"][0]["settings"]["sampler"] == sampler["sampler"], results["skipped"]
+
+    def test_a_release_is_exported(self, how: str, fixtures: Path, tmp_path: Path) -> None:
+        counts = EXPORTS.resolve(called("exports", how))(dl.Release.open(fixtures / "finished"), tmp_path)
+        assert counts == {"images": 24}
 
 
 def test_python_takes_names_classes_and_instances(fixtures: Path) -> None:
@@ -293,119 +401,3 @@ def test_python_takes_names_classes_and_instances(fixtures: Path) -> None:
     assert len({json.dumps(result["results"][0]["scores"]) for result in results}) == 1
     assert results[0]["protocol"] == results[2]["protocol"] == "acme-last-step", "a registered class has its name"
     assert "wrong answers" in results[0]._repr_html_()
-
-
-class TestTrouble:
-    """One bad package does not harm the others."""
-
-    @pytest.fixture
-    def broken(self, tmp_path: Path) -> Iterator[None]:
-        points: Mapping[str, Mapping[str, str]] = {
-            "learners": {"broken": "broken_drift:Learner", "absent": "broken_drift_absent:Learner"},
-            "exports": {"wrong": "json:__doc__"},
-            "protocols": {"odd": "json:JSONDecoder"},
-        }
-        with importable(install(tmp_path, "broken_drift", points, "raise RuntimeError('no licence')\n")):
-            yield
-
-    def test_an_entry_point_that_fails_is_named_and_the_others_work(self, broken: None) -> None:
-        found: dict[str, Any] = {entry["name"]: entry for entry in answer("list", "learners", "--json")}
-        assert "broken_drift 1.0" in found["broken"]["summary"]
-        assert "RuntimeError: no licence" in found["broken"]["summary"]
-        assert "No module named 'broken_drift_absent'" in found["absent"]["summary"]
-        assert found["acme-prototype"]["summary"].startswith("Learner:")
-        assert found["er"]["origin"] == "driftline"
-
-    def test_using_it_is_one_clear_paragraph(self, broken: None, fixtures: Path, tmp_path: Path) -> None:
-        words = ["--protocol", "clear-iid", "--learners", "broken", "--out", str(tmp_path / "runs")]
-        done = driftline("eval", str(fixtures / "finished-stream"), *words)
-        assert done.returncode in (1, 2)
-        assert "The learner 'broken' of broken_drift 1.0 (broken_drift:Learner) cannot be imported" in done.stderr
-        assert "Traceback" not in done.stderr
-
-    def test_what_is_not_what_it_was_registered_as_is_refused(self, broken: None) -> None:
-        with pytest.raises(BadPlugin, match="Expected a callable"):
-            EXPORTS["wrong"]
-        with pytest.raises(BadPlugin, match=r"Expected a class derived from eval\.protocol\.Protocol"):
-            PROTOCOLS["odd"]
-
-    def test_two_registrations_of_one_name_are_refused_by_name(self, tmp_path: Path) -> None:
-        points = {"learners": {"er": "other:Er", "acme-prototype": "other:Prototype"}}
-        with importable(install(tmp_path, "other", points)):
-            with pytest.raises(BadPlugin, match=r"'er' is registered by driftline .* and other 1\.0 \(other:Er\)"):
-                LEARNERS["er"]
-            with pytest.raises(BadPlugin, match=r"other 1\.0 \(other:Prototype\) and acme_drift 1\.0"):
-                LEARNERS["acme-prototype"]
-            assert LEARNERS["nap"]
-
-
-class TestFiles:
-    """A name in a file that somebody sent never imports a module."""
-
-    @pytest.fixture
-    def trap(self, tmp_path: Path) -> Iterator[Path]:
-        """A module that leaves a mark where it is imported; no entry point names it."""
-        mark = tmp_path / "imported"
-        with importable(install(tmp_path / "trap", "trap", {}, f"open({str(mark)!r}, 'w').close()\nclass Name: ...\n")):
-            yield mark
-
-    @pytest.fixture
-    def rows(self, fixtures: Path, tmp_path: Path) -> Path:
-        stream = dl.Stream.load(fixtures / "finished-stream")
-        dl.evaluate(stream, "clear-iid", ["finetune"], settings={"epochs": 1}, out=tmp_path / "runs")
-        return tmp_path / "runs"
-
-    def test_the_user_of_this_process_may(self, trap: Path, fixtures: Path, tmp_path: Path) -> None:
-        words = ["--protocol", "clear-iid", "--learners", "trap:Name", "--out", str(tmp_path / "runs")]
-        assert driftline("eval", str(fixtures / "finished-stream"), *words).returncode != 0
-        assert trap.exists()
-
-    @pytest.mark.parametrize("key", ["learner", "protocol"])
-    def test_rows(self, trap: Path, rows: Path, key: str, tmp_path: Path) -> None:
-        (path,) = rows.rglob("run.json")
-        write_json(path, read_json(path) | {key: "trap:Name"})
-        done = driftline("report", str(rows), "--out", str(tmp_path / "report"))
-        assert done.returncode == (2 if key == "protocol" else 0)
-        assert not trap.exists()
-
-    @pytest.mark.parametrize("changes", [{"learner": "trap:Name"}, {"protocol": "trap:Name"}, {"net": "trap:Name"}])
-    def test_a_submission(
-        self, trap: Path, rows: Path, changes: dict[str, str], fixtures: Path, tmp_path: Path
-    ) -> None:
-        pack([rows], "somebody", tmp_path / "theirs.zip")
-        theirs = forged(tmp_path / "theirs.zip", changes)
-        words = ["--stream", str(fixtures / "finished-stream"), "--again", "1"]
-        done = driftline("verify", str(theirs), *words)
-        assert done.returncode == 1
-        assert "Traceback" not in done.stderr
-        assert not trap.exists()
-
-    def test_a_release(self, trap: Path, tmp_path: Path) -> None:
-        with tarfile.open(FIXTURES / "finished.tar.gz") as file:
-            file.extractall(tmp_path, filter="data")
-        release = dl.Release.open(tmp_path / "finished").path
-        facts = read_json(release / "release.json")
-        facts["provenance"]["encoder"] |= {"kind": "trap:Name", "model": "trap:Name"}
-        facts["provenance"]["source"] = "trap:Name"
-        write_json(release / "release.json", facts)
-        for words in (["stream", "from-release", str(release), "--out", str(tmp_path / "S")], ["audit", str(release)]):
-            assert driftline(*words).returncode == 0
-        assert not trap.exists()
-
-
-def forged(path: Path, changes: Mapping[str, str]) -> Path:
-    """A submission whose run says something else, with the right hash; a setting, if the run has no such key."""
-    with zipfile.ZipFile(path) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    manifest = json.loads(members["manifest.json"])
-    for name in [name for name in members if name.endswith("run.json")]:
-        about = json.loads(members[name])
-        for key, value in changes.items():
-            (about if key in about else about["settings"])[key] = value
-        members[name] = json.dumps(about).encode()
-        manifest["files"][name] = hashlib.sha256(members[name]).hexdigest()
-    members["manifest.json"] = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return path

@@ -11,6 +11,7 @@ from support.helpers import drifting
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
+from eval.experiment.settings import described, setting_names
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS, scores_of
@@ -108,6 +109,13 @@ SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all othe
         unfit() | every(lambda kind: kind.needs_oracle) | {"st-1", "st-b", "sst-1", "sst-b"}
     ),
 }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_setting_has_a_meaning(protocol: str) -> None:
+    settings = described(PROTOCOLS[protocol])
+    assert [setting.name for setting in settings] == setting_names(PROTOCOLS[protocol])
+    assert not [setting.name for setting in settings if not setting.meaning]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

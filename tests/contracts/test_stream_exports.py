@@ -18,8 +18,8 @@ from stream_builder.export.images import class_folder
 from stream_builder.stream import Split, Step, Stream
 
 
-@pytest.fixture(scope="module")
-def stream() -> Stream:
+def images() -> Stream:
+    """Two steps of images with three splits each."""
     rng = np.random.default_rng(0)
     steps = []
     for t in range(2):
@@ -30,6 +30,11 @@ def stream() -> Stream:
             splits[name] = Split(rng.integers(0, 256, (n, 9, 9, 3)).astype(np.uint8), y, ids, np.arange(n) + 100 * t)
         steps.append(Step(t, f"step {t}", splits))
     return Stream("images", steps, ["a/b", "a_b", "<d>"])
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return images()
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +100,11 @@ def test_parquet_loads_in_datasets(exports: dict[str, Path], stream: Stream, tmp
 
 
 @pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_says_what_it_is(name: str) -> None:
+    assert EXPORTS.summary(name)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
 def test_an_export_writes_every_sample_and_the_same_bytes_again(name: str, stream: Stream, tmp_path: Path) -> None:
     written = []
     for out in (tmp_path / "a", tmp_path / "b"):
@@ -107,11 +117,13 @@ def test_an_export_writes_every_sample_and_the_same_bytes_again(name: str, strea
 def test_an_export_takes_features_or_says_that_it_needs_images(name: str, tmp_path: Path) -> None:
     split = Split(np.zeros((2, 3), np.float32), np.zeros(2, np.int64), np.array(["a", "b"]))
     features = Stream("features", [Step(0, "0", {"train": split})], ["x"])
-    if name == "arrays":
-        assert EXPORTS[name](features, tmp_path) == {"samples": 2}
-    else:
-        with pytest.raises(IncompatibleStream, match="Expected uint8 images"):
-            EXPORTS[name](features, tmp_path)
+    counts, refusal = {}, ""
+    try:
+        counts = EXPORTS[name](features, tmp_path)
+    except IncompatibleStream as error:
+        refusal = str(error)
+    assert "Expected uint8 images" in refusal or 2 in counts.values()
+    assert not refusal or name != "arrays"
 
 
 def test_class_folders_are_distinct_and_sort_by_label(stream: Stream) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from curate.core.errors import BadConfig
 from eval.experiment.presets import PRESETS
-from eval.experiment.settings import check_instance, check_settings, setting_names
+from eval.experiment.settings import Setting, check_instance, check_settings, described, setting_names
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 
@@ -118,3 +118,31 @@ def test_a_preset_has_values_that_its_learners_and_protocols_take(name: str) -> 
         assert takers, key
         for kind in takers:
             check_settings(kind, {setting: value})
+
+
+def test_settings_are_described_by_the_docstrings_below_their_fields() -> None:
+    @dataclass
+    class Parent:
+        """Parent."""
+
+        lr: float = 0.5
+        """learning
+        rate"""
+        notes: list[str] = field(default_factory=list)
+        """no docstring of `made` below"""
+        made: int = field(init=False, default=0)
+
+    @dataclass
+    class Child(Parent):
+        """Child."""
+
+        lr: float = 0.1
+        must: int = field(kw_only=True)
+        """has no default"""
+
+    found = [(s.name, s.default, s.meaning) for s in described(Child)]
+
+    notes = ("notes", "[]", "no docstring of `made` below")
+    assert found == [("lr", "0.1", "learning rate"), notes, ("must", "required", "has no default")]
+    assert described(make_dataclass("Bare", [("x", int, field(default=1))])) == [Setting("x", "1", "")]
+    assert described(int) == []

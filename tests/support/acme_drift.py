@@ -4,7 +4,7 @@ repository and install it by its metadata alone."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,8 +18,11 @@ from curate.core.errors import BadInput, MissingFile
 from curate.encoders import Encoder
 from curate.metadata.schema import batch_of
 from curate.release import Release
+from curate.retrieval.settings import Concept
 from curate.sources.base import FileSource, Workplace
+from eval.history import Past
 from eval.learner import Array, Labels, Learner, Task
+from eval.memory.samplers import Positions, Sampler
 from eval.nets.chain import HEAD, Blocks
 from eval.protocol import Protocol, Result, Score, evaluate_split
 from eval.rows import Row
@@ -164,6 +167,30 @@ def listing(release: Release, out: Path) -> dict[str, int]:
     return {"images": len(release.table)}
 
 
+def ledger(stream: Stream, out: Path) -> dict[str, int]:
+    """Export of a stream: one line a sample: step, split, id, label."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [
+        f"{step.index} {name} {id_} {label}"
+        for step in stream.steps
+        for name, split in step.splits.items()
+        for id_, label in zip(split.ids, split.y, strict=True)
+    ]
+    (out / "ledger.txt").write_text("\n".join(lines))
+    return {"samples": len(lines)}
+
+
+def post(
+    batch: Mapping[str, Any], addresses: Mapping[str, str], concepts: Sequence[Concept], out: Path
+) -> dict[str, int]:
+    """Platform: a letter to each worker with all addresses and options."""
+    out.mkdir(parents=True, exist_ok=True)
+    lines = [*addresses.values(), *(concept.option or concept.name for concept in concepts)]
+    for worker in range(batch["workers"]):
+        (out / f"letter-{worker}.txt").write_text("\n".join(lines))
+    return {"images": len(addresses), "answers": len(addresses) * batch["workers"]}
+
+
 def centres(a: Any, b: Any, seed: int = 0) -> float:
     """Measure: the distance of the two means."""
     return float(np.linalg.norm(np.asarray(a, float).mean(0) - np.asarray(b, float).mean(0)))
@@ -185,3 +212,11 @@ def narrow(name: str, n_classes: int, x_shape: tuple[int, ...]) -> Blocks:
     from torch import nn
 
     return Blocks({HEAD: partial(nn.Linear, int(np.prod(x_shape)), n_classes)}, before_head=nn.Flatten())
+
+
+class Oldest(Sampler):
+    """Sampler: the first samples of all."""
+
+    def draw(self, past: Past, n: int) -> Positions:
+        """[0, n)."""
+        return np.arange(min(n, past.seen))

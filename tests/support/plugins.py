@@ -15,12 +15,15 @@ ACME = {  # entry-point group → name → object
     "sources": {"acme-album": "acme_drift:Album"},
     "encoders": {"acme-colours": "acme_drift:Colours"},
     "exports": {"acme-listing": "acme_drift:listing"},
+    "stream_exports": {"acme-ledger": "acme_drift:ledger"},
+    "platforms": {"acme-post": "acme_drift:post"},
     "datasets": {"acme-squares": "acme_drift:squares"},
     "shifts": {"acme-invert": "acme_drift:Invert"},
     "measures": {"acme-centres": "acme_drift:centres"},
     "protocols": {"acme-last-step": "acme_drift:LastStep"},
     "learners": {"acme-prototype": "acme_drift:Prototype"},
     "networks": {"acme-narrow": "acme_drift:narrow"},
+    "samplers": {"acme-oldest": "acme_drift:Oldest"},
 }
 
 

@@ -1,0 +1,30 @@
+"""The package of somebody else, and what 0.1.0 left: for the tests of plug-ins."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.plugins import importable, install_acme
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that holds the package; it is installed while the tests of a file run."""
+    folder = install_acme(tmp_path_factory.mktemp("site-packages"))
+    with importable(folder):
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, one that waits for answers, and a stream of features."""
+    folder = tmp_path_factory.mktemp("fixtures")
+    for name in ("finished", "waiting", "finished-stream"):
+        with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
+            file.extractall(folder, filter="data")
+    return folder

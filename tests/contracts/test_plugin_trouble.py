@@ -1,0 +1,142 @@
+"""Plug-ins that fail harm nothing else, and a name in a file that somebody sent never imports a module."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console import answer, driftline
+from support.plugins import importable, install
+
+import driftline as dl
+from curate.core.atomic_io import read_json, write_json
+from curate.core.errors import BadPlugin
+from curate.export import EXPORTS
+from eval.leaderboard.submission import pack
+from eval.learners import LEARNERS
+from eval.protocol import PROTOCOLS
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
+pytestmark = pytest.mark.usefixtures("packages")
+
+
+class TestTrouble:
+    """One bad package does not harm the others."""
+
+    @pytest.fixture
+    def broken(self, tmp_path: Path) -> Iterator[None]:
+        points: Mapping[str, Mapping[str, str]] = {
+            "learners": {"broken": "broken_drift:Learner", "absent": "broken_drift_absent:Learner"},
+            "exports": {"wrong": "json:__doc__"},
+            "protocols": {"odd": "json:JSONDecoder"},
+        }
+        with importable(install(tmp_path, "broken_drift", points, "raise RuntimeError('no licence')\n")):
+            yield
+
+    def test_an_entry_point_that_fails_is_named_and_the_others_work(self, broken: None) -> None:
+        found: dict[str, Any] = {entry["name"]: entry for entry in answer("list", "learners", "--json")}
+        assert "broken_drift 1.0" in found["broken"]["summary"]
+        assert "RuntimeError: no licence" in found["broken"]["summary"]
+        assert "No module named 'broken_drift_absent'" in found["absent"]["summary"]
+        assert found["acme-prototype"]["summary"].startswith("Learner:")
+        assert found["er"]["origin"] == "driftline"
+
+    def test_using_it_is_one_clear_paragraph(self, broken: None, fixtures: Path, tmp_path: Path) -> None:
+        words = ["--protocol", "clear-iid", "--learners", "broken", "--out", str(tmp_path / "runs")]
+        done = driftline("eval", str(fixtures / "finished-stream"), *words)
+        assert done.returncode in (1, 2)
+        assert "The learner 'broken' of broken_drift 1.0 (broken_drift:Learner) cannot be imported" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_what_is_not_what_it_was_registered_as_is_refused(self, broken: None) -> None:
+        with pytest.raises(BadPlugin, match="Expected a callable"):
+            EXPORTS["wrong"]
+        with pytest.raises(BadPlugin, match=r"Expected a class derived from eval\.protocol\.Protocol"):
+            PROTOCOLS["odd"]
+
+    def test_two_registrations_of_one_name_are_refused_by_name(self, tmp_path: Path) -> None:
+        points = {"learners": {"er": "other:Er", "acme-prototype": "other:Prototype"}}
+        with importable(install(tmp_path, "other", points)):
+            with pytest.raises(BadPlugin, match=r"'er' is registered by driftline .* and other 1\.0 \(other:Er\)"):
+                LEARNERS["er"]
+            with pytest.raises(BadPlugin, match=r"other 1\.0 \(other:Prototype\) and acme_drift 1\.0"):
+                LEARNERS["acme-prototype"]
+            assert LEARNERS["nap"]
+
+
+class TestFiles:
+    """A name in a file that somebody sent never imports a module."""
+
+    @pytest.fixture
+    def trap(self, tmp_path: Path) -> Iterator[Path]:
+        """A module that leaves a mark where it is imported; no entry point names it."""
+        mark = tmp_path / "imported"
+        with importable(install(tmp_path / "trap", "trap", {}, f"open({str(mark)!r}, 'w').close()\nclass Name: ...\n")):
+            yield mark
+
+    @pytest.fixture
+    def rows(self, fixtures: Path, tmp_path: Path) -> Path:
+        stream = dl.Stream.load(fixtures / "finished-stream")
+        dl.evaluate(stream, "clear-iid", ["finetune"], settings={"epochs": 1}, out=tmp_path / "runs")
+        return tmp_path / "runs"
+
+    def test_the_user_of_this_process_may(self, trap: Path, fixtures: Path, tmp_path: Path) -> None:
+        words = ["--protocol", "clear-iid", "--learners", "trap:Name", "--out", str(tmp_path / "runs")]
+        assert driftline("eval", str(fixtures / "finished-stream"), *words).returncode != 0
+        assert trap.exists()
+
+    @pytest.mark.parametrize("key", ["learner", "protocol"])
+    def test_rows(self, trap: Path, rows: Path, key: str, tmp_path: Path) -> None:
+        (path,) = rows.rglob("run.json")
+        write_json(path, read_json(path) | {key: "trap:Name"})
+        done = driftline("report", str(rows), "--out", str(tmp_path / "report"))
+        assert done.returncode == (2 if key == "protocol" else 0)
+        assert not trap.exists()
+
+    @pytest.mark.parametrize("changes", [{"learner": "trap:Name"}, {"protocol": "trap:Name"}, {"net": "trap:Name"}])
+    def test_a_submission(
+        self, trap: Path, rows: Path, changes: dict[str, str], fixtures: Path, tmp_path: Path
+    ) -> None:
+        pack([rows], "somebody", tmp_path / "theirs.zip")
+        theirs = forged(tmp_path / "theirs.zip", changes)
+        words = ["--stream", str(fixtures / "finished-stream"), "--again", "1"]
+        done = driftline("verify", str(theirs), *words)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr
+        assert not trap.exists()
+
+    def test_a_release(self, trap: Path, tmp_path: Path) -> None:
+        with tarfile.open(FIXTURES / "finished.tar.gz") as file:
+            file.extractall(tmp_path, filter="data")
+        release = dl.Release.open(tmp_path / "finished").path
+        facts = read_json(release / "release.json")
+        facts["provenance"]["encoder"] |= {"kind": "trap:Name", "model": "trap:Name"}
+        facts["provenance"]["source"] = "trap:Name"
+        write_json(release / "release.json", facts)
+        for words in (["stream", "from-release", str(release), "--out", str(tmp_path / "S")], ["audit", str(release)]):
+            assert driftline(*words).returncode == 0
+        assert not trap.exists()
+
+
+def forged(path: Path, changes: Mapping[str, str]) -> Path:
+    """A submission whose run says something else, with the right hash; a setting, if the run has no such key."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    manifest = json.loads(members["manifest.json"])
+    for name in [name for name in members if name.endswith("run.json")]:
+        about = json.loads(members[name])
+        for key, value in changes.items():
+            (about if key in about else about["settings"])[key] = value
+        members[name] = json.dumps(about).encode()
+        manifest["files"][name] = hashlib.sha256(members[name]).hexdigest()
+    members["manifest.json"] = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return path
