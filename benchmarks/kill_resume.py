@@ -12,11 +12,11 @@ import hashlib
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,19 @@ def _marks(run: Path) -> list[str]:
     return [p.read_text(encoding="utf-8") for p in sorted(run.glob("stages/*/done.json"))]
 
 
-def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]:
-    """Returns kills done, moments (seconds after start), stages hit, and names of files that differ."""
+def start_run(folder: Path) -> subprocess.Popen[bytes]:
+    """`driftline run FOLDER` in a process of its own."""
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(folder)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def compare(
+    folder: Path, kills: int, seed: int, records: int, run: Callable[[Path], Any] = start_run
+) -> dict[str, Any]:
+    """Returns kills done, moments (seconds after start), stages hit, and names of files that differ.
+
+    run: starts a run; returns something like `subprocess.Popen`.
+    """
     draw = random.Random(seed)
     world = build(folder / "world", records, seed=3, run_log=RunLog(quiet=True))
     values = presets.values("mini")
@@ -55,25 +66,23 @@ def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]
     for name in ("whole", "killed"):
         (folder / name).mkdir()
         (folder / name / "driftline.yaml").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pipelines.cli", "run"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with serve(world):
-        waiting = subprocess.run([*command, folder / "whole"], **quiet)
-        assert waiting.returncode == 3, "the run waits for answers"
-        simulate_answers(folder / "whole", world)
         clock = time.monotonic()
+        assert run(folder / "whole").wait() == 3, "the run waits for answers"
+        simulate_answers(folder / "whole", world)
         shutil.copytree(folder / "whole" / "answers", folder / "killed" / "answers")
-        subprocess.run([*command, folder / "whole"], check=True, **quiet)
-        length = time.monotonic() - clock + 25
+        assert run(folder / "whole").wait() == 0
+        length = time.monotonic() - clock
         lasted = {e["stage"]: e["seconds"] for e in map(json.loads, _marks(folder / "whole"))}
         moments, hit = [], []
         while len(moments) < kills:
+            left = sorted(s for s in lasted if not list((folder / "killed" / "stages").glob(f"*_{s}/done.json")))
             # Every second kill is aimed: fetch takes most of the time, so that blind moments would nearly all hit it.
-            target = draw.choice(sorted(lasted)) if len(moments) % 2 else None
+            target = draw.choice(left or sorted(lasted)) if len(moments) % 2 else None
             clock = time.monotonic()
-            job = subprocess.Popen([*command, folder / "killed"], **quiet)
+            job = run(folder / "killed")
             if target is None:
-                wait = draw.uniform(0.3, length)
+                wait = draw.uniform(0.3, max(1, length - sum(lasted[s] for s in lasted if s not in left)))
             else:
                 while job.poll() is None and not list((folder / "killed" / "stages").glob(f"*_{target}/begun.json")):
                     time.sleep(0.002)
@@ -83,12 +92,12 @@ def compare(folder: Path, kills: int, seed: int, records: int) -> dict[str, Any]
                 # It finished before its moment came: begin once more from nothing, so that kills hit real work.
                 shutil.rmtree(folder / "killed" / "stages")
             except subprocess.TimeoutExpired:
-                job.send_signal(signal.SIGKILL)
+                job.kill()
                 job.wait()
                 moments.append(round(time.monotonic() - clock, 1))
                 begun = sorted((folder / "killed" / "stages").glob("*/begun.json"))
                 hit.append(begun[0].parent.name if begun else "between stages")
-        subprocess.run([*command, folder / "killed"], check=True, **quiet)
+        assert run(folder / "killed").wait() == 0
     whole, killed = tree(folder / "whole"), tree(folder / "killed")
     differ = sorted(n for n in whole.keys() | killed.keys() if whole.get(n) != killed.get(n))
     return {"kills": len(moments), "moments": moments, "hit": hit, "files": len(whole), "differ": differ}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from hypothesis import settings
 from support.helpers import drifting
 
 from curate.core.run_log import RunLog
-from pipelines.demo.journey import Scale, demo
+from pipelines.demo.journey import QUICK, demo
 from stream_builder.stream import Stream
 
 settings.register_profile("driftline", deadline=None)  # times say nothing on a shared machine
@@ -18,10 +21,19 @@ settings.load_profile("driftline")
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+# CPU seconds of the longest files, most first (pytest --durations=0). Those that share a journey stand apart.
+LONGEST = (
+    "test_usda.py",
+    "test_docs.py",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: begun last, one would keep one worker busy while the other has nothing."""
+    """The longest files first, then files with slow tests: begun last, one would keep one worker busy while the other
+    has nothing."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (rank.get(item.path.name, len(rank)), item.path not in slow))
 
 
 @pytest.fixture
@@ -34,10 +46,15 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def journey(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished demo run folder on a tiny photo world; read only."""
-    out = tmp_path_factory.mktemp("journey") / "demo"
-    demo(out, Scale(records=1600, asked=14, published=4, seeds=2), RunLog(quiet=True))
-    return out
+    """A finished demo run folder on a tiny photo world; read only. Made once: workers of pytest-xdist copy it."""
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "journey"
+    made.mkdir(exist_ok=True)
+    with (made / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (made / "demo" / "demo.json").is_file():  # written last
+            demo(made / "demo", QUICK, RunLog(quiet=True), workers=1)
+    return Path(shutil.copytree(made / "demo", tmp_path_factory.mktemp("journey") / "demo"))
 
 
 @pytest.fixture

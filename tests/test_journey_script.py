@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.demo import journey as demo_journey
-
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "examples" / "journey.py"
 
@@ -26,7 +24,6 @@ def test_it_goes_from_photos_to_a_report(
 ) -> None:
     """On a world that is built already: `demo` repeats no finished part."""
     shutil.copytree(journey, tmp_path / "demo")
-    monkeypatch.setattr(demo_journey, "QUICK", demo_journey.Scale(records=1600, asked=14, published=4, seeds=2))
     monkeypatch.chdir(tmp_path)
     found = runpy.run_path(str(SCRIPT))
     printed = capsys.readouterr().out

@@ -56,18 +56,21 @@ class Scale:
     """runs of each learner"""
 
 
-QUICK = Scale(2800, 16, 6, 2)
+QUICK = Scale(1600, 14, 4, 2)
 
 
-def demo(out: Path, scale: Scale, run_log: RunLog) -> dict[str, object]:
-    """Run all steps in `out`; returns {"report", "seconds", "stages"}. Finished steps are not repeated."""
+def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, object]:
+    """Run all steps in `out`; returns {"report", "seconds", "stages"}. Finished steps are not repeated.
+
+    workers: processes; None: one per core.
+    """
     clock = time.monotonic()
     run_log.say(NOTICE)
     world = build(out / "world", scale.records, seed=0, run_log=run_log)
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
-    context = Context(out, load(config_path), run_log, Executor(workers=len(os.sched_getaffinity(0))))
+    context = Context(out, load(config_path), run_log, Executor(workers=workers or len(os.sched_getaffinity(0))))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +13,7 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
+from support.console import Running, start
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, MissingFile
@@ -109,15 +106,35 @@ class TestDesk:
 
 
 def answer_all(client: httpx.Client, annotator: str, folder: Path) -> int:
-    """Answer every item with what was expected; returns how many."""
+    """Answer with what was expected: one item at a time, then in grids but for the last concept; returns how many."""
     batch = read_json(folder_of(folder, "ask") / "batch.json")
     items = pq.read_table(folder_of(folder, "ask") / "items.parquet")
     expected = dict(zip(items["id"].to_pylist(), items["concept"].to_pylist(), strict=True))
+    n = _answer_pages(client, annotator, batch["items"], expected, 30)
+    for concept in sorted(set(expected.values()))[1:]:
+        n += _answer_grids(client, annotator, concept)
+    return n + _answer_pages(client, annotator, batch["items"], expected, len(batch["items"]))
+
+
+def _answer_grids(client: httpx.Client, annotator: str, concept: str) -> int:
+    n = 0
+    page = client.get("/grid", params={"annotator": annotator, "concept": concept}).text
+    while shown := [piece.split('"')[0] for piece in page.split('name="shown" value="')[1:]]:
+        wrong = shown if concept == "background" else []
+        page = client.post("/reject", data={"annotator": annotator, "concept": concept, "shown": shown, "wrong": wrong})
+        page = page.text
+        n += len(shown)
+    return n
+
+
+def _answer_pages(
+    client: httpx.Client, annotator: str, items: dict[str, str], expected: dict[str, str], most: int
+) -> int:
     n = 0
     page = client.get("/label", params={"annotator": annotator}).text
-    while 'name="item"' in page:
+    while 'name="item"' in page and n < most:
         item = page.split('name="item" value="')[1].split('"')[0]
-        concept = expected[batch["items"][item]]
+        concept = expected[items[item]]
         label = "none" if concept == "background" else concept
         form = {"annotator": annotator, "item": item, "labels": label, "sensitive": "no", "begun": "1"}
         page = client.post("/answer", data=form).text
@@ -194,14 +211,14 @@ def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path)
         answer_store_of(context_of(tmp_path))
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+def serve(folder: Path, said: Path) -> tuple[Running, str]:
     """The real server in a process of its own, and the address it prints."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.cli", "annotate", str(folder), "--port", "0"],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert server.stdout is not None
-    return server, server.stdout.readline().split()[0]
+    said.write_bytes(b"")
+    server = start("annotate", folder, "--port", "0", said=said)
+    while not (text := said.read_text()).endswith("\n"):
+        assert server.poll() is None, text
+        time.sleep(0.02)
+    return server, text.split()[0]
 
 
 @pytest.mark.slow
@@ -223,14 +240,15 @@ def test_500_answers_of_three_people_and_two_kills_lose_none(folder: Path) -> No
                 return  # the server was killed
 
     for enough in (170, 340, 500):
-        left = [w for w in work if w not in set(_answers(folder))]
-        server, address = start(folder)
+        stored = set(_answers(folder))
+        left = [w for w in work if w not in stored]
+        server, address = serve(folder, folder / "said.txt")
         people = [threading.Thread(target=post, args=(left[i::3], address)) for i in range(3)]
         for person in people:
             person.start()
         while len(acknowledged) < enough and any(person.is_alive() for person in people):
             time.sleep(0.002)
-        os.kill(server.pid, signal.SIGKILL)
+        server.kill()
         server.wait()
         for person in people:
             person.join()

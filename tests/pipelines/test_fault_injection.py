@@ -1,4 +1,4 @@
-"""Ten thousand addresses, three in ten misbehaving, two kills, a lost Ray worker: nothing is lost or differs."""
+"""Four thousand addresses, three in ten misbehaving, two kills, a lost Ray worker: nothing is lost or differs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import hashlib
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,18 +13,19 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support.console import Running, start
 from support.faults import EXPECTED, FaultServer
 from support.helpers import yfcc_line
 
 from curate.core.atomic_io import read_json
 
-URLS = 10_000
+URLS = 4_000
 GOOD = [kind for kind, fault in EXPECTED.items() if fault is None]
 BAD = [kind for kind, fault in EXPECTED.items() if fault is not None and kind != "inside"]
 SLOW = ("drip", "silent")
 CONFIG = """
 collection: {{source: yfcc, path: {path}}}
-fetch: {{shard_size: 250, retries: 1, backoff: 0, timeout: 2, deadline: 3, threads: 100, per_host: 100,
+fetch: {{shard_size: 100, retries: 1, backoff: 0, timeout: 2, deadline: 3, threads: 100, per_host: 100,
   max_bytes: 500000}}
 embed: {{model: driftline-photo-world}}
 retrieve: {{concepts: [{{name: a, prompts: [a]}}]}}
@@ -45,7 +44,7 @@ def kinds() -> list[str]:
     """What each address does: three in ten misbehave. Those that cost seconds come in some shards only."""
     rng = random.Random(0)
     quick = [kind for kind in BAD if kind not in SLOW]
-    bad = [BAD if i % 2000 < 250 else quick for i in range(URLS)]
+    bad = [BAD if i % 1000 < 100 else quick for i in range(URLS)]
     return [rng.choice(bad[i]) if rng.random() < 0.3 else rng.choice(["good", *GOOD]) for i in range(URLS)]
 
 
@@ -57,14 +56,12 @@ def prepare(folder: Path, server: FaultServer, kinds: list[str]) -> Path:
     return folder
 
 
-def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(folder), "--until", "fetch", *more]
-    with (folder / "said.txt").open("ab") as said:
-        return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+def begin(folder: Path, *more: str) -> Running:
+    return start("run", folder, "--until", "fetch", *more, said=folder / "said.txt")
 
 
 def finish(folder: Path, *more: str) -> None:
-    run = start(folder, *more)
+    run = begin(folder, *more)
     assert run.wait(400) == 0, (folder / "said.txt").read_text()[-2000:]
 
 
@@ -112,12 +109,12 @@ def test_kills_and_faults_lose_nothing_and_change_nothing(
 
     stormy = prepare(tmp_path / "stormy", server, kinds)
     for done in (4, 12):  # SIGKILL, workers and all, in the middle of later shards
-        run = start(stormy, "--workers", "2")
+        run = begin(stormy, "--workers", "2")
         wait_for(lambda done=done: len(shards(stormy)) >= done)  # type: ignore[misc]
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
     before = {p.name: p.stat().st_mtime_ns for p in shards(stormy)}
-    run = start(stormy, "--engine", "ray", "--workers", "2")
+    run = begin(stormy, "--engine", "ray", "--workers", "2")
     wait_for(lambda: len(shards(stormy)) > len(before) and ray_workers())
     os.kill(ray_workers()[0], signal.SIGKILL)
     assert run.wait(400) == 0, (stormy / "said.txt").read_text()[-2000:]

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from support.console import start
+from support.helpers import benchmark
 
 from curate.core.errors import Busy
 from pipelines.runner import alone
 
 
-def benchmark() -> ModuleType:
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "kill_resume.py"
-    spec = importlib.util.spec_from_file_location("kill_resume", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 def test_sigkill_at_random_moments_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
-    found = benchmark().compare(tmp_path, kills=3, seed=1, records=500)
+    one = partial(start, "run", "--workers", "1")
+    found = benchmark("kill_resume").compare(tmp_path, kills=3, seed=1, records=500, run=one)
     assert found["kills"] == 3
     assert found["files"] > 20
     assert found["differ"] == []

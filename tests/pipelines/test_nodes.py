@@ -20,17 +20,20 @@ from curate.core.atomic_io import read_json
 
 HEAD, OTHERS = "10.77.0.1", ("10.77.1.2", "10.77.2.2")
 PORT = 36_379
+RECORDS = 300
 BIN = Path(sys.executable).parent
 SECRET = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # nodes of one cluster know each other
 SERVER = """
-import http.server, sys, time
+import http.server, os, sys, time
+os.chdir(sys.argv[1])
 class H(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     def do_GET(self):
-        time.sleep(0.4)  # so that shards last long enough to lose a node in the middle of one
+        if os.path.exists("slow"):
+            time.sleep(0.4)  # so that shards last long enough to lose a node in the middle of one
         super().do_GET()
     def log_message(self, *a): pass
-http.server.ThreadingHTTPServer(("10.77.0.1", 38080), lambda *a: H(*a, directory=sys.argv[1])).serve_forever()
+http.server.ThreadingHTTPServer(("10.77.0.1", 38080), H).serve_forever()
 """
 CONFIG = """
 collection: {{source: yfcc, path: {path}}}
@@ -107,7 +110,7 @@ def nodes() -> Iterator[Nodes]:
 
 def prepare(folder: Path) -> Path:
     folder.mkdir()
-    lines = [yfcc_line(i + 1, url=f"http://{HEAD}:38080/{i % 50}.jpg") for i in range(500)]
+    lines = [yfcc_line(i + 1, url=f"http://{HEAD}:38080/{i % 50}.jpg") for i in range(RECORDS)]
     (folder / "dataset.tsv").write_text("".join(line + "\n" for line in lines))
     (folder / "driftline.yaml").write_text(CONFIG.format(path=folder / "dataset.tsv"))
     return folder
@@ -128,6 +131,7 @@ def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path, request: pyte
     one, many = prepare(tmp_path / "one"), prepare(tmp_path / "many")
     command = [sys.executable, "-m", "pipelines.cli", "run"]
     assert nodes.start(0, *command, one, "--until", "fetch", "--workers", "2").wait(200) == 0
+    (images / "slow").touch()
 
     base = [BIN / "ray", "start", "--num-cpus=1", "--object-store-memory=100000000", "--disable-usage-stats", "--block"]
     head = ["--head", f"--port={PORT}", f"--node-ip-address={HEAD}", "--include-dashboard=false"]
@@ -140,12 +144,12 @@ def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path, request: pyte
         wait_for(lambda i=i: raylets(short) == 1 + i)  # type: ignore[misc]
     run = nodes.start(0, *command, many, "--until", "fetch", "--engine", "ray", RAY_ADDRESS=f"{HEAD}:{PORT}")
     wait_for(lambda: any(_works(p) for p in nodes.processes(1)) and shards(many))
-    assert len(shards(many)) < 2 * 20, "the node was to be lost in the middle of the run"
+    assert len(shards(many)) < 2 * RECORDS / 25, "the node was to be lost in the middle of the run"
     nodes.lose(1)
     assert run.wait(240) == 0
     assert shards(many) == shards(one)
     counts = read_json(many / "stages" / "03_fetch" / "done.json")["counts"]
-    assert counts == {"read": 500, "kept": 500, "dropped": {}}
+    assert counts == {"read": RECORDS, "kept": RECORDS, "dropped": {}}
 
 
 def raylets(folder: str) -> int:

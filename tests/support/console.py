@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 
 NEEDED = [
     "torch",
+    "open_clip",
     "duckdb",
     "pandas",
     "pyarrow.parquet",
@@ -37,16 +41,53 @@ def driftline(*words: str, here: Path | None = None) -> CompletedProcess[str]:
     """Exit code, and what it wrote to stdout and stderr."""
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
-        child = FORKS.Process(target=_called, args=(words, here or Path.cwd(), said, dict(os.environ)))
-        child.start()
-        child.join()
-        assert child.exitcode is not None
-        return CompletedProcess(words, child.exitcode, *(one.read_text(encoding="utf-8") for one in said))
+        code = _started(words, here or Path.cwd(), said).wait()
+        return CompletedProcess(words, code, *(one.read_text(encoding="utf-8") for one in said))
+
+
+def start(*words: object, said: Path | None = None) -> Running:
+    """A command that goes on while the test does something else, in a session (and process group) of its own; `said`
+    gets its stdout and stderr."""
+    running = _started(tuple(map(str, words)), Path.cwd(), [said or Path(os.devnull)] * 2)
+    atexit.register(running.kill)  # a test that fails leaves no server behind
+    return running
+
+
+class Running:
+    """The part of `subprocess.Popen` that tests need."""
+
+    def __init__(self, process: Any) -> None:
+        self.process = process
+        self.pid: int = process.pid
+
+    def poll(self) -> int | None:
+        """Exit code, minus the signal that ended it; None while it runs."""
+        code: int | None = self.process.exitcode
+        return code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code. Raises subprocess.TimeoutExpired."""
+        self.process.join(timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired("driftline", timeout or 0)
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _started(words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
+    child = FORKS.Process(target=_called, args=(words, here, said, dict(os.environ)))
+    child.start()
+    return Running(child)
 
 
 def _called(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
+    os.setsid()
     for number, file in enumerate(said, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(here)
