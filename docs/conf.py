@@ -104,4 +104,4 @@ def settings(name: str, kind: Any) -> str:
 
     rows = [f"| `{s.name}` | {s.default} | {s.meaning} |".replace("*", r"\*") for s in described(kind)]
     table = ["| setting | default | meaning |", "|---|---|---|", *rows] if rows else ["No settings."]
-    return "\n".join([f"#### {name}", "", *table, ""])
+    return "\n".join([f"### {name}", "", *table, ""])

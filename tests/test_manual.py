@@ -26,7 +26,7 @@ def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, because the reference is written into the folder of the pages."""
     folder = tmp_path_factory.mktemp("manual")
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
-    for page in ("CHANGELOG.md", "CONTRIBUTING.md"):
+    for page in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         shutil.copy(ROOT / page, folder)
     command = [
         sys.executable,
