@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.mark.slow
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
     command = [sys.executable, "examples/usda/build.py", "--data", str(shared / "usda"), "--out", str(tmp_path)]
-    done = subprocess.run([*command, "--epochs", "8", "--seeds", "1"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([*command, "--epochs", "2", "--seeds", "1"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "report: " in done.stdout
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     by_learner = {r["learner"]: r for r in results[0]["results"]}
-    for learner in ("nap", "finetune", "cumulative", "nearest-mean"):
+    for learner in ("scratch", "finetune", "cumulative", "nearest-mean"):
         means = {k: v["mean"] for k, v in by_learner[learner]["scores"].items()}
         assert means["in_domain"] > means["next_domain"] > means["forward"], (learner, means)
     from curate.release import Release
@@ -89,9 +89,10 @@ def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Pat
     found = json.loads((tmp_path / "compared.json").read_text())
 
     for learner, of in found["clear-iid"].items():
-        assert of["features"][0] > of["pictures"][0] + 0.05, (learner, of)
-        assert of["features"][1] > of["pictures"][1] + 0.05, (learner, of)
+        assert of["features"][0] > of["pictures"][0] + 0.15, (learner, of)
+        assert of["features"][1] > of["pictures"][1] + 0.15, (learner, of)
         assert of["features"][0] > of["features"][1], (learner, of)
+    assert found["probe"][-1][1] > 0.64, "as much as a linear probe finds in an untrained network (0.62)"
     assert found["near-future and retention"] > 0.4
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "usda, moco-b0" in page

@@ -62,8 +62,8 @@ class Scale:
 FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
 QUICK = Scale(
     36, 30,
-    {"room": 36, "size": 32, "epochs": 4},
-    "resnet10t", 10, ("finetune", "er"), 1, 1,
+    {"room": 36, "size": 32, "epochs": 2},
+    "resnet10t", 6, ("finetune",), 1, 1,
 )  # fmt: skip
 
 
