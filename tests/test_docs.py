@@ -130,8 +130,7 @@ def test_every_command_runs(page: Path, place: Path) -> None:
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_python_example_runs(page: Path, place: Path) -> None:
     code = "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8"))
-    shell = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}  # set by a pool's parent
-    env = shell | {"PYTHONPATH": str(ROOT)}
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
 

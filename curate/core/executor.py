@@ -84,14 +84,13 @@ def _processes(
 ) -> Iterator[tuple[int, R]]:  # fmt: skip
     unfinished = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
-        use_safe_path()
         context = multiprocessing.get_context("spawn")
         gpu_queue = context.SimpleQueue()
         for i in range(workers if gpus else 0):
             gpu_queue.put(gpus[i % len(gpus)])
         with ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), gpu_queue if gpus else None)) as pool:
             try:
-                with _script_hidden():
+                with children():
                     futures = {pool.submit(work, task): i for i, task in unfinished.items()}
                 for i, result in _drain(futures):
                     del unfinished[i]
@@ -109,20 +108,20 @@ def _processes(
 
 
 @contextmanager
-def _script_hidden() -> Iterator[None]:
-    """Worker processes that start here do not import the user's script, which would run all of it again."""
-    script = sys.modules["__main__"]
+def children() -> Iterator[None]:
+    """Processes that start here import neither the user's script, which would run all of it again, nor modules of the
+    working directory: a json.py beside photos is not ours."""
+    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
     sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
     try:
         yield
     finally:
         sys.modules["__main__"] = script
-
-
-def use_safe_path() -> None:
-    """Let processes that start from now on not import from the working directory: a json.py beside photos is not
-    ours."""
-    os.environ["PYTHONSAFEPATH"] = "1"
+        if safe is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe
 
 
 def _start_worker(parent: int, gpu_queue: Any) -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput
-from curate.core.executor import Executor, use_safe_path
+from curate.core.executor import Executor, children
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import Encoder, EncoderSpec
@@ -189,17 +189,16 @@ def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, boo
     if tasks[0].decoders:
         from torch.utils.data import DataLoader
 
-        use_safe_path()
-        decoded: Iterator[Decoded] = iter(
-            DataLoader(
-                batches,  # type: ignore[arg-type]
-                batch_size=None,
-                num_workers=min(tasks[0].decoders, len(plan)),
-                prefetch_factor=PREFETCH,
-                pin_memory=encoder.device != "cpu",
-                multiprocessing_context="forkserver",
-            )
+        loader: DataLoader[Decoded] = DataLoader(
+            batches,  # type: ignore[arg-type]
+            batch_size=None,
+            num_workers=min(tasks[0].decoders, len(plan)),
+            prefetch_factor=PREFETCH,
+            pin_memory=encoder.device != "cpu",
+            multiprocessing_context="forkserver",
         )
+        with children():
+            decoded: Iterator[Decoded] = iter(loader)
     else:
         decoded = (batches[i] for i in range(len(plan)))
     for (number, _, high), batch in zip(plan, decoded, strict=True):
