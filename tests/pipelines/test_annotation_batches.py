@@ -29,7 +29,11 @@ def context(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world")
     shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
     (out / "world").symlink_to(journey / "world")
-    changes = ["validation.image_base_url=https://images.example", "retrieve.per_class=10"]
+    changes = [
+        "validation.image_base_url=https://images.example",
+        "retrieve.per_class=5",
+        "retrieve.negative_ratio=0.2",
+    ]
     made = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
     run(made, until="ask")
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import threading
@@ -152,10 +153,11 @@ class TestSaving:
         self, explorer: Explorer, folder: Path
     ) -> None:
         bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
-        text = (folder / "driftline.yaml").read_text()
-        marker = "  concepts:\n"
-        assert marker in text
-        (folder / "driftline.yaml").write_text(text.replace(marker, marker + "    - {name: tram, prompts: [a tram]}\n"))
+        file = folder / "driftline.yaml"
+        tram = "    - {name: tram, prompts: [a tram]}\n"
+        text, found = re.subn(r"^  concepts:.*\n", rf"\g<0>{tram}", file.read_text(), flags=re.M)
+        assert found == 1
+        file.write_text(text)
         explorer.save("bus", Query(("a big bus",)))
         after = {c.name: c.prompts for c in load(folder / "driftline.yaml").retrieve.concepts}
         assert (after["tram"], after["bus"]) == (("a tram",), ("a big bus",))
