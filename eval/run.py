@@ -263,8 +263,8 @@ def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_
         except Exception as error:
             yield job, skip_reason(error)
             continue
-        if isinstance(run, Run):
-            yield job, run
+        if isinstance(run, Path):
+            yield job, row_files.load(run)  # a damaged one is no failure of its learner
         else:
             begun.append((job, run))
     for i, rows in grid.protocol.run_many(stream, [run.start for _, run in begun]):
@@ -341,12 +341,12 @@ class _Begun:
     """process time when it began"""
 
 
-def _begin(stream: Stream, grid: _Grid, job: _Job) -> Run | _Begun:
-    """The stored run, or a learner that is ready to begin."""
+def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
+    """The folder of the stored run, or a learner that is ready to begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = _place(stream, grid, job, learner)
     if folder is not None and (folder / "run.json").is_file():
-        return row_files.load(folder)
+        return folder
     clock = time.process_time()
     choice = None
     if job.tune:

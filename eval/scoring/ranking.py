@@ -77,7 +77,9 @@ def ranked(document: Document) -> list[Place]:
 def differing(document: Document) -> list[str]:
     """For each group of `comparable`, the settings that distinguish it from the others; "" for a single group.
 
-    >>> results = [{"settings": {"policy": p}, "scores": {}} for p in ("oracle", "random_50")]
+    >>> scores = {"worst": {"mean": 0.5, "sd": 0.0, "values": [0.5]}}
+    >>> names = ("oracle", "random_50")
+    >>> results = [{"learner": "er", "settings": {"policy": n}, "scores": scores} for n in names]
     >>> differing({"protocol": "ocrr", "results": results})
     ['policy=oracle', 'policy=random_50']
     """

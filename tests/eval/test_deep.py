@@ -19,10 +19,12 @@ from eval.engine.deep import SCALE, SHIFT, Deep, added, halving, planes
 from eval.engine.linear import Rule, step
 from eval.experiment.learner_spec import spec_of
 from eval.experiment.presets import PRESETS
+from eval.experiment.settings import setting_names
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.cwr import Cwr
 from eval.learners.finetune import Finetune
+from eval.protocol import PROTOCOLS
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -269,8 +271,11 @@ def test_unknown_names_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("clear-")])
-def test_a_preset_is_settings_that_learners_have(name: str) -> None:
-    learner = Finetune(**PRESETS[name])
+def test_a_preset_is_settings_that_learners_or_the_protocol_have(name: str) -> None:
+    owners = [*LEARNERS.values(), PROTOCOLS["clear-iid"]]
+    every = {field for kind in owners for field in setting_names(kind)}
+    assert PRESETS[name].keys() <= every
+    learner = Finetune(**{key: value for key, value in PRESETS[name].items() if key in setting_names(Finetune)})
     assert learner.net in name.replace("clear-", "")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.helpers import correlated
 
-from curate.core.errors import BadArray, BadConfig, Diverged, IncompatibleStream
+from curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval import checkpoint
 from eval.history import Past
@@ -505,10 +505,11 @@ class TestBadInput:
             def predict(self, x: Array) -> Labels:
                 return np.full(len(x), 99)
 
-        with pytest.raises(BadArray, match=r"predict gave shape \(3,\)"):
-            evaluate(STREAM, "near-future", [Wrong()], settings=QUICK)
-        with pytest.raises(BadArray, match="named label 99"):
-            evaluate(STREAM, "near-future", [Strange()], settings=QUICK)
+        found = evaluate(STREAM, "near-future", [Wrong, Strange, "majority"], settings=QUICK)
+        wrong, strange = (entry["because"] for entry in found["skipped"])
+        assert "predict gave shape (3,)" in wrong
+        assert "named label 99" in strange
+        assert [r["learner"] for r in found["results"]] == ["majority"]
 
     def test_one_that_diverges_stops_and_the_others_go_on(self) -> None:
         class Bursts(FcOnly):
