@@ -62,10 +62,10 @@ class Lwf(NetLearner):
         self.unlearned = set(range(self.task.n_classes))
 
     def on_correction(self) -> Rule | None:
-        """The teacher is the model from before the first correction."""
+        """The teacher is the model from before the first correction. It teaches all classes, as in OCRR's reference."""
         if self.gradient_steps == self.trained:
             self.before = self.head.copy()
-        return self._distil(self.before, self.weight)
+        return Distil(self.before, self.weight, self.temperature) if self.weight else None
 
     def _distil(self, teacher: Net, weight: float) -> Rule | None:
         """None for a teacher without weight, or that has learned nothing."""

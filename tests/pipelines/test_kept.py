@@ -478,6 +478,7 @@ def test_ctrl_c_says_what_is_kept(finished: Path) -> None:
     shutil.rmtree(folder_of(finished, "embed"))
     code = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it\n"
         "from pipelines.stages.embed import Embed\n"
         "Embed.run = lambda *given: os.kill(os.getpid(), signal.SIGINT) or __import__('time').sleep(60)\n"
         "from pipelines.cli.app import main\n"
