@@ -76,7 +76,7 @@ class Unfinished(DriftlineError):
 
 
 class Unconfirmed(DriftlineError):
-    """Long work would be done again, and nobody has confirmed it."""
+    """Long work would be done again without a confirmation."""
 
 
 class Busy(DriftlineError):

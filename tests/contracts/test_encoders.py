@@ -49,7 +49,7 @@ READS = {"clip": (True, True), "table": (False, True), "ngrams": (False, True), 
 
 
 def loaded(name: str, folder: Path) -> Encoder:
-    """An encoder on the CPU; one of another package is told the model `any`."""
+    """An encoder on the CPU; one of another package gets the model `any`."""
     model, weights = MODELS[name](folder) if name in MODELS else ("any", None)
     kind: type[Encoder] = ENCODERS[name]
     return kind(model, weights, "cpu", "float32", False)  # type: ignore[call-arg]

@@ -318,6 +318,20 @@ def web(shop: Shop, tmp_path: Path) -> Path:
     return root
 
 
+def lose_after_two_shards(web: Path, shop: Shop) -> None:
+    """Fetch while the server goes after the first two shards."""
+    whole = fetch_shard
+
+    def then_closed(one: Any) -> Any:
+        shop.open = one.number < 2
+        return whole(one)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("curate.fetch.fetch_shard", then_closed)
+        with pytest.raises(Unfinished):
+            run(context(web), until="fetch")
+
+
 class TestOutage:
     def faults(self, root: Path) -> list[str | None]:
         found: list[str | None] = pq.read_table(folder_of(root, "fetch") / "index.parquet")["fault"].to_pylist()
@@ -335,16 +349,7 @@ class TestOutage:
         assert shop.asked == 40
 
     def test_good_shards_and_good_photos_stay(self, web: Path, shop: Shop) -> None:
-        whole = fetch_shard  # the server goes after the first two shards
-
-        def then_closed(one: Any) -> Any:
-            shop.open = one.number < 2
-            return whole(one)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("curate.fetch.fetch_shard", then_closed)
-            with pytest.raises(Unfinished):
-                run(context(web), until="fetch")
+        lose_after_two_shards(web, shop)
         folder = folder_of(web, "fetch")
         before = {n: (folder / f"0000{n}.tar").stat().st_ino for n in range(2)}
         shop.open, shop.asked = True, 0
@@ -377,16 +382,7 @@ class TestOutage:
         assert shop.asked == 4, "no miss has such a reason"
 
     def test_unfinished_photos_stay_when_misses_are_asked_for_again(self, web: Path, shop: Shop) -> None:
-        whole = fetch_shard
-
-        def then_closed(one: Any) -> Any:
-            shop.open = one.number < 2
-            return whole(one)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("curate.fetch.fetch_shard", then_closed)
-            with pytest.raises(Unfinished):
-                run(context(web), until="fetch")
+        lose_after_two_shards(web, shop)
         shop.open, shop.asked = True, 0
         run(replace(context(web), retry=retry_of(["connection_failed"])), until="fetch")
         assert shop.asked == 20
