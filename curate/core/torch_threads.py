@@ -1,7 +1,8 @@
-"""Torch on one thread, because the order of summation changes the last bits."""
+"""How many threads torch uses: one where the order of summation counts, the idle cores where it does not."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,11 +10,26 @@ from contextlib import contextmanager
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch on one thread, so that results do not depend on the number of cores."""
+    with _threads(1):
+        yield
+
+
+@contextmanager
+def idle_cores() -> Iterator[int]:
+    """Run torch on the cores that nothing else uses now: threads beyond them wait for each other, and a step takes many
+    times as long. Yields their number. The last bits of results depend on it."""
+    busy = round(os.getloadavg()[0])
+    with _threads(max(1, len(os.sched_getaffinity(0)) - busy)) as number:
+        yield number
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[int]:
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(number)
     try:
-        yield
+        yield number
     finally:
         torch.set_num_threads(before)

@@ -11,6 +11,7 @@ from curate.core.atomic_io import fingerprint, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import Network, resolve_device
+from curate.encoders.weights import check_weights, unreachable
 
 
 class Clip(Network, Encoder):
@@ -29,6 +30,7 @@ class Clip(Network, Encoder):
         precision: str = "auto",
         compiled: bool = False,
     ) -> None:
+        check_weights(model, weights)  # before the imports, which take seconds
         import open_clip
         import torch
 
@@ -38,11 +40,8 @@ class Clip(Network, Encoder):
             clip, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
         except (RuntimeError, OSError) as error:
             if isinstance(error, OSError) or "download" in str(error):
-                raise MissingFile(
-                    f"The weights {weights or model} of {model} cannot be reached ({str(error).splitlines()[0]}).",
-                    "",
-                    "Without internet: download the checkpoint elsewhere and set embed.weights to its path.",
-                ) from None
+                because = f"its download failed ({' '.join(str(error).split())[:200]})"
+                raise unreachable(model, weights, because) from None
             raise BadInput(
                 f"The weights {weights or model} do not fit the model {model} ({str(error).splitlines()[0]}).",
                 "Expected a checkpoint of this architecture.",

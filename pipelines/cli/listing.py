@@ -117,13 +117,14 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns; on a terminal, the second one is wrapped so that a row is no wider than the terminal."""
     if not rows:
         return "nothing is registered"
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    beside = first + 2 + sum(width + 2 for width in others[1:])
-    room = shutil.get_terminal_size().columns - beside if sys.stdout.isatty() else others[0]
-    room = max(20, min(room, others[0]))
+    first, longest, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    beside = first + 2 + sum(width + 2 for width in others)
+    room = shutil.get_terminal_size().columns - beside if sys.stdout.isatty() else longest
+    room = max(20, min(room, longest))
     lines = []
     for name, text, *rest in rows:
         for i, part in enumerate(textwrap.wrap(text, room) or [""]):
-            cells = [f"{name if i == 0 else '':<{first}}", f"{part:<{room}}", *(rest if i == 0 else ())]
+            cells = [f"{name if i == 0 else '':<{first}}", f"{part:<{room}}"]
+            cells += [f"{cell if i == 0 else '':<{width}}" for cell, width in zip(rest, others, strict=True)]
             lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

@@ -1,0 +1,183 @@
+"""Weights of open_clip's models: what is known of them, whether they are on this machine, how they come here.
+
+Nothing here imports torch, so that a missing model is said at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from curate.core.errors import MissingFile, UnknownName, did_you_mean
+
+FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
+CONFIG = "open_clip_config.json"
+PATIENCE = 3.0  # seconds until a server counts as not reachable
+OPENAI = "OpenAI's own pairs, not published"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Published weights of one model."""
+
+    model: str
+    """embed.model"""
+    tag: str
+    """embed.weights"""
+    megabytes: int
+    """of the download: parameters × 4 bytes"""
+    licence: str
+    """of the weights"""
+    data: str
+    """what it was trained on"""
+    until: int
+    """no training photo is of a later year: by the data's description, or because it was published then"""
+    repository: str
+    """on the Hugging Face hub"""
+
+    @property
+    def name(self) -> str:
+        """As `driftline models get` takes it."""
+        return f"{self.model}:{self.tag}"
+
+
+KNOWN = {
+    weights.name: weights
+    for weights in (
+        Weights("RN50", "yfcc15m", 408, "MIT", "YFCC100M, English texts", 2014, "timm/resnet50_clip.yfcc15m"),
+        Weights("RN101", "yfcc15m", 479, "MIT", "YFCC100M, English texts", 2014, "timm/resnet101_clip.yfcc15m"),
+        Weights("RN50", "cc12m", 408, "MIT", "Conceptual 12M", 2020, "timm/resnet50_clip.cc12m"),
+        Weights("RN50", "openai", 408, "MIT", OPENAI, 2020, "timm/resnet50_clip.openai"),
+        Weights("RN101", "openai", 479, "MIT", OPENAI, 2020, "timm/resnet101_clip.openai"),
+        Weights("ViT-B-32", "openai", 605, "MIT", OPENAI, 2020, "timm/vit_base_patch32_clip_224.openai"),
+        Weights("ViT-B-16", "openai", 599, "MIT", OPENAI, 2020, "timm/vit_base_patch16_clip_224.openai"),
+        Weights("ViT-L-14", "openai", 1711, "MIT", OPENAI, 2020, "timm/vit_large_patch14_clip_224.openai"),
+        Weights(
+            "ViT-B-32", "laion2b_s34b_b79k", 605, "MIT", "LAION-2B", 2022, "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
+        ),
+        Weights(
+            "ViT-B-32", "datacomp_xl_s13b_b90k", 605, "MIT", "DataComp-1B", 2022,
+            "laion/CLIP-ViT-B-32-DataComp.XL-s13B-b90K",
+        ),
+        Weights(
+            "ViT-B-32", "metaclip_400m", 605, "CC-BY-NC-4.0", "MetaCLIP-400M", 2023,
+            "timm/vit_base_patch32_clip_224.metaclip_400m",
+        ),
+    )
+}  # fmt: skip
+
+
+def repository_of(model: str, tag: str | None) -> str | None:
+    """Where on the hub the weights of a model are; None for local ones, unknown names and other servers."""
+    if Path(model).is_dir() or model.startswith("local-dir:") or (tag is not None and Path(tag).is_file()):
+        return None
+    if model.startswith("hf-hub:"):
+        return model.removeprefix("hf-hub:").partition("@")[0]
+    if f"{model}:{tag}" in KNOWN:
+        return KNOWN[f"{model}:{tag}"].repository
+    import open_clip
+
+    config = open_clip.get_pretrained_cfg(model, tag) if tag else {}
+    return "/".join(str(config.get("hf_hub", "")).split("/")[:2]) or None
+
+
+def is_here(repository: str) -> bool:
+    """Whether the weights of a repository are in this machine's cache of the hub."""
+    from huggingface_hub import try_to_load_from_cache
+
+    return any(isinstance(try_to_load_from_cache(repository, file), str) for file in FILES)
+
+
+def within(seconds: float, work: Callable[[], bool]) -> bool:
+    """The answer of `work`; False if it takes longer (a name server may be silent for half a minute)."""
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(work()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return bool(answers and answers[0])
+
+
+def reachable(url: str, seconds: float = PATIENCE) -> bool:
+    """Whether a connection to the server of a URL, or to the proxy before it, can be opened in time."""
+    scheme = urlsplit(url).scheme
+    place = urlsplit(getproxies().get(scheme) or url)
+    port = place.port or (443 if place.scheme == "https" else 80)
+
+    def connects() -> bool:
+        with suppress(OSError, ValueError), socket.create_connection((place.hostname or "", port), seconds):
+            return True
+        return False
+
+    return within(seconds, connects)
+
+
+def hub() -> str:
+    """The address of the hub; HF_ENDPOINT names another one."""
+    from huggingface_hub import constants
+
+    return constants.ENDPOINT
+
+
+def hub_answers() -> bool:
+    """Whether weights can be downloaded now."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and reachable(hub())
+
+
+def unreachable(model: str, tag: str | None, because: str) -> MissingFile:
+    """The message with three ways out."""
+    size = KNOWN.get(f"{model}:{tag}")
+    name = f"{model} ({tag}{f', {size.megabytes:,} MB' if size else ''})" if tag else model
+    return MissingFile(
+        f"The model {name} is not on this machine, and {because}.",
+        "",
+        "Three ways out: (1) on a machine with internet: driftline models get NAME --out FOLDER; copy the folder and "
+        "set embed.model to it; (2) a small model of your own photos: driftline run DIR --until fetch, then driftline "
+        "models train DIR --out FOLDER; (3) vectors of your own: embed.from, or driftline stream from-arrays.",
+    )
+
+
+def check_weights(model: str, tag: str | None) -> None:
+    """Raise MissingFile within seconds if the weights are neither on this machine nor to be downloaded now."""
+    repository = repository_of(model, tag)
+    if repository is not None and not is_here(repository) and not hub_answers():
+        raise unreachable(model, tag, f"{urlsplit(hub()).hostname} does not answer")
+
+
+def download(name: str, out: Path | None = None) -> list[Path]:
+    """Download known weights into the cache of the hub, where open_clip finds them, or into the folder `out`, which
+    can be copied to another machine. Returns the files. Raises UnknownName, MissingFile."""
+    if name not in KNOWN:
+        raise UnknownName(f"Unknown weights {name!r}.", did_you_mean(name, KNOWN), f"Available: {', '.join(KNOWN)}.")
+    weights = KNOWN[name]
+    if not hub_answers():
+        raise unreachable(weights.model, weights.tag, f"{urlsplit(hub()).hostname} does not answer")
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+
+    def one(file: str) -> Path:
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        return Path(hf_hub_download(weights.repository, file, local_dir=out))
+
+    try:
+        files = [one(CONFIG)]
+        try:
+            files.append(one(FILES[0]))
+        except EntryNotFoundError:
+            files.append(one(FILES[1]))
+    except (HfHubHTTPError, EntryNotFoundError, OSError) as error:
+        because = f"its download failed ({' '.join(str(error).split())[:200]})"
+        raise unreachable(weights.model, weights.tag, because) from None
+    if out is not None:
+        shutil.rmtree(out / ".cache", ignore_errors=True)  # the hub's notes about the download
+    return [Path(os.path.abspath(file)) for file in files]

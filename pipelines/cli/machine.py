@@ -1,0 +1,114 @@
+"""`driftline models …`: the models that embed photos, and where they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from curate.core.errors import BadConfig
+from pipelines.cli.common import Json, command, log_of, show
+from pipelines.cli.listing import columns
+
+models_app = typer.Typer(no_args_is_help=True, help="List, download and train the models that embed photos.")
+
+
+@command(models_app, "list", "driftline models list")
+def models_list(as_json: Json = False) -> None:
+    """List well-known models: size, licence, latest year of their training photos, whether they are here.
+
+    Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
+    yours: RN50:yfcc15m ends in 2014.
+    """
+    from curate.encoders.weights import KNOWN, is_here
+    from pipelines.stages.embed import BUILT_IN
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
+            "data": "drawn photos of the demo: no model of real photos", "until": None, "source": "part of driftline",
+            "present": True,
+        }
+    ]  # fmt: skip
+    rows += [
+        {
+            "name": known.name, "model": known.model, "weights": known.tag, "megabytes": known.megabytes,
+            "licence": known.licence, "data": known.data, "until": known.until, "source": known.repository,
+            "present": is_here(known.repository),
+        }
+        for known in KNOWN.values()
+    ]  # fmt: skip
+    table = [
+        (
+            row["name"],
+            row["data"] + (f", until {row['until']}" if row["until"] else ""),
+            f"{row['megabytes']:,} MB",
+            row["licence"],
+            "here" if row["present"] else "to download",
+        )
+        for row in rows
+    ]
+    show(as_json, rows, f"{columns(table)}\nDownload: driftline models get NAME. Of your own photos: models train.")
+
+
+def _known(incomplete: str) -> list[str]:
+    from curate.encoders.weights import KNOWN
+
+    return list(KNOWN)
+
+
+@command(models_app, "get", "driftline models get RN50:yfcc15m --out rn50")
+def models_get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As models list shows it.", autocompletion=_known)],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to copy to a machine without internet: set embed.model to it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Download a model from the Hugging Face hub.
+
+    Without --out into the hub's cache on this machine, where driftline run finds it.
+    """
+    from curate.encoders.weights import download
+
+    files = download(name, out)
+    model, _, weights = name.partition(":")
+    settings = [f"embed.model={model}", f"embed.weights={weights}"]
+    if out is not None:
+        settings = [f"embed.model={out.absolute()}", "embed.weights=null"]
+    text = f"{files[-1]}\nUse it: --set {' --set '.join(settings)}"
+    show(as_json, {"files": [str(file) for file in files], "settings": settings}, text)
+
+
+@command(models_app, "train", "driftline models train photos2024 --out small-clip")
+def models_train(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="A release, or a run whose photos are fetched.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder of the model: set embed.model to it.")],
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the photos.")] = 20,
+    size: Annotated[int, typer.Option("--size", min=32, max=224, help="Edge of the photos in pixels.")] = 64,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Train a small CLIP on the captions or class names of your own photos, on the CPU.
+
+    3 million parameters, minutes for some thousand photos. It knows what these captions name and nothing else. A
+    photo's text is its caption, else its label (collection.label: parent), else the words of its title; of a release,
+    the class.
+    """
+    from curate.core.torch_threads import idle_cores
+    from curate.pretrain.captions import captioned
+    from curate.pretrain.small_clip import train
+
+    if size % 32:
+        raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
+    pairs = captioned(source, size)
+    n = len(pairs.texts)
+    with idle_cores() as threads:
+        log = log_of(None, as_json)
+        log.say(f"train: {n:,} photos, {len(set(pairs.texts)):,} different texts, threads: {threads}")
+        batch = min(256, max(8, n // 4))
+        losses = train(pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch)
+    document = {"model": str(out.absolute()), "images": n, "texts": len(set(pairs.texts)), "loss": losses}
+    use = f"--set embed.model={out.absolute()} --set embed.weights=null"
+    show(as_json, document, f"{out}: loss {losses[0]:.2f} → {losses[-1]:.2f}\nUse it: {use}")
