@@ -1,8 +1,8 @@
 """C kernels: training loop of the linear head (no copy of the batch, X is read once per step), update of any network's
 weights, and augmentation of images.
 
-`kernel.c` is built with the package if there is a C compiler. Without it, for widths that are no multiple of 32, and
-with `DRIFTLINE_KERNEL=off`, torch does the same. Tests compare the two.
+`kernel.c` is built with the package if there is a C compiler. Torch does the same without it, with
+`DRIFTLINE_KERNEL=off`, and for layers that torch multiplies as fast (`suits`). Tests compare the two.
 """
 
 from __future__ import annotations
@@ -10,31 +10,39 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from curate.core.errors import BadConfig
+
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
+KINDS = ("plain", "avx2", "avx512")  # of registers, as kernel.c numbers them
+VARIABLE = "DRIFTLINE_KERNEL"
 Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 @cache
 def library() -> Any:
-    """The library built from kernel.c and normalise.c, or None."""
+    """The library built from kernel.c and normalise.c, or None. One of another version counts as none."""
     spec = find_spec("eval.engine._kernel")
     if spec is None or spec.origin is None:
         return None
     library = ctypes.CDLL(spec.origin)
-    place, long, real = ctypes.c_void_p, ctypes.c_long, ctypes.c_float
-    for name, places in (("step", 7), ("step_half", 8), ("gradient", 5), ("gradient_half", 6)):
+    if not hasattr(library, "driftline_step_of"):
+        return None
+    place, long, real, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
+    for name, kind, places in (
+        ("step_of", [whole], 7), ("step_half", [], 8), ("gradient_of", [whole], 5), ("gradient_half", [], 6),
+    ):  # fmt: skip
         if hasattr(library, f"driftline_{name}"):
             function = getattr(library, f"driftline_{name}")
             function.restype = None
             numbers = [real] * 3 if name.startswith("step") else []
-            function.argtypes = [place] * 2 + [long] * 4 + [place] * places + numbers
+            function.argtypes = [*kind, *[place] * 2, *[long] * 4, *[place] * places, *numbers]
     library.driftline_descend.restype = library.driftline_show.restype = None
     library.driftline_descend.argtypes = [place] * 3 + [long] + [real] * 3
     library.driftline_descend_rounded.restype = None
@@ -43,16 +51,40 @@ def library() -> Any:
     return library
 
 
+def kind() -> str:
+    """Which products train linear layers on this processor: "avx512", "avx2", "plain" or "torch".
+
+    `DRIFTLINE_KERNEL` chooses another one than the best; "off" is torch for everything here. Without AVX2, torch is the
+    default: there it was not measured to be slower. Raises BadConfig for a value that this processor does not have.
+    """
+    wanted = os.environ.get(VARIABLE, "") or "auto"
+    best = -1 if library() is None else library().driftline_best_kind()
+    if wanted == "auto":
+        return KINDS[best] if best > 0 else "torch"
+    if wanted == "off":
+        return "torch"
+    if wanted in KINDS and (best < 0 or KINDS.index(wanted) <= best):
+        return wanted if best >= 0 else "torch"
+    here = ", ".join(["auto", "off", *KINDS[: best + 1]])
+    raise BadConfig(f"{VARIABLE} is {wanted!r}.", f"Expected one of {here} on this processor.")
+
+
 def ready(*tensors: Any) -> bool:
-    """Whether the kernel is available and the tensors are contiguous and on the CPU."""
-    if os.environ.get("DRIFTLINE_KERNEL") == "off" or library() is None:
+    """Whether the library is available and the tensors are contiguous and on the CPU."""
+    if os.environ.get(VARIABLE) == "off" or library() is None:
         return False
     return all(t.device.type == "cpu" and t.is_contiguous() for t in tensors)
 
 
 def has_half() -> bool:
-    """Whether the kernel is available and the processor multiplies bfloat16."""
+    """Whether the library is available and the processor multiplies bfloat16."""
     return ready() and bool(library().driftline_has_half())
+
+
+def suits(width: int, classes: int, batch: int) -> bool:
+    """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`): its
+    weights must stay in the cache, and narrow layers must be in small batches."""
+    return classes <= 5 * CLASSES and (width >= 256 or batch <= 64)
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
@@ -92,16 +124,24 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
     return out
 
 
-def fits(sources: Sequence[Any], half: bool) -> bool:
-    """Whether the kernel is available and supports these tensors (N, D). half: needs bfloat16 products."""
+def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int = 1) -> bool:
+    """Whether the kernel is available, supports these tensors (N, D), and is faster than torch. half: needs bfloat16
+    products; classes, batch: of the layer."""
     import torch
 
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
     if any(x.dtype is not wanted or x.shape[1] != width or x.device.type != "cpu" for x in sources):
         return False  # torch raises an error for them; C would read out of bounds
-    if width % LANES or not ready():
+    if not suits(width, classes, batch) or kind() == "torch":
         return False
     return not half or has_half()
+
+
+def padded(x: Any) -> Any:
+    """x (N, D) with zero columns up to a multiple of LANES; x itself if it has one. Contiguous."""
+    import torch
+
+    return torch.nn.functional.pad(x, (0, -x.shape[1] % LANES)).contiguous()
 
 
 def gradient(params: Any, x: Any, y: Any) -> Any:
@@ -110,18 +150,19 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
     import torch
 
     kernel, half = library(), x.dtype is torch.bfloat16
-    classes, width = params[0].shape
-    padded = -(-classes // CLASSES) * CLASSES
-    weights, result = np.zeros((padded, width), np.float32), torch.empty((padded, width))
-    weights[:classes] = params[0].numpy()
-    bias, scores = torch.empty(classes), np.empty((ROWS, padded), np.float32)
-    work = [np.empty((padded, width), np.uint16)] if half else []
+    classes, features = params[0].shape
+    x = padded(x)
+    width, rows_of_w = x.shape[1], -(-classes // CLASSES) * CLASSES
+    weights, result = np.zeros((rows_of_w, width), np.float32), torch.empty((rows_of_w, width))
+    weights[:classes, :features] = params[0].numpy()
+    bias, scores = torch.empty(classes), np.empty((ROWS, rows_of_w), np.float32)
+    work = [np.empty((rows_of_w, width), np.uint16)] if half else []
     rows = x.data_ptr() + np.arange(len(y)) * (width * x.element_size())
     places = [weights.ctypes.data, params[1].data_ptr(), result.data_ptr(), bias.data_ptr(), scores.ctypes.data]
     places += [array.ctypes.data for array in work]
-    function = kernel.driftline_gradient_half if half else kernel.driftline_gradient
-    function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, padded, *places)
-    return [result[:classes], bias]
+    function = kernel.driftline_gradient_half if half else partial(kernel.driftline_gradient_of, KINDS.index(kind()))
+    function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, rows_of_w, *places)
+    return [result[:classes, :features], bias]
 
 
 def train(
@@ -136,26 +177,27 @@ def train(
 
     kernel = library()
     half = sources[0].dtype is torch.bfloat16
-    classes, width = params[0].shape
-    padded = -(-classes // CLASSES) * CLASSES
-    weights, moving, gradient = (np.zeros((padded, width), np.float32) for _ in range(3))
+    classes, features = params[0].shape
+    sources = [padded(x) for x in sources]
+    width, rows_of_w = sources[0].shape[1], -(-classes // CLASSES) * CLASSES
+    weights, moving, gradient = (np.zeros((rows_of_w, width), np.float32) for _ in range(3))
     bias, bias_moving, bias_gradient = (np.zeros(classes, np.float32) for _ in range(3))
-    weights[:classes], bias[:] = params[0].numpy(), params[1].numpy()
-    scores = np.empty((ROWS, padded), np.float32)
+    weights[:classes, :features], bias[:] = params[0].numpy(), params[1].numpy()
+    scores = np.empty((ROWS, rows_of_w), np.float32)
     arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores]
-    arrays += [np.empty((padded, width), np.uint16)] if half else []
+    arrays += [np.empty((rows_of_w, width), np.uint16)] if half else []
     places = [array.ctypes.data for array in arrays]
-    step = kernel.driftline_step_half if half else kernel.driftline_step
+    step = kernel.driftline_step_half if half else partial(kernel.driftline_step_of, KINDS.index(kind()))
     stride = width * sources[0].element_size()
     steps = 0
     for lr, *drawn in batches:
         parts = list(zip(sources, labels, drawn, strict=False))
         rows = np.concatenate([source.data_ptr() + part * stride for source, _, part in parts])
         y = np.concatenate([target[part] for _, target, part in parts])
-        step(rows.ctypes.data, y.ctypes.data, len(y), width, classes, padded, *places, lr, momentum, decay)
+        step(rows.ctypes.data, y.ctypes.data, len(y), width, classes, rows_of_w, *places, lr, momentum, decay)
         steps += 1
-    params[0].copy_(torch.from_numpy(weights[:classes]))
+    params[0].copy_(torch.from_numpy(weights[:classes, :features]))
     params[1].copy_(torch.from_numpy(bias))
-    velocity[0].copy_(torch.from_numpy(moving[:classes]))
+    velocity[0].copy_(torch.from_numpy(moving[:classes, :features]))
     velocity[1].copy_(torch.from_numpy(bias_moving))
     return steps

@@ -1,20 +1,17 @@
 /* Softmax regression by mini-batch SGD with momentum, one batch per call: gather, forward, softmax, gradient and update
    without a copy of the batch. 32 rows at a time stay in the second-level cache between the two products, so that X is
-   read from memory once. Tiles are as large as the registers of AVX-512 allow; other machines get the same code, split
-   by the compiler. */
+   read from memory once. The products are compiled once for each kind of register (tiles.h): a tile that is larger than
+   the registers costs more than the arithmetic. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#define ROWS 32   /* a block: 32 x 2,048 floats are 256 KiB */
-#define LANES 16
-#define R 4       /* rows and classes of a tile of the forward product: 24 sums */
-#define K 6
-#define CLASSES 12 /* classes of a tile of the gradient, two vectors wide: 24 sums */
+#define ROWS 32    /* a block: 32 x 2,048 floats are 256 KiB */
+#define PADDED 12  /* classes are padded to a multiple of it: of every tile's classes */
+#define INLINE static inline __attribute__((always_inline))
 
 typedef int32_t word_at __attribute__((aligned(1), may_alias));
-typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -22,87 +19,58 @@ typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 #define CLONES
 #endif
 
-static inline float total(vec v) {
-    float s = 0;
-    for (int i = 0; i < LANES; i++) s += v[i];
-    return s;
-}
-
-/* s[r][c] = <x[r], w[c]>, width a multiple of LANES, classes a multiple of K (w is padded with zero rows). */
-static inline __attribute__((always_inline)) void forward(const float *const *x, const float *w, float *s, long width, long classes) {
-    for (long r0 = 0; r0 < ROWS; r0 += R)
-        for (long c0 = 0; c0 < classes; c0 += K) {
-            vec acc[R][K];
-            memset(acc, 0, sizeof acc);
-            for (long d = 0; d < width; d += LANES) {
-                vec xs[R];
-                for (int r = 0; r < R; r++) xs[r] = *(const vec *)(x[r0 + r] + d);
-                for (int c = 0; c < K; c++) {
-                    vec ws = *(const vec *)(w + (c0 + c) * width + d);
-                    for (int r = 0; r < R; r++) acc[r][c] += xs[r] * ws;
-                }
-            }
-            for (int r = 0; r < R; r++)
-                for (int c = 0; c < K; c++) s[(r0 + r) * classes + c0 + c] = total(acc[r][c]);
-        }
-}
-
-static inline __attribute__((always_inline)) void backward(const float *const *x, const float *g, float *dw, long width, long classes) {
-    for (long c0 = 0; c0 < classes; c0 += CLASSES)
-        for (long d = 0; d < width; d += 2 * LANES) {
-            vec acc[CLASSES][2];
-            for (int c = 0; c < CLASSES; c++)
-                for (int v = 0; v < 2; v++) acc[c][v] = *(const vec *)(dw + (c0 + c) * width + d + v * LANES);
-            for (long r = 0; r < ROWS; r++) {
-                vec a = *(const vec *)(x[r] + d), b = *(const vec *)(x[r] + d + LANES);
-                for (int c = 0; c < CLASSES; c++) {
-                    float p = g[r * classes + c0 + c];
-                    acc[c][0] += a * p;
-                    acc[c][1] += b * p;
-                }
-            }
-            for (int c = 0; c < CLASSES; c++)
-                for (int v = 0; v < 2; v++) *(vec *)(dw + (c0 + c) * width + d + v * LANES) = acc[c][v];
-        }
+/* exp(x) for x <= 0, at least exp(-87), to 2 units in the last place: the C library's, called for each number, took most of the
+   time of narrow layers. x = n log 2 + r; adding 1.5 * 2^23 rounds to n in the lowest bits. */
+INLINE float exp_of(float x) {
+    const float round = 12582912.0f;
+    x = x < -87.0f ? -87.0f : x;
+    float moved = x * 1.44269504f + round, n = moved - round;
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    uint32_t bits;
+    memcpy(&bits, &moved, 4);
+    bits = (bits << 23) + 0x3f800000u;
+    float power;
+    memcpy(&power, &bits, 4);
+    return p * power;
 }
 
 /* Scores of a block -> gradient of the mean cross-entropy in them; rows from `here` on become zero. */
-static inline __attribute__((always_inline)) void softmax(float *scores, const float *bias, float *dbias, const int64_t *y, long here,
-                                                          long classes, long padded, float share) {
-    for (long r = 0; r < ROWS; r++) {
-        float *s = scores + r * padded, top = -INFINITY, sum = 0;
-        if (r >= here) {
-            memset(s, 0, sizeof(float) * padded);
-            continue;
-        }
+INLINE void softmax(float *scores, const float *bias, float *dbias, const int64_t *y, long here, long classes, long padded,
+                    float share) {
+    memset(scores + here * padded, 0, sizeof(float) * (ROWS - here) * padded);
+    for (long r = 0; r < here; r++) {
+        float *restrict s = scores + r * padded, top = -INFINITY, sum = 0;
+#pragma omp simd reduction(max : top)
         for (long c = 0; c < classes; c++) {
             s[c] += bias[c];
-            if (s[c] > top) top = s[c];
+            top = s[c] > top ? s[c] : top;
         }
-        for (long c = 0; c < classes; c++) sum += s[c] = expf(s[c] - top);
-        for (long c = 0; c < classes; c++) {
-            s[c] = (s[c] / sum - (float)(c == y[r])) * share;
-            dbias[c] += s[c];
-        }
+#pragma omp simd reduction(+ : sum)
+        for (long c = 0; c < classes; c++) sum += s[c] = exp_of(s[c] - top);
+        const float factor = share / sum;
+#pragma omp simd
+        for (long c = 0; c < classes; c++) s[c] *= factor;
+        s[y[r]] -= share;
+#pragma omp simd
+        for (long c = 0; c < classes; c++) dbias[c] += s[c];
         for (long c = classes; c < padded; c++) s[c] = 0;
     }
 }
 
 /* SGD with momentum, in one pass. */
-static inline __attribute__((always_inline)) void descend(float *w, float *velocity, const float *dw, long n, float lr,
+INLINE void descend(float *w, float *velocity, const float *dw, long n, float lr,
                                                           float momentum, float decay) {
     for (long i = 0; i < n; i++) {
         velocity[i] = momentum * velocity[i] + (dw[i] + decay * w[i]);
         w[i] -= lr * velocity[i];
     }
-}
-
-/* Weight decay applies to weights, not to biases. */
-static inline __attribute__((always_inline)) void update(float *w, float *bias, float *velocity, float *bias_velocity,
-                                                         const float *dw, const float *dbias, long classes, long width,
-                                                         float lr, float momentum, float decay) {
-    descend(w, velocity, dw, classes * width, lr, momentum, decay);
-    descend(bias, bias_velocity, dbias, classes, lr, momentum, 0);
 }
 
 CLONES
@@ -167,41 +135,70 @@ void driftline_show(const uint8_t *x, const float *draws, long n, long height, l
     }
 }
 
-/* x: n pointers to rows of `width` floats (a multiple of 32). w, dw: padded x width, padded a multiple of 12, rows from
-   `classes` on are zero. scores: room for 32 x padded. */
-static inline __attribute__((always_inline)) void gradient(const float *const *x, const int64_t *y, long n, long width,
-                                                           long classes, long padded, const float *w, const float *bias,
-                                                           float *dw, float *dbias, float *scores) {
-    memset(dw, 0, sizeof(float) * padded * width);
-    memset(dbias, 0, sizeof(float) * classes);
-    const float share = 1.0f / (float)n;
-    for (long start = 0; start < n; start += ROWS) {
-        const float *rows[ROWS];
-        long here = n - start < ROWS ? n - start : ROWS;
-        for (long r = 0; r < ROWS; r++) rows[r] = x[start + (r < here ? r : 0)];
-        forward(rows, w, scores, width, padded);
-        softmax(scores, bias, dbias, y + start, here, classes, padded, share);
-        backward(rows, scores, dw, width, padded);
-    }
+#define LANES 4
+#define TILE_ROWS 4
+#define TILE_CLASSES 3
+#define TILE_SUMS 6
+#define KIND plain
+#define TARGET
+#include "tiles.h"
+
+#ifdef __x86_64__
+#define LANES 8 /* 16 registers: 12 sums */
+#define TILE_ROWS 4
+#define TILE_CLASSES 3
+#define TILE_SUMS 6
+#define KIND avx2
+#define TARGET __attribute__((target("avx2,fma")))
+#include "tiles.h"
+
+#define LANES 16 /* 32 registers: 24 sums */
+#define TILE_ROWS 4
+#define TILE_CLASSES 6
+#define TILE_SUMS 12
+#define KIND avx512
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+#include "tiles.h"
+#endif
+
+/* The best kind of register that this processor has: 0 plain, 1 AVX2, 2 AVX-512. */
+int driftline_best_kind(void) {
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return 2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
+#endif
+    return 0;
 }
 
-CLONES
-void driftline_gradient(const float *const *x, const int64_t *y, long n, long width, long classes, long padded,
-                        const float *w, const float *bias, float *dw, float *dbias, float *scores) {
-    gradient(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+/* kind: at most the best. x: n pointers to rows of `width` floats (a multiple of 32). w, dw: padded x width, padded a
+   multiple of 12, rows from `classes` on are zero. scores: room for 32 x padded. */
+void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, long n, long width, long classes,
+                           long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores) {
+#ifdef __x86_64__
+    if (kind == 2) return gradient_avx512(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+    if (kind == 1) return gradient_avx2(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+#endif
+    gradient_plain(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
 }
 
 /* One step; velocity as w. */
-CLONES
-void driftline_step(const float *const *x, const int64_t *y, long n, long width, long classes, long padded, float *w,
-                    float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias, float *scores,
-                    float lr, float momentum, float decay) {
-    gradient(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
-    update(w, bias, velocity, bias_velocity, dw, dbias, classes, width, lr, momentum, decay);
+void driftline_step_of(int kind, const float *const *x, const int64_t *y, long n, long width, long classes, long padded,
+                       float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
+                       float *scores, float lr, float momentum, float decay) {
+    driftline_gradient_of(kind, x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+    driftline_descend(w, velocity, dw, classes * width, lr, momentum, decay);
+    driftline_descend(bias, bias_velocity, dbias, classes, lr, momentum, 0);
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && (__GNUC__ >= 10 || defined(__clang__))
 #include <immintrin.h>
+#define LANES 16
+#define R 4 /* rows and classes of a tile of the forward product: 24 sums */
+#define K 6
+#define CLASSES 12 /* classes of a tile of the gradient, two vectors wide: 24 sums */
 #define HALF __attribute__((target("avx512f,avx512bw,avx512bf16")))
 
 int driftline_has_half(void) { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"); }
@@ -283,7 +280,8 @@ HALF void driftline_step_half(const uint16_t *const *x, const int64_t *y, long n
                               float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
                               float *scores, uint16_t *w_half, float lr, float momentum, float decay) {
     driftline_gradient_half(x, y, n, width, classes, padded, w, bias, dw, dbias, scores, w_half);
-    update(w, bias, velocity, bias_velocity, dw, dbias, classes, width, lr, momentum, decay);
+    driftline_descend(w, velocity, dw, classes * width, lr, momentum, decay);
+    driftline_descend(bias, bias_velocity, dbias, classes, lr, momentum, 0); /* weight decay applies to weights only */
 }
 #else
 int driftline_has_half(void) { return 0; }

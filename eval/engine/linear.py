@@ -140,7 +140,7 @@ class Head(Layers):
 
         if self.half:
             x = x.bfloat16()
-        if fused.fits([x], self.half) and fused.ready(x, y, *self.params):
+        if fused.fits([x], self.half, len(self.bias), len(x)) and fused.ready(x, y, *self.params):
             return list(fused.gradient(self.params, x, y))
         # Classes first, (C, B): with few classes this order of the products is twice as fast as (B, C).
         if self.half:
@@ -238,7 +238,8 @@ def fit(
         drawn = batches([len(labels) for _, labels in both], settings, rng)
         for velocity in head.velocity:  # start without momentum, like a new optimiser
             velocity.zero_()
-        if rule is None and settings.optimiser == "sgd" and isinstance(head, Head) and fused.fits(data, head.half):
+        simple = rule is None and settings.optimiser == "sgd" and isinstance(head, Head)
+        if simple and fused.fits(data, head.half, len(head.params[1]), settings.batch):
             targets = [np.asarray(labels, np.int64) for _, labels in both]
             steps = fused.train(
                 head.params, head.velocity, data, targets, drawn, settings.momentum, settings.weight_decay

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.core.errors import Diverged
+from curate.core.errors import BadConfig, Diverged
 from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.linear import Floats, Head, Labels, LinearSettings, fit
@@ -35,10 +35,11 @@ def both(
     classes: int,
     memory: tuple[Floats, Labels] | None = None,
     half: bool = False,
+    kind: str = "auto",
 ) -> tuple[Head, Head]:
     """The same training by the kernel and by torch."""
     heads = []
-    for kernel in ("on", "off"):
+    for kernel in (kind, "off"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("DRIFTLINE_KERNEL", kernel)
             head = Head.new(classes, x.shape[1], rng_for(0), half=half)
@@ -54,27 +55,52 @@ def test_is_built_where_there_is_a_compiler() -> None:
 
 @pytest.mark.parametrize("x", [torch.zeros(2, 63), torch.zeros(2, 64).double(), torch.zeros(2, 64).half()])
 def test_leaves_to_torch_what_it_could_not_read(x: torch.Tensor) -> None:
-    assert not fused.fits([x], half=False)
     assert not fused.fits([torch.zeros(2, 64), x], half=False)
 
 
+KINDS = fused.KINDS[: fused.library().driftline_best_kind() + 1] if fused.library() else ()
+
+
 @needs_kernel
-@settings(deadline=None, max_examples=30)
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=15)
 @given(
     st.integers(1, 90),
-    st.integers(1, 4),
+    st.integers(1, 140),
     st.integers(2, 40),
-    st.integers(1, 70),
+    st.integers(1, 64),
     st.booleans(),
     st.sampled_from([0, 0.01]),
 )
-def test_equals_torch(n: int, blocks: int, classes: int, batch: int, replays: bool, decay: float) -> None:
-    x, y = data(n, 32 * blocks, classes, n)
-    memory = data(n // 2 + 1, 32 * blocks, classes, n + 1) if replays else None
+def test_every_kind_of_registers_equals_torch(
+    kind: str, n: int, width: int, classes: int, batch: int, replays: bool, decay: float
+) -> None:
+    x, y = data(n, width, classes, n)
+    memory = data(n // 2 + 1, width, classes, n + 1) if replays else None
     s = LinearSettings(lr=0.5, batch=batch, epochs=4, decay_after=2, weight_decay=decay)
-    ours, twin = both(x, y, s, classes, memory)
+    ours, twin = both(x, y, s, classes, memory, kind=kind)
     for a, b in zip([*ours.params, *ours.velocity], [*twin.params, *twin.velocity], strict=True):
         assert torch.allclose(a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_very_wrong_scores_have_a_gradient_of_zero_or_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fused.VARIABLE, kind)
+    params = [torch.eye(3, 32) * 500, torch.zeros(3)]
+    _, bias = fused.gradient(params, torch.eye(3, 32), torch.tensor([1, 1, 1]))
+    assert bias.tolist() == pytest.approx([1 / 3, -2 / 3, 1 / 3], abs=1e-6)
+
+
+def test_a_wrong_name_of_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fused.VARIABLE, "avx1024")
+    with pytest.raises(BadConfig, match="DRIFTLINE_KERNEL is 'avx1024'. Expected one of auto, off"):
+        fused.kind()
+
+
+def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> None:
+    assert not fused.suits(2048, 1000, 256)
+    assert not fused.suits(64, 10, 1024)
+    assert fused.suits(2048, 11, 256)
 
 
 @pytest.mark.skipif(
