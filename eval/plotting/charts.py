@@ -1,19 +1,22 @@
-"""Charts as SVG text, readable in print, in dark mode and by screen readers; without scripts or files."""
+"""Charts: a picture as SVG, readable in print, in dark mode, by screen readers and without scripts; and for screens
+with scripts the same data for Vega-Lite (see `vega`)."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+
+from eval.plotting import vega
+from eval.plotting.vega import COLOURS, DASHES
 
 WIDTH, HEIGHT = 860, 340
 LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # margins for the axis, the names, the top and the ticks
 GAP = 14  # pixels between two names
 EDGE, AXIS, BAR = 190, 40, 7  # charts of ranks: margins for names, position of the axis, height of a bar
-COLOURS = ("#0b6e99", "#c2410c", "#2f7d32", "#8e44ad", "#b8860b", "#ad1457", "#00838f", "#5d4037", "#546e7a", "#6a8d00")
-DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,27 @@ class Section:
     """heading, plain text"""
     html: str
     """content, already escaped"""
+    folded: bool = False
+    """whether readers must open it to see it"""
 
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
 At = Callable[[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart, with the data that it shows."""
+
+    svg: str
+    """trusted markup"""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """for Vega-Lite, without data; {}: the SVG is all there is"""
+    columns: Sequence[str] = ()
+    """names of the data's columns"""
+    rows: Sequence[Sequence[Any]] = ()
+    """the data: words and numbers"""
 
 
 @dataclass(frozen=True)
@@ -41,16 +60,16 @@ class Figure:
     """text above the chart"""
     caption: str
     """text below the chart"""
-    svg: str
-    """trusted markup; title and caption are not"""
+    picture: Picture
+    """its markup is trusted; title and caption are not"""
 
 
 def lines(
     series: Series, x_name: str, log: bool = False, levels: Mapping[str, float] | None = None,
     marks: Mapping[str, float] | None = None, band: Band | None = None,
-) -> str:  # fmt: skip
+) -> Picture:  # fmt: skip
     """A line chart. series: name → (x, y in 0 … 1). log: x on a scale of log2(x + 1). levels, marks: name → y or x of a
-    dashed line. band: x, low, high of a shaded area."""
+    dashed line. band: x, low, high of a shaded area around the first series."""
     xs = [_scaled(v, log) for x, _ in series.values() for v in x] or [0.0]
     low_x, high_x = min(xs), max(xs)
     height = _height(len(series))
@@ -80,10 +99,19 @@ def lines(
         names.append((path[-1][1] if path else 0.0, name, i, f"{100 * ys_of[-1]:.1f}" if len(ys_of) else ""))
     parts += _names(names, height)
     summary = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
-    return _svg(parts, f"Accuracy in per cent over {x_name}. {summary}", height)
+    svg = _svg(parts, f"Accuracy in per cent over {x_name}. {summary}", height)
+    columns = ["series", x_name, "per cent", *(["low", "high"] if band else [])]
+    rows: list[list[Any]] = []
+    for i, (name, (xs_of, ys_of)) in enumerate(series.items()):
+        edges: Sequence[Sequence[float | None]] = band[1:] if band and i == 0 else [[None] * len(xs_of)] * 2
+        for x, y, *interval in zip(xs_of, ys_of, *edges, strict=True):
+            rows.append([name, _short(x), _percent(y), *map(_percent, interval if band else ())])
+    scaled = {name: 100 * level for name, level in (levels or {}).items()}
+    spec = vega.lines(list(series), columns, log, scaled, marks, band is not None)
+    return Picture(svg, spec, columns, rows)
 
 
-def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> str:
+def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> Picture:
     """A slope chart. pairs: name → two accuracies, connected by a line: crossing lines are changes of rank."""
     top, height = _nice(max(v for pair in pairs.values() for v in pair)), _height(len(pairs))
     begin, end, foot = LEFT + 40, WIDTH - RIGHT, height - FOOT + 20
@@ -100,10 +128,13 @@ def slopes(pairs: Mapping[str, tuple[float, float]], left: str, right: str) -> s
         ends.append((at(b), name, i, f"{100 * a:.1f} → {100 * b:.1f}"))
     parts += _names(ends, height)
     summary = "; ".join(f"{name} {100 * a:.1f} to {100 * b:.1f}" for name, (a, b) in pairs.items())
-    return _svg(parts, f"Accuracy in per cent, {left} against {right}: {summary}", height)
+    svg = _svg(parts, f"Accuracy in per cent, {left} against {right}: {summary}", height)
+    columns = ["series", "score", "per cent"]
+    rows = [[name, x, _percent(y)] for name, pair in pairs.items() for x, y in zip((left, right), pair, strict=True)]
+    return Picture(svg, vega.lines(list(pairs), columns, ordinal=True, points=True), columns, rows)
 
 
-def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> str:
+def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_name: str) -> Picture:
     """A scatter chart. places: name → x above 0, on a scale of log10, and y in 0 … 1. front: names in blue, with
     a dot behind them in the list; the others are grey. Numbers link dots and names."""
     height = _height(len(places))
@@ -130,10 +161,13 @@ def points(places: Mapping[str, tuple[float, float]], front: Sequence[str], x_na
         label = f"{i}  {name}  {100 * places[name][1]:.1f}" + ("  ●" if name in front else "")
         parts.append(_text(WIDTH - RIGHT + 20, TOP + GAP * i, label, "start", 11))
         ends.append(f"{name} {places[name][0]:,.0f} and {100 * places[name][1]:.1f}" + (", front" * (name in front)))
-    return _svg(parts, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", height)
+    svg = _svg(parts, f"{x_name} and accuracy in per cent: {'; '.join(ends)}", height)
+    columns = ["learner", x_name, "per cent", "no other is better"]
+    rows = [[n, max(x, 1.0), _percent(y), "yes" if n in front else "no"] for n, (x, y) in places.items()]
+    return Picture(svg, vega.points(columns), columns, rows)
 
 
-def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], difference: float) -> str:
+def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], difference: float) -> Picture:
     """A critical-difference diagram. order: name → mean rank, the best first. groups: first and last position of the
     names that a bar joins. difference: the critical difference, drawn above the axis."""
     names, values = list(order), list(order.values())
@@ -158,7 +192,21 @@ def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], differ
         parts += [_stroked(at(value), AXIS, at(value), y), _stroked(at(value), y, side, y)]
         parts.append(_text(side + gap, y + 4, f"{name[:24]} {value:.2f}", anchor, 12))
     summary = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
-    return _svg(parts, f"Mean ranks: {summary}. Critical difference {difference:.2f}.", first + 20 * left + 12)
+    svg = _svg(parts, f"Mean ranks: {summary}. Critical difference {difference:.2f}.", first + 20 * left + 12)
+    return Picture(svg, {}, ["learner", "mean rank"], [[name, _short(value)] for name, value in order.items()])
+
+
+def _short(value: float) -> float:
+    """To five digits: what a reader of a chart may see.
+
+    >>> _short(1234567.0), _short(0.123456)
+    (1234600.0, 0.12346)
+    """
+    return float(f"{value:.5g}")
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * float(share), 2)
 
 
 def _height(n: int) -> float:

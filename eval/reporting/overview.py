@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eval.plotting.charts import Figure, ranked
+from eval.plotting.embed import figure
 from eval.protocol import Document, Score, primary_of
 from eval.scoring.ranking import comparable, differing, labels, upper_bound
 
@@ -130,8 +131,9 @@ def _cell(result: Mapping[str, Any] | None, score: Score, best: float | None) ->
 
 def diagram(order: Mapping[str, float], difference: float) -> Figure:
     """Learners on an axis of mean ranks; a bar joins those that do not differ."""
-    svg = ranked(order, alike(order, difference), difference)
-    return Figure("Mean ranks", "A bar joins learners whose mean ranks do not differ (Nemenyi, 5 %).", svg)
+    picture = ranked(order, alike(order, difference), difference)
+    caption = "A bar joins learners whose mean ranks do not differ (Nemenyi, 5 %, which is conservative)."
+    return Figure("Mean ranks", caption, picture)
 
 
 def overview(documents: Sequence[Document]) -> str:
@@ -146,7 +148,5 @@ def overview(documents: Sequence[Document]) -> str:
         f"<div class='scroll'>{table(columns, cells, order)}</div>",
     ]
     if len(columns) > 2 and len(order) > 2:
-        figure = diagram(order, critical_difference(len(order), len(columns)))
-        caption = f"<figcaption class='soft'>{figure.caption}</figcaption>"
-        parts.append(f"<h3>{figure.title}</h3><figure><div class='scroll'>{figure.svg}</div>{caption}</figure>")
+        parts.append(figure(diagram(order, critical_difference(len(order), len(columns)))))
     return "".join(parts)

@@ -10,6 +10,7 @@ from curate.core.atomic_io import csv_text, write_json, write_text
 from curate.core.outside.escaping import latex, no_formula
 from eval import rows as row_files
 from eval.plotting.charts import Section
+from eval.plotting.embed import SCRIPT, figure, script
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from eval.reporting import pages
 from eval.reporting.overview import overview
@@ -88,6 +89,7 @@ def write(
     for name, page in pages.pages(environment, full, plain, title, known, across).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
+    write_text(out / SCRIPT, script())
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
     write_json(out / "results.json", list(documents))
@@ -96,10 +98,12 @@ def write(
 
 def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     loader = PackageLoader("eval.reporting")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"pct": Score("", "").text, "colour": colour, "ink": ink}
+    made.filters |= {"pct": Score("", "").text, "colour": colour, "ink": ink, "figure": lambda one: Markup(figure(one))}
+    made.globals["script"] = SCRIPT
     return made
 
 

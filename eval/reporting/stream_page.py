@@ -6,12 +6,12 @@ import base64
 import html
 import io
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from curate.core.errors import DriftlineError
-from eval.plotting.charts import Section, lines
+from eval.plotting.charts import Figure, Section, lines
+from eval.plotting.embed import figure
 from stream_builder.measures.label_correlation import label_repetition
 from stream_builder.measures.shift_distance import drift
 from stream_builder.stream import Stream
@@ -72,9 +72,9 @@ def _drift(stream: Stream) -> Section | None:
     top = max(distances) or 1.0
     shares = [distance / top for distance in distances]
     series = {"to the last step's test data": (list(range(len(distances))), shares)}
-    svg = lines(series, "step")
+    picture = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
-    return Section("drift", "Drift", _figure(svg, caption))
+    return Section("drift", "Drift", figure(Figure("Drift", caption, picture), ""))
 
 
 def _blind(stream: Stream) -> Section | None:
@@ -82,12 +82,12 @@ def _blind(stream: Stream) -> Section | None:
     if not repetition:
         return None
     lags, values = zip(*((lag, max(0.0, value)) for lag, value in repetition.items()), strict=True)
-    svg = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
+    picture = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
     caption = (
         "How much more often than by chance the same label comes so many samples later; 100: always. Near 0: random "
         "order. A line that begins high: a learner can score by repeating earlier labels."
     )
-    return Section("labels", "Label correlation", _figure(svg, caption))
+    return Section("labels", "Label correlation", figure(Figure("Label correlation", caption, picture), ""))
 
 
 def _pictures(stream: Stream) -> Section | None:
@@ -119,7 +119,3 @@ def _pictures(stream: Stream) -> Section | None:
 def _table(head: str, rows: Sequence[str], kind: str = "plain") -> str:
     table = f"<table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f"<div class='scroll' tabindex='0'>{table}</div>"
-
-
-def _figure(svg: Any, caption: str) -> str:
-    return f"<figure><div class='scroll'>{svg}</div><figcaption class='soft'>{caption}</figcaption></figure>"

@@ -26,7 +26,7 @@ def texts(svg: str) -> list[tuple[float, str]]:
 
 
 def test_names_stand_apart_and_inside_however_many_there_are() -> None:
-    svg = lines(MANY, "samples seen")
+    svg = lines(MANY, "samples seen").svg
     height = float(ElementTree.fromstring(svg).attrib["viewBox"].split()[-1])
     spots = sorted(y for y, text in texts(svg) if text.startswith("learner"))
     assert len(spots) == 40
@@ -36,20 +36,22 @@ def test_names_stand_apart_and_inside_however_many_there_are() -> None:
 
 
 def test_a_chart_says_in_words_what_it_shows() -> None:
-    label = ElementTree.fromstring(slopes({"er": (0.9, 0.5), "blind": (0.7, 0.1)}, "online", "near future")).attrib
+    chart = slopes({"er": (0.9, 0.5), "blind": (0.7, 0.1)}, "online", "near future")
+    label = ElementTree.fromstring(chart.svg).attrib
     assert label["role"] == "img"
     assert "er 90.0 to 50.0; blind 70.0 to 10.0" in label["aria-label"]
 
 
 def test_hostile_names_are_text() -> None:
     evil = "<script>alert('1')</script>"
-    for svg in (lines({evil: ([0, 1], [0.1, 0.2])}, evil, levels={evil: 0.1}), slopes({evil: (0.1, 0.2)}, evil, evil)):
-        assert "<script" not in svg
-        ElementTree.fromstring(svg)
+    series = {evil: ([0, 1], [0.1, 0.2])}
+    for chart in (lines(series, evil, levels={evil: 0.1}), slopes({evil: (0.1, 0.2)}, evil, evil)):
+        assert "<script" not in chart.svg
+        ElementTree.fromstring(chart.svg)
 
 
 def test_points_lie_where_their_values_are() -> None:
-    svg = lines({"a": ([0, 10], [0.0, 1.0])}, "x")
+    svg = lines({"a": ([0, 10], [0.0, 1.0])}, "x").svg
     (path,) = re.findall(r"<polyline points='([^']*)'", svg)
     (x0, y0), (x1, y1) = (tuple(map(float, p.split(","))) for p in path.split())
     assert x0 < x1
@@ -58,7 +60,7 @@ def test_points_lie_where_their_values_are() -> None:
 
 @pytest.mark.parametrize("series", [{}, {"a": ([], [])}, {"a": ([5], [0.0])}])
 def test_little_to_show_is_no_trouble(series: dict[str, tuple[list[float], list[float]]]) -> None:
-    ElementTree.fromstring(lines(series, "x"))
+    ElementTree.fromstring(lines(series, "x").svg)
 
 
 def test_the_near_future_page_has_the_papers_figures(tmp_path: Path) -> None:

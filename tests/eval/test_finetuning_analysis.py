@@ -264,7 +264,7 @@ class TestPublished:
     def test_every_value_of_tables_8_to_14_is_shown_beside_its_own_settings(self, sequence: str) -> None:
         (figure,) = figures(whole(sequence))
 
-        rows = re.findall(r"<tr><th scope='row'>([a-z]+-\d)</th>(.*?)</tr>", figure.svg)
+        rows = re.findall(r"<tr><th scope='row'>([a-z]+-\d)</th>(.*?)</tr>", figure.picture.svg)
         shown = {(net, i): cell for net, cells in rows for i, cell in enumerate(re.findall(r"<td>(.*?)</td>", cells))}
         printed = [re.search(r"<span class='sd'>(\.\d\d)</span>", cell) for cell in shown.values()]
         values = sorted(f"{v:.2f}"[1:] for key, v in table().items() if key[0] == sequence)
@@ -319,7 +319,7 @@ class TestPublished:
         some = whole("R:C:L")
         some["results"] = [r for r in some["results"] if r["settings"]["network"] in ("conv-1", "res-4")]
         (figure,) = figures(some)
-        mean = figure.svg.partition("<th scope='row'>mean</th>")[2].partition("</tr>")[0]
+        mean = figure.picture.svg.partition("<th scope='row'>mean</th>")[2].partition("</tr>")[0]
         ft = [table()["R:C:L", net, "ft"] for net in ("conv-1", "res-4")]
         assert f"<span class='sd'>{sum(ft) / 2:.2f}".replace(">0.", ">.") in mean
 

@@ -81,8 +81,8 @@ def test_ranks_and_best_follow_the_direction_of_the_primary_score(monkeypatch: p
 def test_names_cannot_leave_the_diagram() -> None:
     figure = diagram({"<script>": 1.0, 'a"b': 2.0, "c": 3.0}, 1.5)
 
-    assert "<script>" not in figure.svg
-    assert 'a"b' not in figure.svg.partition("aria-label=")[2].partition(">")[0]
+    assert "<script>" not in figure.picture.svg
+    assert 'a"b' not in figure.picture.svg.partition("aria-label=")[2].partition(">")[0]
 
 
 def test_all_protocols_on_several_streams_say_what_cannot_be(tmp_path: Path) -> None:

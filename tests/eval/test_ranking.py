@@ -97,12 +97,12 @@ def test_results_under_other_policies_do_not_beat_each_other_on_the_front() -> N
     curve = {"at": [0.0], "value": [0.5], "original": [0.5]}
     rows = [("a", "oracle", 0.9), ("b", "oracle", 0.8), ("a", "random_10", 0.3)]
     results = [result(n, {"novel": v, "original": v, "worst": v}, policy=p) | {"curve": curve} for n, p, v in rows]
-    svg = PROTOCOLS["ocrr"].figures(document("ocrr", results))[2].svg
+    svg = PROTOCOLS["ocrr"].figures(document("ocrr", results))[2].picture.svg
     assert re.findall(r"\d  ([ab][^<]*?)  [\d.]+  ●", svg) == ["a, policy=oracle", "a, policy=random_10"]
 
 
 def test_the_front_is_marked_and_not_drawn_as_a_line() -> None:
-    svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes")
+    svg = points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes").svg
     assert "<polyline" not in svg
     assert "a  50.0  ●" in svg
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.plotting.charts import Figure, Section
+from eval.plotting.charts import Figure, Picture, Section
 from eval.protocol import Document
 from eval.protocols.seq_to_final import published
 
@@ -143,7 +143,7 @@ def _figure(key: Key, results: Sequence[Any]) -> Figure:
             f" Grey: the paper's, one seed, {'same samples' if same_samples else 'other draws of the same sizes'}; ▲▼ "
             "where ours is more than .04 above or below. Its sft is the best test of three schedules."
         )
-    return Figure("Methods by network", caption, _table("", names, rows))
+    return Figure("Methods by network", caption, Picture(_table("", names, rows)))
 
 
 def across(documents: Sequence[Document]) -> Section | None:

@@ -1,0 +1,278 @@
+// What a page of a report does beyond showing: interactive charts, tables that sort and filter, two learners side by
+// side, and a link to the state of the page. Text from data becomes text nodes only.
+(() => {
+  "use strict";
+
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+      else if (value !== false && value !== null) element.setAttribute(key, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null));
+    return element;
+  };
+  const islands = (kind) => [...document.querySelectorAll(`script.${kind}`)];
+  const button = (text, press, more = {}) => make("button", { type: "button", onclick: press, ...more }, text);
+
+  // ---- state, kept in the address behind "#~" -------------------------------------------------------------------
+  const state = new URLSearchParams(location.hash.startsWith("#~") ? location.hash.slice(2) : "");
+  const keep = (key, value) => {
+    if (value === "" || value === null) state.delete(key);
+    else state.set(key, value);
+    const text = state.toString();
+    history.replaceState(null, "", text ? `#~${text}` : location.pathname.split("/").pop() || "#");
+  };
+  const hidden = new Set(JSON.parse(state.get("hide") || "[]").map(String));
+
+  // ---- files to save --------------------------------------------------------------------------------------------
+  const save = (name, type, content) => {
+    const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  };
+  const fileName = (title) => title.normalize("NFKD").replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) || "chart";
+  const csv = (columns, rows) => {
+    const cell = (value) => {
+      const text = value === null || value === undefined ? "" : String(value);
+      const safe = typeof value === "string" && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text; // no formula
+      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    return [columns, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  };
+  const svgText = (plot) => {
+    const svg = plot.querySelector("svg").cloneNode(true);
+    const box = plot.querySelector("svg").getBoundingClientRect();
+    const [, , width, height] = (svg.getAttribute("viewBox") || `0 0 ${box.width} ${box.height}`).split(/\s+/).map(Number);
+    for (const [key, value] of Object.entries({ xmlns: "http://www.w3.org/2000/svg", width, height })) svg.setAttribute(key, value);
+    svg.removeAttribute("style");
+    svg.style.color = "#14181a";
+    svg.style.fontFamily = "system-ui, sans-serif";
+    const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    for (const [key, value] of Object.entries({ width: "100%", height: "100%", fill: "#ffffff" })) paper.setAttribute(key, value);
+    svg.prepend(paper);
+    return { text: new XMLSerializer().serializeToString(svg), width, height };
+  };
+  const savePng = (plot, title) => {
+    const { text, width, height } = svgText(plot);
+    const image = new Image();
+    image.onload = () => {
+      const canvas = make("canvas", { width: Math.round(2 * width), height: Math.round(2 * height) });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => save(`${fileName(title)}.png`, "image/png", blob));
+    };
+    image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+  };
+
+  // ---- charts ---------------------------------------------------------------------------------------------------
+  const charts = [];
+  const objects = (rows) => rows.map((row) => Object.fromEntries(row.map((value, i) => [`c${i}`, value])));
+  const names = (chart) => [...new Set(chart.about.rows.map((row) => String(row[0])))];
+  const shown = (chart) => (chart.chips ? chart.about.rows.filter((row) => !hidden.has(String(row[0]))) : chart.about.rows);
+  const domainOf = (spec) => {
+    const found = [];
+    JSON.stringify(spec, (key, value) => {
+      if (key === "color" && value && value.scale && value.field === "c0") found.push(value.scale);
+      return value;
+    });
+    return found[0] || null;
+  };
+
+  const draw = async (chart) => {
+    const { about, plot } = chart;
+    const wide = plot.clientWidth;
+    const spec = structuredClone(about.spec);
+    if (spec.facet) {
+      spec.columns = Math.max(1, Math.min(5, Math.floor(wide / 230)));
+      spec.spec.width = Math.floor(wide / spec.columns) - 48;
+      delete spec.width;
+    }
+    spec.data = { name: "rows", values: objects(shown(chart)) };
+    const place = make("div", { class: "vega", style: "width:100%" });
+    if (!chart.still) chart.still = plot.querySelector("svg");
+    const text = chart.still ? chart.still.getAttribute("aria-label") : "";
+    try {
+      plot.append(place);
+      const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+      await window.vegaEmbed(place, spec, { actions: false, renderer: "svg", tooltip: { theme }, ast: true });
+    } catch (error) {
+      place.remove();
+      console.error(error);
+      return;
+    }
+    for (const old of plot.querySelectorAll(".vega")) if (old !== place) old.remove();
+    if (chart.still) chart.still.remove();
+    const svg = place.querySelector("svg");
+    for (const part of svg.querySelectorAll("[role]")) for (const name of ["role", "aria-label", "aria-roledescription"]) part.removeAttribute(name);
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", text || about.title);
+    chart.wide = wide;
+  };
+
+  const table = (columns, rows) =>
+    make("div", { class: "scroll", tabindex: "0" },
+      make("table", { class: "plain" },
+        make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)))),
+        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((value) => make("td", {}, value === null ? "–" : String(value))))))));
+
+  const paintChips = () => {
+    for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", String(!hidden.has(chip.dataset.name)));
+  };
+  const toggled = () => {
+    keep("hide", hidden.size ? JSON.stringify([...hidden]) : "");
+    paintChips();
+    for (const chart of charts) if (chart.chips && chart.wide) draw(chart);
+  };
+  const legend = (chart, scale) => {
+    const all = scale.domain.filter((name) => names(chart).includes(name));
+    const flip = (name) => { if (!hidden.delete(name)) hidden.add(name); toggled(); };
+    const chips = all.map((name) => button("", () => flip(name),
+      { class: "chip", "data-name": name, "aria-pressed": "true", title: "Show or hide; double click: only this" }));
+    chips.forEach((chip, i) => {
+      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+      swatch.style.background = scale.range[scale.domain.indexOf(all[i])];
+      chip.append(swatch, all[i]);
+      chip.addEventListener("dblclick", () => { hidden.clear(); all.filter((name) => name !== all[i]).forEach((name) => hidden.add(name)); toggled(); });
+    });
+    const show = button("all", () => { all.forEach((name) => hidden.delete(name)); toggled(); }, { class: "quiet" });
+    const hide = button("none", () => { all.forEach((name) => hidden.add(name)); toggled(); }, { class: "quiet" });
+    return make("div", { class: "chips", role: "group", "aria-label": "Lines to show" }, ...chips, ...(all.length > 3 ? [show, hide] : []));
+  };
+
+  const tools = (chart) => {
+    const { about, plot } = chart;
+    const details = make("details", { class: "data" }, make("summary", {}, "Data"));
+    details.addEventListener("toggle", () => {
+      if (details.open && details.children.length === 1) details.append(table(about.columns, about.rows.slice(0, 2000)));
+    });
+    return make("div", { class: "tools" }, details,
+      button("CSV", () => save(`${fileName(about.title)}.csv`, "text/csv", csv(about.columns, about.rows)), { title: "Save the data of this chart" }),
+      button("SVG", () => save(`${fileName(about.title)}.svg`, "image/svg+xml", svgText(plot).text), { title: "Save this picture" }),
+      button("PNG", () => savePng(plot, about.title), { title: "Save this picture" }));
+  };
+
+  for (const island of islands("chart-data")) {
+    const about = JSON.parse(island.textContent);
+    const plot = island.previousElementSibling;
+    const chart = { about, plot, chips: false, wide: 0, still: null };
+    const scale = about.spec ? domainOf(about.spec) : null;
+    if (scale && names(chart).length > 1) {
+      chart.chips = true;
+      plot.before(legend(chart, scale));
+    }
+    island.after(tools(chart));
+    if (about.spec) charts.push(chart);
+  }
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const chart = charts.find((one) => one.plot === entry.target);
+      if (entry.isIntersecting && chart && !chart.wide && window.vegaEmbed) { seen.unobserve(chart.plot); draw(chart); }
+    }
+  }, { rootMargin: "300px" });
+  charts.forEach((chart) => seen.observe(chart.plot));
+  paintChips();
+  let later = 0;
+  addEventListener("resize", () => {
+    clearTimeout(later);
+    later = setTimeout(() => charts.forEach((chart) => { if (chart.wide && chart.wide !== chart.plot.clientWidth) draw(chart); }), 200);
+  });
+  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details.data")) details.open = false; });
+
+  // ---- tables ---------------------------------------------------------------------------------------------------
+  const number = (cell) => {
+    const text = (cell ? cell.textContent : "").trim().replaceAll(",", "").replace("−", "-");
+    const match = /^[<>±]?\s*(-?\d+(\.\d+)?)/.exec(text);
+    return match ? Number(match[1]) : null;
+  };
+  const sort = (grid, column, down) => {
+    const heads = [...grid.tHead.rows[0].cells];
+    heads.forEach((head, i) => (i === column ? head.setAttribute("aria-sort", down ? "descending" : "ascending") : head.removeAttribute("aria-sort")));
+    for (const body of grid.tBodies) {
+      const rows = [...body.rows];
+      const words = rows.every((row) => number(row.cells[column]) === null);
+      const key = (row) => (words ? row.cells[column]?.textContent.trim() ?? "" : number(row.cells[column]));
+      rows.sort((a, b) => {
+        const [one, two] = [key(a), key(b)];
+        if (one === null || two === null) return (one === null) - (two === null);
+        const order = words ? one.localeCompare(two) : one - two;
+        return down ? -order : order;
+      });
+      body.append(...rows);
+    }
+  };
+  [...document.querySelectorAll("table.scores")].forEach((grid, index) => {
+    const heads = grid.tHead ? [...grid.tHead.rows[0].cells] : [];
+    const many = [...grid.tBodies].reduce((sum, body) => sum + body.rows.length, 0);
+    if (many < 2) return;
+    const key = `t${index}`;
+    heads.forEach((head, column) => {
+      if (!head.textContent.trim()) return;
+      const link = head.querySelector("a");
+      const press = button(link ? "↕" : "", () => {
+        const down = head.getAttribute("aria-sort") !== "descending" && column > 0 || (column === 0 && head.getAttribute("aria-sort") === "ascending");
+        sort(grid, column, down);
+        keep(`${key}s`, `${column}${down ? "d" : "a"}`);
+      }, { class: "sort", "aria-label": link ? `Sort by ${head.textContent}` : null });
+      if (!link) press.append(...head.childNodes);
+      head.append(press);
+    });
+    const stored = /^(\d+)([ad])$/.exec(state.get(`${key}s`) || "");
+    if (stored && Number(stored[1]) < heads.length) sort(grid, Number(stored[1]), stored[2] === "d");
+    if (many < 8) return;
+    const apply = (text) => {
+      const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const body of grid.tBodies) for (const row of body.rows) row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+    };
+    const field = make("input", { type: "search", placeholder: "Filter rows", "aria-label": "Filter the rows of this table", class: "filter", oninput: () => { apply(field.value); keep(`${key}f`, field.value); } });
+    field.value = state.get(`${key}f`) || "";
+    apply(field.value);
+    (grid.closest(".scroll") || grid).before(field);
+  });
+
+  // ---- two learners side by side ----------------------------------------------------------------------------------
+  islands("pair-data").forEach((island, index) => {
+    const { learners, scores, steps, tests } = JSON.parse(island.textContent);
+    const place = make("div", { class: "pair" });
+    const [first, second] = ["a", "b"].map((side, k) => {
+      const select = make("select", { "aria-label": k ? "Second learner" : "First learner", onchange: () => { keep(`${side}${index}`, select.value); show(); } },
+        ...learners.map((one) => make("option", { value: one.name }, one.name)));
+      const wanted = state.get(`${side}${index}`);
+      select.value = learners.some((one) => one.name === wanted) ? wanted : learners[Math.min(k, learners.length - 1)].name;
+      return select;
+    });
+    const cell = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
+    const signed = (value) => (value === null ? "–" : (value > 0 ? "+" : value < 0 ? "−" : "±") + Math.abs(value).toFixed(1));
+    const show = () => {
+      const [a, b] = [first, second].map((select) => learners.find((one) => one.name === select.value));
+      const rows = scores.map((score, i) => {
+        const both = a.scores[i] !== null && b.scores[i] !== null;
+        return [score, cell(a.scores[i]), cell(b.scores[i]), both ? signed(b.scores[i] - a.scores[i]) : "–"];
+      });
+      const parts = [table(["", a.name, b.name, "difference"], rows)];
+      const test = tests[[a.name, b.name].sort().join("\u0000")];
+      if (test) parts.push(make("p", {}, test));
+      if (a.matrix && b.matrix) {
+        const grid = make("table", { class: "matrix" },
+          make("caption", {}, `${b.name} minus ${a.name}, points; row: trained up to, column: tested on`),
+          make("thead", {}, make("tr", {}, make("td", {}), ...steps.map((name) => make("th", { scope: "col" }, name)))),
+          make("tbody", {}, ...a.matrix.map((row, i) => make("tr", {}, make("th", { scope: "row" }, steps[i]), ...row.map((value, j) => {
+            const difference = value === null || b.matrix[i][j] === null ? null : b.matrix[i][j] - value;
+            const box = make("td", {}, difference === null ? "" : signed(difference));
+            if (difference !== null) box.style.background = `color-mix(in srgb, ${difference > 0 ? "#1b7fb3" : "#d2521e"} ${Math.min(45, 3 * Math.abs(difference))}%, transparent)`;
+            return box;
+          })))));
+        parts.push(make("div", { class: "scroll", tabindex: "0" }, grid));
+      }
+      place.replaceChildren(...parts);
+    };
+    island.before(make("p", { class: "choose" }, "Compare ", first, " with ", second), place);
+    show();
+  });
+
+  // ---- a link to this state -----------------------------------------------------------------------------------------
+  const foot = document.querySelector("footer");
+  if (foot) foot.append(" ", button("Copy a link to this view", async (event) => {
+    await navigator.clipboard?.writeText(location.href).catch(() => {});
+    event.target.textContent = "Copied";
+  }, { class: "quiet" }));
+})();
