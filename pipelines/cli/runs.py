@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -83,7 +83,7 @@ def run(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done and why; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done and needed; change nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -93,10 +93,9 @@ def run(
     that was stopped or killed. It exits with code 3 where answers are missing: add
     them (driftline annotate, driftline mturk, or a results file in DIR/answers) and run it again.
     """
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from pipelines import runner
-    from pipelines.plan import plan
     from pipelines.stage import retry_of
 
     executor = Executor(engine, workers or len(os.sched_getaffinity(0)))
@@ -104,15 +103,43 @@ def run(
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))
     if dry_run:
-        plans = [asdict(p) for p in plan(context, start, until)]
-        text = "\n".join(f"{p['stage']:<10}{p['action']:<8}{p['because']}" for p in plans)
-        show(as_json, {"plan": plans}, text)
+        _show_plan(context, start, until, as_json)
         return
     entries = runner.run(context, start, until, yes)
     show(as_json, {"stages": entries}, runner.table(entries))
     for entry in entries:
         if "because" in entry:
             raise Waiting("The run waits for answers.", "", entry["because"])
+
+
+def _show_plan(context: Any, start: str | None, until: str | None, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from pipelines.forecast import forecast, text
+    from pipelines.plan import plan
+
+    plans = plan(context, start, until)
+    found = forecast(context, plans)
+    show(as_json, {"plan": [asdict(p) for p in plans], **found}, text(plans, found))
+
+
+@command(runs_app, "plan", "driftline plan photos2024", panel="Build")
+def plan_(
+    directory: RunFolder,
+    until: Annotated[str | None, named("--until", "stages", "Stop after this stage", metavar="STAGE")] = None,
+    start: Annotated[
+        str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")
+    ] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a run would do and need; change nothing.
+
+    Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
+    and problems. The same as driftline run --dry-run.
+    """
+    executor = Executor(workers=len(os.sched_getaffinity(0)))
+    _show_plan(context_of(directory, sets, True, executor), start, until, as_json)
 
 
 def record_changes(directory: Path) -> list[str]:

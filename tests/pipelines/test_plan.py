@@ -1,0 +1,205 @@
+"""A plan says what a run needs, by hand-counted numbers, and changes nothing."""
+
+from __future__ import annotations
+
+import bz2
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.console import driftline
+from support.helpers import album, photo_config, yfcc_line
+
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
+from curate.encoders.weights import reachable
+from pipelines.config.loader import load
+from pipelines.forecast import forecast, text
+from pipelines.plan import plan
+from pipelines.runner import run
+from pipelines.stage import Context
+
+
+def context(root: Path, *changes: str) -> Context:
+    config = load(root / "driftline.yaml", changes)
+    return Context(root, config, RunLog(None, quiet=True), Executor(workers=1), changes)
+
+
+def found(root: Path, *changes: str) -> dict[str, Any]:
+    here = context(root, *changes)
+    document = forecast(here, plan(here))
+    json.dumps(document)
+    return document
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """60 photos of cars and buses, 20 a year, that nothing has read yet."""
+    root = tmp_path / "run"
+    album(root / "photos")
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
+    return root
+
+
+class Listener:
+    """A server that counts connections and the bytes that they bring."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.connections, self.bytes = 0, 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self.bytes += len(connection.recv(100))
+            connection.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    server = Listener()
+    yield server
+    server.socket.close()
+
+
+def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own: Path) -> None:
+    document = found(own)
+    assert document["photos"] == {"expected": 60, "known_by": "60 records of the source", "sample_dropped": {}}
+    assert document["buckets"] == [{"name": str(year), "photos": 20} for year in (2010, 2011, 2012)]
+    assert document["candidates"] == {
+        "concepts": 2, "per_class": 6, "background": 0, "each_bucket": 12, "images": 36, "short_buckets": [],
+    }  # fmt: skip
+    sizes = [photo.stat().st_size for photo in (own / "photos").rglob("*.jpg")]
+    assert document["disk"]["bytes"] == pytest.approx(sum(sizes), abs=60)
+    assert document["problems"] == []
+
+
+def test_nothing_is_changed(own: Path) -> None:
+    before = sorted(own.rglob("*"))
+    found(own)
+    assert [path for path in sorted(own.rglob("*")) if path.name != "digests.sqlite"] == before
+
+
+def test_photos_that_filters_drop_do_not_count(own: Path) -> None:
+    shutil.copy(next((own / "photos" / "car").iterdir()), own / "photos" / "undated.jpg")
+    document = found(own)
+    assert document["photos"]["expected"] == 60
+    assert document["photos"]["sample_dropped"] == {"no_upload_date": 1}
+
+
+def test_concepts_that_do_not_fit_are_a_problem(own: Path) -> None:
+    document = found(own, "retrieve.per_class=11", "retrieve.short=fail")
+    assert document["candidates"]["short_buckets"] == ["2010", "2011", "2012"]
+    assert "Too few photos for 22 candidates in 3 of 3 buckets (2010, 2011, 2012)" in document["problems"][0]
+    assert found(own, "retrieve.per_class=11", "retrieve.short=fewer")["problems"] == []
+
+
+def test_answers_hours_and_dollars(own: Path) -> None:
+    crowd = ("validation.method=crowd", "validation.workers=3", "validation.reward_usd=0.02", "validation.seconds=10")
+    asked = found(own, *crowd)["questions"]
+    assert asked == {"images": 36, "workers": 3, "answers": 108, "hours": 0.3, "usd": 3.24}
+    assert found(own)["questions"] is None, "the folders' names are the labels"
+
+
+def test_settings_that_cannot_work_are_problems(own: Path) -> None:
+    changes = ("filter.where=selec", "release.judgement=none.md", "collection.path=nowhere")
+    problems = " ".join(found(own, *changes)["problems"])
+    for said in ("filter.where", "none.md", "nowhere"):
+        assert said in problems
+
+
+def test_a_missing_model_is_said(own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    document = found(own, "embed.model=ViT-B-32", "embed.weights=openai")
+    assert (document["model"]["state"], document["model"]["megabytes"]) == ("missing", 605)
+    assert document["seconds"]["embed"] is None
+    assert "ViT-B-32 (openai) is not on this machine" in document["problems"][0]
+
+
+def test_the_speed_of_the_model_is_measured(own: Path) -> None:
+    document = found(own)
+    assert document["model"]["state"] == "here"
+    assert document["seconds"]["embed"] is not None
+
+
+def test_what_is_finished_is_reused(own: Path) -> None:
+    run(context(own), until="fetch")
+    document = found(own)
+    assert document["reused"] == ["ingest", "filter", "fetch"]
+    assert document["photos"]["known_by"] == "the stage fetch"
+    assert document["disk"]["bytes"] == 0
+
+
+def table_of(root: Path, *urls: str) -> Path:
+    root.mkdir()
+    rows = [f"{url}/{i},20{10 + i % 3}-05-01" for url in urls for i in range(9)]
+    (root / "photos.csv").write_text("url,day\n" + "\n".join(rows) + "\n")
+    source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day}}"
+    old = "{source: folder, path: photos, label: parent, dates: [path]}"
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6").replace(old, source))
+    return root
+
+
+def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) -> None:
+    there, gone = f"http://127.0.0.1:{listener.port}", "http://127.0.0.1:9"
+    document = found(table_of(tmp_path / "run", there, gone))
+    assert document["network"] == {there: True, gone: False}
+    assert (listener.connections, listener.bytes) == (1, 0)
+    assert document["disk"]["bytes"] == 18 * 120_000
+    assert document["problems"] == []
+    alone = found(table_of(tmp_path / "alone", gone))
+    assert alone["problems"] == [f"No server of the photos answers: {gone}."]
+
+
+def test_a_refused_address_is_not_asked(listener: Listener) -> None:
+    assert not reachable(f"http://127.0.0.1:{listener.port}", refused=lambda address: address == "127.0.0.1")
+    assert listener.connections == 0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_rows_of_a_large_table_are_estimated(packed: bool, tmp_path: Path) -> None:
+    lines = "".join(yfcc_line(i, url=f"http://127.0.0.1:9/{i * 7919 % 104729}.jpg") + "\n" for i in range(30_000))
+    data = lines.encode()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "rows.bz2").write_bytes(bz2.compress(data) if packed else data)
+    config = photo_config("  per_class: 6").replace(
+        "{source: folder, path: photos, label: parent, dates: [path]}", "{source: yfcc, path: rows.bz2}"
+    )
+    if not packed:
+        (tmp_path / "run" / "rows.bz2").rename(tmp_path / "run" / "rows.tsv")
+        config = config.replace("rows.bz2", "rows.tsv")
+    (tmp_path / "run" / "driftline.yaml").write_text(config)
+    photos = found(tmp_path / "run")["photos"]
+    assert photos["known_by"].startswith("about ")
+    assert photos["expected"] == pytest.approx(30_000, rel=0.25 if packed else 0.02)
+
+
+def test_the_command_is_the_dry_run(own: Path) -> None:
+    planned = driftline("plan", str(own), "--until", "bucket", "--json")
+    dry = driftline("run", str(own), "--until", "bucket", "--dry-run", "--json")
+    first, second = json.loads(planned.stdout), json.loads(dry.stdout)
+    assert first.keys() == second.keys()
+    assert [p["stage"] for p in first["plan"]] == ["ingest", "filter", "fetch", "bucket"]
+    assert first["model"]["state"] == "not needed"
+    assert {k: v for k, v in first.items() if k != "disk"} == {k: v for k, v in second.items() if k != "disk"}
+
+
+def test_people_read_the_same(own: Path) -> None:
+    here = replace(context(own, "validation.method=crowd"))
+    plans = plan(here)
+    lines = text(plans, forecast(here, plans))
+    for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "on MTurk"):
+        assert said in lines
