@@ -7,6 +7,7 @@ import json
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,9 +63,16 @@ class Listener:
                 connection, _ = self.socket.accept()
             except OSError:
                 return
-            self.connections += 1
-            self.bytes += len(connection.recv(100))
+            self.bytes += len(connection.recv(100))  # returns when the other side has closed the connection
             connection.close()
+            self.connections += 1
+
+    def seen(self) -> tuple[int, int]:
+        """Connections and bytes, after at least one connection has ended."""
+        until = time.monotonic() + 20
+        while not self.connections and time.monotonic() < until:
+            time.sleep(0.01)
+        return self.connections, self.bytes
 
 
 @pytest.fixture
@@ -157,7 +165,7 @@ def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) 
     there, gone = f"http://127.0.0.1:{listener.port}", "http://127.0.0.1:9"
     document = found(table_of(tmp_path / "run", there, gone))
     assert document["network"] == {there: True, gone: False}
-    assert (listener.connections, listener.bytes) == (1, 0)
+    assert listener.seen() == (1, 0)
     assert document["disk"]["bytes"] == 18 * 120_000
     assert document["problems"] == []
     alone = found(table_of(tmp_path / "alone", gone))
