@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -187,20 +188,27 @@ def stream_measure(
     fidelity: Annotated[
         Fidelity | None, typer.Option("--fidelity", help="paper-code: stop the solver where the reference did.")
     ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Use all samples of a large stream: minutes to hours, gigabytes.")
+    ] = False,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Measure how far each step is from the last step.
 
-    Distances are from each step's training data to the last step's test data.
+    Distances are from each step's training data to the last step's test data. Of a large stream, evenly spaced samples
+    of each split are used, and the output says so.
     """
-    from stream_builder.measures.shift_distance import distances, label_statistics, measure
+    from stream_builder.measures.shift_distance import affordable, distances, label_statistics, measure
     from stream_builder.stream import Stream
 
+    # The transport library imports torch if it may: seconds and 400 MB, and only arrays are given to it.
+    os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")
     stream = Stream.load(path)
     names = comma_separated(distance)
-    measured: dict[str, Any] = measure(stream, fidelity=fidelity) if "paper" in names else {}
-    measured |= distances(stream, [n for n in names if n != "paper"], seed=seed) if names != ["paper"] else {}
+    used, sampled = (stream, None) if exact else affordable(stream)
+    measured: dict[str, Any] = measure(used, fidelity=fidelity) if "paper" in names else {}
+    measured |= distances(used, [n for n in names if n != "paper"], seed=seed) if names != ["paper"] else {}
     statistics = label_statistics(stream) if labels else None
     rows = measured | ({} if statistics is None else {"priors": statistics["priors"]})
     lines = [f"{name:<12}" + "  ".join(f"{v:.3f}" for v in values) for name, values in rows.items()]
@@ -211,7 +219,11 @@ def stream_measure(
         lines.append(
             f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})"
         )
-    show(as_json, measured | ({} if statistics is None else {"labels": statistics}), "\n".join(lines))
+    document = measured | ({} if statistics is None else {"labels": statistics})
+    if sampled is not None:
+        lines.append(f"from {sampled:,} evenly spaced samples of each split; --exact uses all")
+        document["samples_of_each_split"] = sampled
+    show(as_json, document, "\n".join(lines))
 
 
 @command(stream_app, "show", "driftline stream show stream --out sheets")

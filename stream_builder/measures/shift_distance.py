@@ -26,6 +26,10 @@ from stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
 THREADS = 4  # each needs the memory of one transport
+MOST, FEWEST = 10_000, 500  # samples of a split: exact transport takes minutes beyond; fewer say little
+VALUES = 200_000_000  # of all splits together: 0.8 GB as float32
+LARGEST = 4_096  # edge of a matrix that is decomposed: seconds
+RANK = 1e-6  # of the largest eigenvalue, what float32 cannot tell from 0
 DEFAULT_ITERATIONS = 100_000  # the solver's default, which gave the paper's covariate values
 
 
@@ -128,21 +132,54 @@ def _train_and_test(stream: Stream) -> tuple[list[Split], Split]:
 
 
 def project(trains: Sequence[Split], test: Split, components: int, variance: float) -> tuple[list[Floats], Floats]:
-    """Training points of each step and the test points, on the principal axes of the training data."""
+    """Training points of each step and the test points, on the principal axes of the training data. Where neither side
+    of the training matrix is at most LARGEST, the axes are those of evenly spaced LARGEST samples."""
     flat = [np.asarray(s.x, np.float32).reshape(len(s), -1) for s in (*trains, test)]
-    mean, axes = principal(np.concatenate(flat[:-1]), components, variance)
+    every = np.concatenate(flat[:-1])
+    if min(every.shape) > LARGEST:
+        every = every[np.linspace(0, len(every) - 1, LARGEST).astype(np.int64)]
+    mean, axes = principal(every, components, variance)
     *points, target = ((f - mean) @ axes for f in flat)
     return points, target
 
 
+def affordable(stream: Stream) -> tuple[Stream, int | None]:
+    """A stream whose distances take minutes and a gigabyte at most, and how many evenly spaced samples it keeps of each
+    split; None: the stream is small enough, and is returned itself."""
+    trains, test = _train_and_test(stream)
+    width = int(np.prod(stream.x_shape))
+    most = min(MOST, max(FEWEST, VALUES // (width * (len(trains) + 1))))
+    if max(map(len, [*trains, test])) <= most:
+        return stream, None
+
+    def thin(split: Split) -> Split:
+        return split.take(np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64)))
+
+    last = len(stream.steps) - 1
+    steps = [
+        replace(s, splits={"train": thin(s["train"]), **({"test": thin(s["test"])} if i == last else {})})
+        for i, s in enumerate(stream.steps)
+    ]
+    return replace(stream, steps=steps, oracle=None), most
+
+
 def principal(x: npt.NDArray[np.float32], components: int, variance: float) -> tuple[Any, Any]:
-    """Mean (D,) and principal axes (D, k) of x (N, D): as few as explain `variance`, at most `components`."""
+    """Mean (D,) and principal axes (D, k) of x (N, D): as few as explain `variance`, at most `components`.
+
+    The smaller one of the matrices of products is decomposed: D × D, or N × N, whose axes are combinations of samples.
+    """
     from scipy.linalg import blas, eigh
 
     mean = x.mean(0, dtype=np.float64).astype(np.float32)
-    upper = blas.ssyrk(1.0, (x - mean).T).astype(np.float64)  # half of the products of a full matrix
+    centred = x - mean
+    of_samples = len(x) < x.shape[1]
+    upper = blas.ssyrk(1.0, centred if of_samples else centred.T).astype(np.float64)  # half of a full matrix
     d = len(upper)
     values, vectors = eigh(upper, lower=False, subset_by_index=[max(0, d - components), d - 1])
     values, vectors = values[::-1], vectors[:, ::-1]
     enough = int(np.searchsorted(np.cumsum(values) / np.trace(upper), variance)) + 1
-    return mean, vectors[:, :enough]
+    if not of_samples:
+        return mean, vectors[:, :enough]
+    enough = min(enough, max(1, int((values > RANK * values[0]).sum())))  # beyond the rank, directions are noise
+    lengths = np.sqrt(np.maximum(values[:enough], np.finfo(np.float64).tiny))
+    return mean, (centred.T @ (vectors[:, :enough] / lengths).astype(np.float32)).astype(np.float64)
