@@ -232,6 +232,11 @@ class Protocol(ABC):
         return None
 
     @staticmethod
+    def step_tested(row: Row) -> int | None:
+        """The step on whose samples a row tests a model that was trained up to `learned_to`; None: no such test."""
+        return None
+
+    @staticmethod
     def figures(document: Document) -> Sequence[Figure]:
         """Charts of one document."""
         return ()

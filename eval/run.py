@@ -24,6 +24,7 @@ from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
 from eval.rows import Row, Run, folder_name, keep_skipped
+from eval.scoring import timeline
 from eval.scoring.aggregate import summary
 from stream_builder.stream import Stream
 
@@ -361,22 +362,21 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
 def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]) -> Run:
     """The run's record, stored if there is a folder."""
     learner = run.start.learner
-    seconds = max((row.seconds for row in rows), default=0.0)
-    if protocol.learners_per_pass == 1:  # else the clock ran for other learners, too
-        seconds = max(seconds, time.process_time() - run.clock)
+    alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
+    seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
     samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
-    about = run.identity | {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
-    about["seconds"] = round(seconds, 3)
+    costs = {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
+    about = run.identity | costs | {"seconds": round(seconds, 3)}
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),
         "budget": protocol.budget_report(learner, samples),
         "learner_facts": learner.metadata(),
+        "timeline": timeline.record(stream),
     }
-    about |= {key: value for key, value in notes.items() if value}
-    about |= protocol.records(stream, learner, run.start.seed)
-    if run.choice is not None:
-        about |= {"chosen": run.choice.settings, "selection": run.choice.record}
+    chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
+    known = {key: value for key, value in notes.items() if value}
+    about |= known | protocol.records(stream, learner, run.start.seed) | chosen
     if run.folder is not None:
         outcomes.write(run.folder / outcomes.FILE, rows)
         row_files.save(run.folder, about, rows)

@@ -16,14 +16,19 @@ from eval.scoring.ranking import comparable, upper_bound
 from eval.scoring.significance import half_width, over_samples, paired
 
 
-def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
-    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
-    groups: dict[str, list[Run]] = {}
+def groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ in their seed only, together."""
+    found: dict[str, list[Run]] = {}
     for run in runs:
         key = json.dumps([run.about["learner"], run.about["settings"], run.about["protocol_settings"]], sort_keys=True)
-        groups.setdefault(key, []).append(run)
+        found.setdefault(key, []).append(run)
+    return list(found.values())
+
+
+def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dict[str, Any]:
+    """Rows of several runs → scores with mean, standard deviation (of the population) and values over seeds."""
     results = []
-    for group in groups.values():
+    for group in groups(runs):
         about = group[0].about
         kind = stored_protocol(about["protocol"])
         notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}

@@ -17,7 +17,7 @@ from eval.protocol import Document, Protocol, Result
 from eval.protocols.clear import figures as charts
 from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
-from eval.protocols.clear.score import IID, MATRIX_NOTE, STREAMING, by_class, matrix, start
+from eval.protocols.clear.score import IID, MATRIX_NOTE, STREAMING, by_class, matrix, start, step_tested
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -43,6 +43,7 @@ class Iid(Protocol):
         "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
     )
     matrix_note = MATRIX_NOTE
+    step_tested = staticmethod(step_tested)
     across = staticmethod(charts.across)
     varies = staticmethod(charts.varies)
 
@@ -121,6 +122,7 @@ class Streaming(Protocol):
     scores = tuple(STREAMING)
     primary = "next_domain"
     matrix_note = MATRIX_NOTE
+    step_tested = staticmethod(step_tested)
     across = staticmethod(charts.across)
     varies = staticmethod(charts.varies)
 

@@ -18,6 +18,11 @@ from eval.rows import Row
 Matrix = npt.NDArray[np.float64]
 
 
+def step_tested(row: Row) -> int:
+    """Of every row: `tested_on` is its number."""
+    return int(row.tested_on)
+
+
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     """Rows of one run → (T, T) float64; cells that were not tested are NaN.
 

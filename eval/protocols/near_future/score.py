@@ -30,6 +30,11 @@ def shifts(rows: Sequence[Row]) -> dict[int, float]:
     return {s: accuracy(rows, f"shift/{s}") for s in scored_at}
 
 
+def step_tested(row: Row) -> int | None:
+    """Of tests on the held-out samples of a period."""
+    return int(row.tested_on[10:]) if row.tested_on.startswith("retention/") else None
+
+
 def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
     """(T, T): accuracy on the held-out samples of period j after period i; NaN for j > i."""
     cells = np.full((steps, steps), np.nan)

@@ -1,0 +1,203 @@
+"""Runs of one learner → right answers by training step, tested step and class, and their bootstrap replicates.
+
+The bootstrap is hierarchical: seeds are drawn, and clusters of test samples. Samples of one uploader or group of near
+copies are one cluster; elsewhere each sample is its own. The same draw of samples serves all learners, seeds and
+training steps, so that differences between them are paired. Clusters have Poisson(1) weights [Chamandy et al. 2012].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.protocol import stored_protocol
+from eval.rows import Row, Run
+from stream_builder.stream import SPLITS, Stream
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+CLUSTERS = 2**16  # drawn separately; more are joined at random, which keeps the variance
+CHUNK = 2**13  # samples weighted at once
+CELLS = 2**27  # numbers of all replicates of one learner, at most
+FEWEST = 200  # replicates
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Answers of one learner to the test samples of one step."""
+
+    sample: Array
+    """(N,) positions in the stream, rising"""
+    label: Array
+    """(N,)"""
+    right: npt.NDArray[np.uint8]
+    """(S, T, N) 1 where seed s, trained up to step i, was right"""
+    tested: npt.NDArray[np.uint8]
+    """(S, T, N) 1 where it was tested"""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Counts of one learner."""
+
+    right: Floats
+    """(S, T, T, C) right answers: seed, trained up to step, tested on step, class"""
+    n: Floats
+    """(S, T, T, C) test samples"""
+    classes: bool
+    """False: the rows do not count classes, and C is 1"""
+    outcomes: tuple[Outcomes | None, ...] | None
+    """(T,) by tested step; None: a run has no records"""
+
+    @property
+    def basis(self) -> Literal["outcomes", "counts"]:
+        """What the replicates are drawn from."""
+        return "counts" if self.outcomes is None else "outcomes"
+
+
+@dataclass
+class Resampling:
+    """Draws of test samples that all learners of a stream share."""
+
+    replicates: int = 1000
+    """B"""
+    seed: int = 0
+    groups: Array | None = None
+    """cluster of each sample by position in the stream; None: each sample is its own"""
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.uint8]:
+        """(B, G) weights of the clusters."""
+        size = CLUSTERS if self.groups is None else min(CLUSTERS, int(self.groups.max(initial=0)) + 1)
+        rng = np.random.default_rng([self.seed, 1])
+        return rng.poisson(1.0, (self.replicates, size)).astype(np.uint8)
+
+    def of(self, samples: Array) -> Array:
+        """Column of `weights` of each sample."""
+        clusters = samples if self.groups is None else self.groups[samples]
+        scattered = (clusters.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
+        fits = len(self.weights[0]) < CLUSTERS
+        return (clusters if fits else scattered % np.uint64(CLUSTERS)).astype(np.int64)
+
+    def seeds(self, count: int) -> Floats:
+        """(B, S) weights of seeds, whose sum is 1: drawn with replacement and spread by √(S / (S − 1)), without which S
+        draws have too small a variance. Equal for one seed."""
+        if count == 1:
+            return np.ones((self.replicates, 1))
+        drawn = np.random.default_rng([self.seed, 2]).multinomial(count, np.full(count, 1 / count), self.replicates)
+        return 1 / count + np.sqrt(count / (count - 1)) * (drawn / count - 1 / count)
+
+
+def groups_of(stream: Stream) -> Array | None:
+    """Cluster of each sample by position in the stream: its group of uploader and near copies; None: not known."""
+    splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
+    known = [split.group for split in splits if split.group is not None]
+    if len(known) < len(splits):
+        return None
+    return np.asarray(np.unique(np.concatenate(known), return_inverse=True)[1], np.int64)
+
+
+def cells_of(runs: Sequence[Run]) -> Cells | None:
+    """The counts of one learner's runs (seeds); None if its protocol does not test models on steps."""
+    about = runs[0].about
+    kind, steps = stored_protocol(about["protocol"]), about["steps"]
+    tests: list[dict[tuple[int, int], Row]] = []
+    for run in runs:
+        placed = {(row.learned_to, kind.step_tested(row)): row for row in run.rows}
+        tests.append({(i, j): row for (i, j), row in placed.items() if i >= 0 and j is not None and row.n})
+    rows = [row for test in tests for row in test.values()]
+    if not rows:
+        return None
+    by_class = all(row.class_n for row in rows)
+    width = max(len(row.class_n) for row in rows) if by_class else 1
+    right, n = np.zeros((2, len(runs), steps, steps, width))
+    for s, test in enumerate(tests):
+        for (i, j), row in test.items():
+            counted = (row.class_correct, row.class_n) if by_class else ([row.n_correct], [row.n])
+            right[s, i, j, : len(counted[0])], n[s, i, j, : len(counted[1])] = counted
+    known = all(row.answers is not None for row in rows)
+    outcomes = tuple(_outcomes(tests, steps, j) for j in range(steps)) if known else None
+    return Cells(right, n, by_class, outcomes)
+
+
+def _outcomes(tests: Sequence[Mapping[tuple[int, int], Row]], steps: int, j: int) -> Outcomes | None:
+    """The answers to step j; None if it was not tested."""
+    found = {(s, i): row.answers for s, test in enumerate(tests) for (i, at), row in test.items() if at == j}
+    answers = {key: a for key, a in found.items() if a is not None}
+    if not answers:
+        return None
+    first = next(iter(answers.values()))
+    same = all(a.sample is first.sample or np.array_equal(a.sample, first.sample) for a in answers.values())
+    if same:
+        sample, label = np.asarray(first.sample), np.asarray(first.label)
+    else:
+        sample, where = np.unique(np.concatenate([a.sample for a in answers.values()]), return_index=True)
+        label = np.concatenate([a.label for a in answers.values()])[where]
+    right, tested = np.zeros((2, len(tests), steps, len(sample)), np.uint8)
+    for (s, i), a in answers.items():
+        places = slice(None) if same else np.searchsorted(sample, a.sample)
+        right[s, i, places], tested[s, i, places] = a.label == a.predicted, 1
+    order = np.argsort(label, kind="stable")
+    return Outcomes(sample[order], label[order], right[..., order], tested[..., order])
+
+
+def replicates(cells: Cells, resampling: Resampling) -> tuple[Array, Array]:
+    """Right answers and test samples (B, T, T, C) float32 of every bootstrap replicate, weighted sums over seeds.
+
+    From counts alone, right answers of each cell are drawn from a normal distribution with the binomial's variance,
+    the same for all seeds, since these test the same samples.
+    """
+    seeds, steps, _, width = cells.n.shape
+    size = min(resampling.replicates, max(FEWEST, CELLS // (steps * steps * width)))
+    of_seeds = resampling.seeds(seeds)[:size].astype(np.float32)
+    if cells.outcomes is None:
+        return _from_counts(cells, resampling, of_seeds)
+    right, n = np.zeros((2, size, steps, steps, width), np.float32)
+    for j, outcomes in enumerate(cells.outcomes):
+        if outcomes is not None:
+            right[:, :, j], n[:, :, j] = _weighted(outcomes, resampling, of_seeds, width if cells.classes else 1)
+    return right, n
+
+
+def _weighted(outcomes: Outcomes, resampling: Resampling, of_seeds: Array, width: int) -> tuple[Array, Array]:
+    """(B, T, C) right answers and samples of one tested step."""
+    seeds, steps, n = outcomes.right.shape
+    size = len(of_seeds)
+    columns = resampling.of(outcomes.sample)
+    everywhere = bool((outcomes.tested.any(2) == outcomes.tested.all(2)).all())  # each cell tests all or nothing
+    right, count = np.zeros((2, size, steps, width), np.float32)
+    flat = outcomes.right.reshape(seeds * steps, n)
+    cell = outcomes.tested.any(2).astype(np.float32)  # (S, T)
+    edges = np.searchsorted(outcomes.label, np.arange(width + 1)) if width > 1 else np.array([0, n])
+    for c in range(width):
+        for low in range(int(edges[c]), int(edges[c + 1]), CHUNK):
+            part = slice(low, min(low + CHUNK, int(edges[c + 1])))
+            weights = resampling.weights[:size, columns[part]].astype(np.float32)
+
+            def summed(what: Array, weights: Array = weights, part: slice = part) -> Array:
+                sums = weights @ what[:, part].astype(np.float32).T  # (B, S · T)
+                return np.einsum("bst,bs->bt", sums.reshape(size, seeds, steps), of_seeds)
+
+            right[:, :, c] += summed(flat)
+            if everywhere:
+                count[:, :, c] += weights.sum(1, keepdims=True) * (of_seeds @ cell)
+            else:
+                count[:, :, c] += summed(outcomes.tested.reshape(seeds * steps, n))
+    return right, count
+
+
+def _from_counts(cells: Cells, resampling: Resampling, of_seeds: Array) -> tuple[Array, Array]:
+    """The same from counts."""
+    rng = np.random.default_rng([resampling.seed, 3])
+    share = cells.right / np.maximum(cells.n, 1)  # (S, T, T, C)
+    deviation = np.sqrt(cells.n * share * (1 - share))
+    n = np.einsum("bs,sijc->bijc", of_seeds, cells.n)
+    right = np.einsum("bs,sijc->bijc", of_seeds, cells.right) + rng.standard_normal(n.shape) * np.einsum(
+        "bs,sijc->bijc", of_seeds, deviation
+    )
+    return np.clip(right, 0, n).astype(np.float32), n.astype(np.float32)

@@ -1,0 +1,106 @@
+"""How accuracy falls with the age of a model: by lag, as a slope, as a half-life. R: (..., T, T) accuracies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.scoring.bands import Array, Floats, mean, quantiles
+
+
+@dataclass(frozen=True)
+class HalfLife:
+    """Time from a model's first test until half of its accuracy above chance, or a stated loss, is gone."""
+
+    value: float
+    """in the timeline's unit; infinity: not reached in the time that was tested; NaN: see `why`"""
+    low: float
+    """end of the 95 % interval"""
+    high: float
+    """infinity: not reached in a part of the replicates"""
+    reached: float
+    """share of the replicates in which it is reached"""
+    tested: float
+    """the longest time that was tested"""
+    why: Literal["", "never above chance", "no later tests"] = ""
+    """why there is none"""
+
+
+def by_lag(r: Array, lags: npt.NDArray[np.int64]) -> Array:
+    """(..., K) mean over the pairs of each lag."""
+    return np.stack([mean(np.diagonal(r, k, -2, -1), -1) for k in lags.tolist()], -1)
+
+
+def slope(r: Array, ages: Floats, base: int) -> Array:
+    """(...) change per unit of time: least squares over tests at lags from `base` on, with an own level for each model;
+    NaN if no model has two."""
+    later = (np.arange(len(ages))[None, :] - np.arange(len(ages))[:, None]) >= base
+    known = later & ~np.isnan(r)
+    count = np.maximum(known.sum(-1, keepdims=True), 1)
+    age = np.where(known, ages, 0)
+    value = np.where(known, r, 0)
+    age = np.where(known, age - age.sum(-1, keepdims=True) / count, 0)
+    value = value - value.sum(-1, keepdims=True) / count
+    spread = (age**2).sum((-2, -1))
+    return np.asarray(np.where(spread > 0, (age * value).sum((-2, -1)) / np.where(spread > 0, spread, 1), np.nan))
+
+
+def left_over(r: Array, chance: Floats, lags: npt.NDArray[np.int64]) -> Array:
+    """(..., K) share of its accuracy above chance that a model still has at each lag: a ratio of sums over the models
+    that are tested there. lags: from the base lag on. chance: (T,) of each tested step."""
+    base = int(lags[0])
+    above = r - chance
+    found = []
+    for k in lags.tolist():
+        size = r.shape[-1] - k
+        now, first = np.diagonal(above, k, -2, -1), np.diagonal(above, base, -2, -1)[..., :size]
+        both = ~np.isnan(now) & ~np.isnan(first)
+        start = np.where(both, first, 0).sum(-1)
+        found.append(np.where(start > 0, np.where(both, now, 0).sum(-1) / np.where(start > 0, start, 1), np.nan))
+    return np.stack(found, -1)
+
+
+def lost(r: Array, lags: npt.NDArray[np.int64]) -> Array:
+    """(..., K) mean fall of the same models' accuracy since the base lag, the first of `lags`."""
+    base, size = int(lags[0]), r.shape[-1]
+    falls = [np.diagonal(r, base, -2, -1)[..., : size - k] - np.diagonal(r, k, -2, -1) for k in lags.tolist()]
+    return np.stack([mean(fall, -1) for fall in falls], -1)
+
+
+def first_below(values: Array, level: float, ages: Floats) -> Array:
+    """(...) age at which values (..., K) first fall to `level`, linear between ages; infinity: never; NaN: values are
+    not known. A value that is not known is skipped."""
+    out = np.full(values.shape[:-1], np.inf)
+    last_value, last_age = values[..., 0].astype(np.float64), np.full(values.shape[:-1], ages[0])
+    out[np.asarray(last_value <= level)] = ages[0]
+    for k in range(1, values.shape[-1]):
+        value = values[..., k]
+        crosses = np.isinf(out) & (value <= level)
+        steep = np.where(crosses, last_value - value, 1)
+        out = np.where(crosses, last_age + (ages[k] - last_age) * (last_value - level) / steep, out)
+        known = ~np.isnan(value)
+        last_value, last_age = np.where(known, value, last_value), np.where(known, ages[k], last_age)
+    return np.where(np.isnan(values[..., 0]), np.nan, out)
+
+
+def half_life(
+    r: Array, drawn: Array, chance: Floats, ages: Floats, lags: npt.NDArray[np.int64], loss: float | None
+) -> HalfLife:
+    """r (T, T), drawn (B, T, T), ages (K,) and lags (K,) from the base lag on → the half-life, or the time to a
+    loss."""
+    if len(lags) < 2:
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
+    since = ages - ages[0]
+    if loss is None:
+        value, times = (first_below(left_over(one, chance, lags), 0.5, since) for one in (r, drawn))
+    else:
+        value, times = (first_below(-lost(one, lags), -loss, since) for one in (r, drawn))
+    known = times[~np.isnan(times)]
+    if np.isnan(value) or len(known) < len(times) / 2:
+        return HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
+    low, high = (float(end) for end in quantiles(known, (0.025, 0.975)))
+    return HalfLife(float(value), low, high, float(np.isfinite(known).mean()), float(since[-1]))

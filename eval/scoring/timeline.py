@@ -1,0 +1,64 @@
+"""When the steps of a stream are: what a run records about it, and ages in real time where the steps have dates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from stream_builder.stream import Stream
+
+Unit = Literal["years", "months", "days", "steps"]
+DAY = 86400.0
+SECONDS: dict[Unit, float] = {"years": 365.2425 * DAY, "months": 365.2425 * DAY / 12, "days": DAY}
+LEAST = 2  # of a unit between the first and the last step
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The steps of a stream in time."""
+
+    names: tuple[str, ...]
+    """(T,) of the steps"""
+    at: npt.NDArray[np.float64]
+    """(T,) time of each step after the first, in `unit`"""
+    unit: Unit
+    """"steps" where the stream has no dates, or its steps are not in their order"""
+    dates: tuple[int, ...] = ()
+    """(T,) median time of each step's samples, seconds UTC; () where the stream has no dates"""
+
+    def ages(self) -> npt.NDArray[np.float64]:
+        """(T, T) age of a model that was trained up to step i when it is tested on step j; below 0: on the past."""
+        return self.at[None, :] - self.at[:, None]
+
+
+def record(stream: Stream) -> dict[str, Any]:
+    """What a run's record says: `names` of the steps and, if all samples have one, their median `dates`."""
+    dates = []
+    for step in stream.steps:
+        times = [split.time for split in step.splits.values() if len(split)]
+        known = [time for time in times if time is not None]
+        if not known or len(known) < len(times):
+            return {"names": [step.name for step in stream.steps]}
+        dates.append(int(np.median(np.concatenate(known))))
+    return {"names": [step.name for step in stream.steps], "dates": dates}
+
+
+def timeline(about: Mapping[str, Any], stream: Stream | None = None) -> Timeline:
+    """The timeline of a run's stream: of its record or, for runs of older versions, of the stream if it is given."""
+    steps = about["steps"]
+    said = about.get("timeline")
+    if not isinstance(said, Mapping) and stream is not None and stream.sha256 == about["stream"]["sha256"]:
+        said = record(stream)
+    said = said if isinstance(said, Mapping) else {}
+    names, dates = (said.get(key, ()) for key in ("names", "dates"))
+    names = tuple(map(str, names)) if len(names) == steps else tuple(map(str, range(steps)))
+    numbers = all(isinstance(date, int) for date in dates) and len(dates) == steps
+    if not numbers or steps < 2 or bool((np.diff(dates) <= 0).any()):
+        return Timeline(names, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
+    seconds = np.asarray(dates, np.float64) - dates[0]
+    unit: Unit = next((unit for unit, size in SECONDS.items() if seconds[-1] >= LEAST * size), "days")
+    return Timeline(names, seconds / SECONDS[unit], unit, tuple(dates))

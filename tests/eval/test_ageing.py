@@ -1,0 +1,333 @@
+"""How models age: constructed matrices with known answers, properties, and real runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from support.helpers import drifting
+
+from eval import outcomes, rows
+from eval.rows import Answers, Row, Run
+from eval.run import evaluate
+from eval.scoring.ageing import Ageing, ageing
+from eval.scoring.aggregate import summary
+from eval.scoring.cells import Resampling, groups_of
+from eval.scoring.timeline import timeline
+
+YEAR = 365.2425 * 86400
+ABOUT: dict[str, Any] = {
+    "protocol": "clear-iid", "learner": "er", "settings": {}, "protocol_settings": {}, "seed": 0,
+    "stream": {"name": "s", "sha256": "s"}, "stored_bytes": 0, "gradient_steps": 0, "seconds": 0.0,
+}  # fmt: skip
+
+
+def counted(
+    accuracy: Callable[[int, int, int], float | None], steps: int = 5, classes: int = 2, n: int = 1000,
+    share: Callable[[int], npt.NDArray[np.float64]] | None = None, years: float | None = None, seeds: int = 1,
+) -> list[Run]:  # fmt: skip
+    """Runs whose rows have the accuracy of (trained, tested, class); None: not tested. share: of classes in a step."""
+    made = []
+    for i in range(steps):
+        for j in range(steps):
+            shares = np.full(classes, 1 / classes) if share is None else share(j)
+            shown = [accuracy(i, j, c) for c in range(classes)]
+            if None in shown:
+                continue
+            class_n = [round(n * classes * float(s)) for s in shares]
+            right = [round(m * float(a or 0)) for m, a in zip(class_n, shown, strict=True)]
+            made.append(Row(str(j), sum(class_n), sum(right), i, class_n=class_n, class_correct=right))
+    dates = {} if years is None else {"dates": [round(t * years * YEAR) for t in range(steps)]}
+    about = {"steps": steps, "timeline": {"names": [f"step {t}" for t in range(steps)], **dates}}
+    return [Run({**ABOUT, **about, "seed": seed}, made) for seed in range(seeds)]
+
+
+def one(runs: list[Run], **more: Any) -> Ageing:
+    """Of a single learner."""
+    (found,) = ageing(runs, **more)
+    assert found is not None
+    return found
+
+
+def decaying(rate: float, classes: int = 2) -> Callable[[int, int, int], float]:
+    """0.9 when it was trained, and then the excess over chance decays; the past is as the present."""
+    chance = 1 / classes
+    return lambda i, j, c: chance + (0.9 - chance) * math.exp(-rate * max(0, j - i))
+
+
+class TestCurve:
+    def test_accuracy_by_age_in_years(self) -> None:
+        found = one(counted(decaying(0.5), years=3))
+        assert found.timeline.unit == "years"
+        assert found.age[found.base :].round(6).tolist() == [0, 3, 6, 9, 12]
+        expected = [0.5 + 0.4 * math.exp(-0.5 * k) for k in range(5)]
+        assert np.allclose(found.accuracy.value[found.base :], expected, atol=1e-3)
+        assert found.pairs.tolist() == [1, 2, 3, 4, 5, 4, 3, 2, 1]
+
+    def test_bands_hold_the_value_and_narrow_with_samples(self) -> None:
+        widths = []
+        for n in (100, 10_000):
+            found = one(counted(decaying(0.3), n=n))
+            assert (found.accuracy.low <= found.accuracy.value).all()
+            assert (found.accuracy.value <= found.accuracy.high).all()
+            widths.append(np.mean(found.accuracy.high - found.accuracy.low))
+        assert widths[0] / widths[1] == pytest.approx(10, rel=0.2)
+
+    def test_each_class_has_its_own_curve(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 if c == 0 else 0.9 - 0.1 * max(0, j - i)))
+        assert np.allclose(found.accuracy_of.value[0], 0.9)
+        assert np.allclose(found.accuracy_of.value[1, found.base :], [0.9, 0.8, 0.7, 0.6, 0.5])
+        assert found.slope_of.value.round(6).tolist() == [0, -0.1]
+
+    def test_its_matrix_is_that_of_the_scores(self) -> None:
+        runs = counted(decaying(0.5), seeds=2)
+        assert np.allclose(one(runs).matrix.value, summary(runs, "s", "s", "clear-iid")["results"][0]["matrix"])
+
+
+class TestSlope:
+    def test_of_a_straight_fall(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 - 0.05 * max(0, j - i), years=2))
+        assert found.slope.value == pytest.approx(-0.025)
+        assert found.slope.low < -0.025 < found.slope.high
+
+    def test_better_models_later_are_no_ageing(self) -> None:
+        found = one(counted(lambda i, j, c: 0.5 + 0.05 * i))
+        assert found.slope.value == pytest.approx(0, abs=1e-9)
+
+    def test_one_test_a_model_has_none(self) -> None:
+        found = one(counted(lambda i, j, c: 0.8 if j == i + 1 else None))
+        assert np.isnan(found.slope.value)
+
+
+class TestHalfLife:
+    @pytest.mark.parametrize("classes", [2, 5])
+    def test_of_exponential_decay(self, classes: int) -> None:
+        found = one(counted(decaying(math.log(2) / 3, classes), steps=8, classes=classes, n=20_000, years=2))
+        assert found.half_life.value == pytest.approx(6, abs=0.05)
+        assert found.half_life.low < 6 < found.half_life.high
+        assert found.half_life.reached == 1
+        assert found.half_life_of[0].value == pytest.approx(6, abs=0.05)
+
+    def test_not_reached(self) -> None:
+        found = one(counted(decaying(0.01), years=1))
+        assert found.half_life.value == found.half_life.high == math.inf
+        assert (found.half_life.reached, round(found.half_life.tested, 6)) == (0, 4)
+
+    def test_reached_in_a_part_of_the_replicates(self) -> None:
+        found = one(counted(decaying(math.log(2) / 4), n=200))
+        assert 0 < found.half_life.reached < 1
+        assert found.half_life.high == math.inf
+        assert found.half_life.low < 4
+
+    def test_a_constant_answer_has_none(self) -> None:
+        found = one(counted(lambda i, j, c: float(c == 0), share=lambda j: np.array([0.6, 0.4])))
+        assert np.isnan(found.half_life.value)
+        assert found.half_life.why == "never above chance"
+
+    def test_a_stated_loss(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 - 0.04 * max(0, j - i), years=1, n=50_000), loss=0.1)
+        assert found.half_life.value == pytest.approx(2.5, abs=1e-3)
+
+    def test_streaming_counts_from_the_first_test(self) -> None:
+        rate = math.log(2) / 2
+        runs = counted(lambda i, j, c: decaying(rate)(i, j, c) if j > i else None, steps=6, n=50_000)
+        assert one(runs).half_life.value == pytest.approx(2, abs=0.02)
+
+    def test_tests_on_the_past_only(self) -> None:
+        found = one(counted(lambda i, j, c: 0.8 if j <= i else None))
+        assert found.half_life.why == "no later tests"
+
+
+class TestCauses:
+    def test_harder_data(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 - 0.1 * j)).causes
+        assert np.allclose(found.harder.value, found.drop.value)
+        assert np.allclose(found.drop.value, [0, 0.1, 0.2, 0.3, 0.4])
+        assert np.allclose(found.older.value, 0)
+
+    def test_old_models(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 - 0.1 * abs(j - i))).causes
+        assert np.allclose(found.older.value, [0, 0.1, 0.2, 0.3, 0.4])
+        assert np.allclose(found.harder.value, 0)
+
+    def test_other_shares_of_the_classes(self) -> None:
+        shares = [np.array([a, 1 - a]) for a in (0.9, 0.7, 0.5, 0.3, 0.1)]
+        found = one(counted(lambda i, j, c: (0.9, 0.4)[c], share=lambda j: shares[j])).causes
+        assert np.allclose(found.prior.value, found.drop.value)
+        assert np.allclose(found.drop.value, [0, 0.1, 0.2, 0.3, 0.4])
+
+    def test_who_loses(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 if c else 0.9 - 0.2 * max(0, j - i))).causes
+        assert np.allclose(found.older_of.value[0], found.older.value)
+        assert np.allclose(found.older_of.value[1], 0)
+
+    @given(
+        arrays.arrays(np.float64, (4, 4, 3), elements=st.floats(0, 1)),
+        arrays.arrays(np.float64, (4, 3), elements=st.sampled_from([0.0, 0.1, 0.5, 1.0])),
+        st.booleans(),
+    )
+    def test_parts_always_add_up(
+        self, accuracy: npt.NDArray[np.float64], share: npt.NDArray[np.float64], streaming: bool
+    ) -> None:
+        share[:, 0] += 0.1
+        share /= share.sum(1, keepdims=True)
+        runs = counted(
+            lambda i, j, c: None if streaming and j <= i else float(accuracy[i, j, c]), 4, 3, 400, lambda j: share[j]
+        )
+        found = one(runs, resampling=Resampling(20)).causes
+        parts = found.prior.value + found.harder.value + found.older.value
+        assert np.allclose(parts, found.drop.value, atol=1e-12)
+        assert np.allclose(found.harder_of.value.sum(0), found.harder.value)
+        assert np.allclose(found.older_of.value.sum(0), found.older.value)
+
+
+def answered(right: npt.NDArray[np.bool_]) -> list[Run]:
+    """Runs with records: right (S, N), two steps, all cells the same answers; positions 0 … N − 1 and N … 2N − 1."""
+    made = []
+    for seed, hits in enumerate(right):
+        size = len(hits)
+        label = np.zeros(size, np.uint8)
+        tests = [
+            Row(
+                str(j), size, int(hits.sum()), i, class_n=[size], class_correct=[int(hits.sum())],
+                answers=Answers(np.arange(size) + j * size, label, np.where(hits, 0, 1).astype(np.uint8)),
+            )
+            for i in range(2) for j in range(2)
+        ]  # fmt: skip
+        made.append(Run({**ABOUT, "steps": 2, "seed": seed}, tests))
+    return made
+
+
+class TestReplicates:
+    def test_samples_give_the_binomial_interval(self) -> None:
+        rng = np.random.default_rng(0)
+        hits = rng.random((1, 2000)) < 0.8
+        found = one(answered(hits), resampling=Resampling(4000))
+        half = 1.96 * np.sqrt(hits.mean() * (1 - hits.mean()) / 2000)
+        assert found.basis == "outcomes"
+        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 == pytest.approx(half, rel=0.06)
+
+    def test_samples_of_one_uploader_count_as_one(self) -> None:
+        rng = np.random.default_rng(0)
+        hits = np.repeat(rng.random(100) < 0.8, 20)[None]
+        groups = np.tile(np.repeat(np.arange(100), 20), 2)
+        alone, together = (one(answered(hits), resampling=Resampling(2000, groups=g)) for g in (None, groups))
+        widths = [found.matrix.high[0, 0] - found.matrix.low[0, 0] for found in (alone, together)]
+        assert widths[1] / widths[0] == pytest.approx(np.sqrt(20), rel=0.1)
+        assert (alone.clustered, together.clustered) == (False, True)
+
+    def test_seeds_give_the_variance_of_their_mean(self) -> None:
+        rng = np.random.default_rng(0)
+        rates = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
+        hits = rng.random((5, 40_000)) < rates[:, None]
+        found = one(answered(hits), resampling=Resampling(4000))
+        expected = np.std(hits.mean(1), ddof=1) / np.sqrt(5)
+        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / 1.96 == pytest.approx(expected, rel=0.08)
+
+    def test_differences_of_tests_on_the_same_samples_are_paired(self) -> None:
+        hits = np.random.default_rng(0).random((1, 500)) < 0.7
+        causes = one(answered(hits)).causes
+        assert causes.older.low[1] == causes.older.high[1] == 0
+
+    def test_intervals_cover(self) -> None:
+        rng = np.random.default_rng(0)
+        covered = 0
+        for trial in range(200):
+            truth = 0.7
+            rates = np.clip(truth + rng.normal(0, 0.03, 4), 0, 1)
+            found = one(answered(rng.random((4, 300)) < rates[:, None]), resampling=Resampling(300, trial))
+            covered += bool(found.matrix.low[0, 0] <= truth <= found.matrix.high[0, 0])
+        assert 0.82 <= covered / 200 <= 0.99  # four seeds: a percentile interval is a little short
+
+    def test_counts_alone_give_a_similar_band(self) -> None:
+        hits = np.random.default_rng(0).random((2, 1000)) < 0.8
+        runs = answered(hits)
+        bare = [Run(run.about, [replace(row, answers=None) for row in run.rows]) for run in runs]
+        known, unknown = one(runs), one(bare)
+        assert (known.basis, unknown.basis) == ("outcomes", "counts")
+        widths = [(found.matrix.high - found.matrix.low)[0, 0] for found in (known, unknown)]
+        assert widths[0] / widths[1] == pytest.approx(1, abs=0.45)
+
+    def test_other_test_samples_of_each_seed(self) -> None:
+        runs = answered(np.random.default_rng(0).random((2, 100)) < 0.8)
+        moved = [(row, row.answers) for row in runs[1].rows if row.answers]
+        other = [replace(row, answers=replace(a, sample=a.sample + 37)) for row, a in moved]
+        found = one([runs[0], Run(runs[1].about, other)])
+        assert (found.matrix.low < found.matrix.value).all()
+        assert np.allclose(found.matrix.value, one(runs).matrix.value)
+
+
+class TestTimeline:
+    @pytest.mark.parametrize(("seconds", "unit"), [(YEAR, "years"), (YEAR / 12, "months"), (3600, "days")])
+    def test_unit(self, seconds: float, unit: str) -> None:
+        found = timeline(
+            {"steps": 4, "timeline": {"names": list("abcd"), "dates": [int(t * seconds) for t in range(4)]}}
+        )
+        assert found.unit == unit
+
+    @pytest.mark.parametrize("dates", [[], [0, 5, 3], [0, 0, 1], [1, 2], ["a", "b", "c"]])
+    def test_without_rising_dates_ages_are_in_steps(self, dates: list[Any]) -> None:
+        found = timeline({"steps": 3, "timeline": {"names": ["a", "b", "c"], "dates": dates}})
+        assert found.unit == "steps"
+        assert found.ages()[0].tolist() == [0, 1, 2]
+
+    def test_a_run_records_its_steps(self, tmp_path: Path) -> None:
+        stream = drifting(steps=3)
+        evaluate(stream, "clear-iid", ["nearest-mean"], out=tmp_path)
+        (run,) = rows.find([tmp_path])
+        assert timeline(run.about).names == ("0", "1", "2")
+        assert np.allclose(np.diff(timeline(run.about).dates), 1000)
+
+    def test_older_runs_take_it_from_the_stream(self) -> None:
+        stream = drifting(steps=3)
+        about = {"steps": 3, "stream": {"name": "drifting", "sha256": stream.sha256}}
+        assert timeline(about).unit == "steps"
+        assert timeline(about, stream).unit == "days"
+        assert timeline({**about, "stream": {"name": "x", "sha256": "x"}}, stream).unit == "steps"
+
+
+@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future"])
+def test_runs_of_a_protocol(protocol: str) -> None:
+    stream, kept = drifting(n=300, drift=2.0), []
+    settings = {"batch": 20, "shift": 40} if protocol == "near-future" else {}
+    learner = "fc-only" if protocol == "near-future" else "nearest-mean"
+    evaluate(stream, protocol, [learner], [0, 1], settings, keep_run=kept.append)
+    found = one(kept)
+    assert found.basis == "outcomes"
+    assert found.seeds == (0, 1)
+    assert (found.lags <= 0).all() if protocol == "near-future" else found.lags.max() == 3
+    document = summary(kept, stream.name, stream.sha256, protocol)
+    expected = np.array(document["results"][0]["matrix"], float)
+    assert np.allclose(found.matrix.value, expected, equal_nan=True)
+
+
+def test_a_protocol_without_steps_has_none() -> None:
+    stream, kept = drifting(classes=6, n=120), []
+    evaluate(stream, "ocrr", ["substrate"], settings={"every": 20}, keep_run=kept.append)
+    assert ageing(kept) == [None]
+
+
+def test_groups_are_those_of_the_stream_by_position() -> None:
+    stream = drifting(steps=2)
+    assert groups_of(stream) is None
+    steps = [
+        replace(
+            step,
+            splits={k: replace(s, group=np.arange(len(s)) // 2 + 100 * step.index) for k, s in step.splits.items()},
+        )
+        for step in stream.steps
+    ]
+    grouped = replace(stream, steps=steps)
+    groups = groups_of(grouped)
+    assert groups is not None
+    test = outcomes.numbered(grouped).steps[1]["test"]
+    assert np.array_equal(np.unique(groups[test.position], return_inverse=True)[1], np.arange(len(test)) // 2)
