@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
 from curate.core.errors import BadInput, IntegrityError
-from eval.rows import Answers, Row
+from eval import rows as row_files
+from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
 
 FILE = "outcomes.parquet"
@@ -108,6 +109,20 @@ def write(path: Path, rows: Sequence[Row]) -> None:
             records, file, compression="zstd", compression_level=3, row_group_size=2**20, write_statistics=False,
             use_dictionary=["row", "label", "predicted"], column_encoding={"sample": "DELTA_BINARY_PACKED"},
         )  # fmt: skip
+
+
+def find(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
+    used: the rows of these runs, and of runs of older versions, have none. Raises as `rows.find`."""
+    runs, wrong = [], []
+    for folder in row_files.folders(paths):
+        run, path = row_files.load(folder), folder / FILE
+        try:
+            runs.append(Run(run.about, attached(path, path, run.rows)) if path.is_file() else run)
+        except (BadInput, IntegrityError) as error:
+            runs.append(run)
+            wrong.append(str(error))
+    return runs, wrong
 
 
 def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:

@@ -237,6 +237,17 @@ class Protocol(ABC):
         return None
 
     @staticmethod
+    def decisive(rows: Sequence[Row]) -> Sequence[Row]:
+        """The tests of one run that decide the primary score, each sample in at most one of them; () if there are none
+        such. The score must be the higher, the better."""
+        return ()
+
+    @staticmethod
+    def score_of_counts(right: npt.NDArray[np.float64], n: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Right answers and samples (..., R) of the R decisive tests → the primary score (...); default: pooled."""
+        return np.asarray(right.sum(-1) / n.sum(-1))
+
+    @staticmethod
     def figures(document: Document) -> Sequence[Figure]:
         """Charts of one document."""
         return ()

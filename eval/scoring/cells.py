@@ -8,8 +8,7 @@ training steps, so that differences between them are paired. Clusters have Poiss
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from stream_builder.stream import SPLITS, Stream
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 CLUSTERS = 2**16  # drawn separately; more are joined at random, which keeps the variance
+BLOCK = 2**10  # clusters drawn at once
 CHUNK = 2**13  # samples weighted at once
 CELLS = 2**27  # numbers of all replicates of one learner, at most
 FEWEST = 200  # replicates
@@ -69,20 +69,27 @@ class Resampling:
     seed: int = 0
     groups: Array | None = None
     """cluster of each sample by position in the stream; None: each sample is its own"""
+    half: bool = False
+    """weights are 1 in a random half of the clusters and 0 in the other, instead of Poisson(1)"""
+    blocks: dict[int, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
+    """weights that were drawn, by block of clusters"""
 
-    @cached_property
-    def weights(self) -> npt.NDArray[np.uint8]:
-        """(B, G) weights of the clusters."""
-        size = CLUSTERS if self.groups is None else min(CLUSTERS, int(self.groups.max(initial=0)) + 1)
-        rng = np.random.default_rng([self.seed, 1])
-        return rng.poisson(1.0, (self.replicates, size)).astype(np.uint8)
-
-    def of(self, samples: Array) -> Array:
-        """Column of `weights` of each sample."""
-        clusters = samples if self.groups is None else self.groups[samples]
-        scattered = (clusters.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)
-        fits = len(self.weights[0]) < CLUSTERS
-        return (clusters if fits else scattered % np.uint64(CLUSTERS)).astype(np.int64)
+    def weights(self, samples: Array) -> npt.NDArray[np.uint8]:
+        """(B, N) of samples at these positions (N,) of the stream."""
+        clusters = np.asarray(samples if self.groups is None else self.groups[samples]).astype(np.uint64)
+        joined = (clusters * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)  # 0 … CLUSTERS - 1, as if at random
+        clusters = np.where(clusters < CLUSTERS, clusters, joined)
+        number, place = (part.astype(np.int64) for part in np.divmod(clusters, np.uint64(BLOCK)))
+        out = np.empty((self.replicates, len(clusters)), np.uint8)
+        for block in np.unique(number).tolist():
+            if block not in self.blocks:
+                rng, shape = np.random.default_rng([self.seed, 1, block]), (self.replicates, BLOCK)
+                self.blocks[block] = (rng.random(shape) < 0.5 if self.half else rng.poisson(1.0, shape)).astype(
+                    np.uint8
+                )
+            part = number == block
+            out[:, part] = self.blocks[block][:, place[part]]
+        return out
 
     def seeds(self, count: int) -> Floats:
         """(B, S) weights of seeds, whose sum is 1: drawn with replacement and spread by √(S / (S − 1)), without which S
@@ -91,6 +98,15 @@ class Resampling:
             return np.ones((self.replicates, 1))
         drawn = np.random.default_rng([self.seed, 2]).multinomial(count, np.full(count, 1 / count), self.replicates)
         return 1 / count + np.sqrt(count / (count - 1)) * (drawn / count - 1 / count)
+
+
+def weighted_sums(resampling: Resampling, samples: Array, values: Array) -> Array:
+    """samples (N,) positions in the stream, values (K, N) → (B, K) float32 weighted sums."""
+    sums = np.zeros((resampling.replicates, len(values)), np.float32)
+    for low in range(0, len(samples), CHUNK):
+        part = slice(low, low + CHUNK)
+        sums += resampling.weights(samples[part]).astype(np.float32) @ values[:, part].astype(np.float32).T
+    return sums
 
 
 def groups_of(stream: Stream) -> Array | None:
@@ -168,26 +184,23 @@ def _weighted(outcomes: Outcomes, resampling: Resampling, of_seeds: Array, width
     """(B, T, C) right answers and samples of one tested step."""
     seeds, steps, n = outcomes.right.shape
     size = len(of_seeds)
-    columns = resampling.of(outcomes.sample)
     everywhere = bool((outcomes.tested.any(2) == outcomes.tested.all(2)).all())  # each cell tests all or nothing
     right, count = np.zeros((2, size, steps, width), np.float32)
-    flat = outcomes.right.reshape(seeds * steps, n)
     cell = outcomes.tested.any(2).astype(np.float32)  # (S, T)
     edges = np.searchsorted(outcomes.label, np.arange(width + 1)) if width > 1 else np.array([0, n])
     for c in range(width):
-        for low in range(int(edges[c]), int(edges[c + 1]), CHUNK):
-            part = slice(low, min(low + CHUNK, int(edges[c + 1])))
-            weights = resampling.weights[:size, columns[part]].astype(np.float32)
+        part = slice(int(edges[c]), int(edges[c + 1]))
 
-            def summed(what: Array, weights: Array = weights, part: slice = part) -> Array:
-                sums = weights @ what[:, part].astype(np.float32).T  # (B, S · T)
-                return np.einsum("bst,bs->bt", sums.reshape(size, seeds, steps), of_seeds)
+        def summed(what: Array, part: slice = part) -> Array:
+            sums = weighted_sums(resampling, outcomes.sample[part], what.reshape(seeds * steps, n)[:, part])
+            return np.einsum("bst,bs->bt", sums[:size].reshape(size, seeds, steps), of_seeds)
 
-            right[:, :, c] += summed(flat)
-            if everywhere:
-                count[:, :, c] += weights.sum(1, keepdims=True) * (of_seeds @ cell)
-            else:
-                count[:, :, c] += summed(outcomes.tested.reshape(seeds * steps, n))
+        right[:, :, c] = summed(outcomes.right)
+        if everywhere:
+            ones = np.ones((1, part.stop - part.start), np.uint8)
+            count[:, :, c] = weighted_sums(resampling, outcomes.sample[part], ones)[:size] * (of_seeds @ cell)
+        else:
+            count[:, :, c] = summed(outcomes.tested)
     return right, count
 
 

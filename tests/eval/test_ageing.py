@@ -211,7 +211,7 @@ class TestReplicates:
     def test_samples_give_the_binomial_interval(self) -> None:
         rng = np.random.default_rng(0)
         hits = rng.random((1, 2000)) < 0.8
-        found = one(answered(hits), resampling=Resampling(4000))
+        found = one(answered(hits), resampling=Resampling(2000))
         half = 1.96 * np.sqrt(hits.mean() * (1 - hits.mean()) / 2000)
         assert found.basis == "outcomes"
         assert (found.matrix.high - found.matrix.low)[0, 0] / 2 == pytest.approx(half, rel=0.06)
@@ -228,10 +228,10 @@ class TestReplicates:
     def test_seeds_give_the_variance_of_their_mean(self) -> None:
         rng = np.random.default_rng(0)
         rates = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
-        hits = rng.random((5, 40_000)) < rates[:, None]
-        found = one(answered(hits), resampling=Resampling(4000))
+        hits = rng.random((5, 4000)) < rates[:, None]
+        found = one(answered(hits))
         expected = np.std(hits.mean(1), ddof=1) / np.sqrt(5)
-        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / 1.96 == pytest.approx(expected, rel=0.08)
+        assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / 1.96 == pytest.approx(expected, rel=0.1)
 
     def test_differences_of_tests_on_the_same_samples_are_paired(self) -> None:
         hits = np.random.default_rng(0).random((1, 500)) < 0.7
@@ -241,12 +241,12 @@ class TestReplicates:
     def test_intervals_cover(self) -> None:
         rng = np.random.default_rng(0)
         covered = 0
-        for trial in range(200):
+        for trial in range(100):
             truth = 0.7
             rates = np.clip(truth + rng.normal(0, 0.03, 4), 0, 1)
             found = one(answered(rng.random((4, 300)) < rates[:, None]), resampling=Resampling(300, trial))
             covered += bool(found.matrix.low[0, 0] <= truth <= found.matrix.high[0, 0])
-        assert 0.82 <= covered / 200 <= 0.99  # four seeds: a percentile interval is a little short
+        assert 0.80 <= covered / 100 <= 0.99  # four seeds: a percentile interval is a little short
 
     def test_counts_alone_give_a_similar_band(self) -> None:
         hits = np.random.default_rng(0).random((2, 1000)) < 0.8

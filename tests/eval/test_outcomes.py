@@ -165,3 +165,16 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "o.parquet").write_bytes(b"PAR1 nonsense PAR1")
     with pytest.raises(BadInput, match=r"o\.parquet cannot be read"):
         attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
+
+
+def test_runs_with_damaged_records_keep_their_rows(tmp_path: Path) -> None:
+    stream = drifting()
+    evaluate(stream, "clear-iid", ["nearest-mean", "random", "nap"], out=tmp_path)
+    damaged, missing, _ = sorted(tmp_path.rglob(outcomes.FILE))
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    missing.unlink()
+    runs, wrong = outcomes.find([tmp_path])
+    assert len(runs) == 3
+    assert [all(row.answers is not None for row in run.rows) for run in runs] == [False, False, True]
+    (message,) = wrong
+    assert str(damaged) in message

@@ -17,7 +17,17 @@ from eval.protocol import Document, Protocol, Result
 from eval.protocols.clear import figures as charts
 from eval.protocols.clear import loop
 from eval.protocols.clear.measures import MEASURES
-from eval.protocols.clear.score import IID, MATRIX_NOTE, STREAMING, by_class, matrix, start, step_tested
+from eval.protocols.clear.score import (
+    IID,
+    MATRIX_NOTE,
+    STREAMING,
+    by_class,
+    decisive,
+    matrix,
+    score_of_counts,
+    start,
+    step_tested,
+)
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -43,7 +53,8 @@ class Iid(Protocol):
         "forgetting: Chaudhry et al. 2018; incremental accuracy: Rebuffi et al. 2017."
     )
     matrix_note = MATRIX_NOTE
-    step_tested = staticmethod(step_tested)
+    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
+    score_of_counts = staticmethod(score_of_counts)
     across = staticmethod(charts.across)
     varies = staticmethod(charts.varies)
 
@@ -122,7 +133,8 @@ class Streaming(Protocol):
     scores = tuple(STREAMING)
     primary = "next_domain"
     matrix_note = MATRIX_NOTE
-    step_tested = staticmethod(step_tested)
+    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
+    score_of_counts = staticmethod(score_of_counts)
     across = staticmethod(charts.across)
     varies = staticmethod(charts.varies)
 

@@ -23,6 +23,16 @@ def step_tested(row: Row) -> int:
     return int(row.tested_on)
 
 
+def decisive(rows: Sequence[Row]) -> list[Row]:
+    """Tests on the step after the last one learned."""
+    return [row for row in rows if row.learned_to >= 0 and int(row.tested_on) == row.learned_to + 1]
+
+
+def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
+    """next_domain: right answers and samples (..., R) → mean of the tests' accuracies (...)."""
+    return np.asarray((right / n).mean(-1))
+
+
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     """Rows of one run → (T, T) float64; cells that were not tested are NaN.
 

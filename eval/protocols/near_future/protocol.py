@@ -15,7 +15,7 @@ from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score, Start
 from eval.protocols.near_future import figures as charts
 from eval.protocols.near_future import loop
-from eval.protocols.near_future.score import scored, step_tested
+from eval.protocols.near_future.score import decisive, scored, step_tested
 from eval.rows import Row
 from eval.training.sgd_learner import NetLearner
 from stream_builder.measures.label_correlation import blind_curve_of
@@ -58,7 +58,7 @@ class NearFuture(Protocol):
     measures_title = "Accuracy at further shifts, and how sure the differences are"
     matrix_title = "Retention by period"
     matrix_note = "Row: after this period. Column: tested on this period's held-out samples."
-    step_tested = staticmethod(step_tested)
+    step_tested, decisive = staticmethod(step_tested), staticmethod(decisive)
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
     varies = staticmethod(charts.varies)

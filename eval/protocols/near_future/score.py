@@ -35,6 +35,11 @@ def step_tested(row: Row) -> int | None:
     return int(row.tested_on[10:]) if row.tested_on.startswith("retention/") else None
 
 
+def decisive(rows: Sequence[Row]) -> list[Row]:
+    """Tests S samples ahead."""
+    return [row for row in rows if row.tested_on == "near_future" and row.n]
+
+
 def retention(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
     """(T, T): accuracy on the held-out samples of period j after period i; NaN for j > i."""
     cells = np.full((steps, steps), np.nan)

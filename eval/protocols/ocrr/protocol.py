@@ -23,7 +23,7 @@ from eval.memory.correction_ledger import Ledger, verify
 from eval.protocol import Protocol, Result
 from eval.protocols.ocrr import figures as charts
 from eval.protocols.ocrr import loop, policies, scenarios
-from eval.protocols.ocrr.score import MEASURES, SCORES, scored
+from eval.protocols.ocrr.score import MEASURES, SCORES, decisive, score_of_counts, scored
 from eval.rows import Row, folder_name
 from eval.training.online_learner import OnlineLearner
 from stream_builder.stream import Stream
@@ -63,6 +63,7 @@ class Ocrr(Protocol):
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
     varies = staticmethod(charts.varies)
+    decisive, score_of_counts = staticmethod(decisive), staticmethod(score_of_counts)
     across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:

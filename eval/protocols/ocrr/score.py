@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from curate.core.errors import BadInput
 from eval.protocol import Result, Score
 from eval.rows import Row
 
+Floats = npt.NDArray[np.float64]
 TARGETS = (10, 30, 50, 70, 90)  # per cent
 NAMED = (50, 70, 90)  # among the scores; the others are measures
 REACHED = {n: Score(f"corrections_to_{n}", f"corrections to {n} %", False, "corrections") for n in TARGETS}
@@ -42,6 +46,16 @@ def corrections_to(rows: Sequence[Row], share: float) -> float | None:
     correction, which measures no recovery."""
     reached = [given for given, value in zip(*curve(rows, "novel"), strict=True) if value >= share]
     return float(reached[0]) if reached and reached[0] else None
+
+
+def decisive(rows: Sequence[Row]) -> list[Row]:
+    """The last tests, novel and original."""
+    return [next(row for row in reversed(rows) if row.tested_on == name) for name in ("novel", "original")]
+
+
+def score_of_counts(right: Floats, n: Floats) -> Floats:
+    """worst: right answers and samples (..., 2) → the lower accuracy (...)."""
+    return np.asarray((right / n).min(-1))
 
 
 def scored(rows: Sequence[Row]) -> Result:

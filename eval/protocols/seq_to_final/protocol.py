@@ -17,7 +17,7 @@ from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score
 from eval.protocols.seq_to_final import figures as charts
 from eval.protocols.seq_to_final import loop
-from eval.protocols.seq_to_final.score import scored
+from eval.protocols.seq_to_final.score import decisive, scored
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -68,6 +68,7 @@ class SeqToFinal(Protocol):
     figures = staticmethod(charts.figures)
     note = staticmethod(charts.note)
     varies = staticmethod(charts.varies)
+    decisive = staticmethod(decisive)
     across = staticmethod(charts.across)
 
     def __post_init__(self) -> None:

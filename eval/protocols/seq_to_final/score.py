@@ -8,6 +8,11 @@ from eval.protocol import Result
 from eval.rows import Row
 
 
+def decisive(rows: Sequence[Row]) -> list[Row]:
+    """The test on the last step."""
+    return [row for row in rows if row.tested_on == "final"]
+
+
 def scored(rows: Sequence[Row], steps: int) -> Result:
     """final: share of right answers on the last step's test. measures: the same on each step that was tested."""
     accuracy = {row.tested_on: row.n_correct / row.n for row in rows}

@@ -1,0 +1,126 @@
+"""Accuracy on slices of the test samples: by class, uploader, place, licence, image size or any other column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.protocol import stored_protocol
+from eval.rows import Run
+from eval.scoring.aggregate import groups
+from eval.scoring.bands import Array, Band, Floats, band
+from eval.scoring.cells import Resampling, groups_of, weighted_sums
+from stream_builder.stream import SPLITS, Stream
+
+MOST = 50  # slices; the rest becomes one
+OTHER = "(other)"
+UNKNOWN = "(unknown)"
+
+
+@dataclass(frozen=True)
+class Slices:
+    """L learners, in the order of `summary`, on V slices, the largest first."""
+
+    names: tuple[str, ...]
+    """(V,) values of the column, or ranges of a number"""
+    n: npt.NDArray[np.int64]
+    """(V,) test samples of one run"""
+    accuracy: Band
+    """(L, V) share of right answers; intervals over seeds and test samples"""
+    gap: Band
+    """(L, V) accuracy on the slice minus that on all other samples"""
+
+
+def column_of(stream: Stream, values: Mapping[str, Any]) -> Array:
+    """Sample id → value, of a table → (N,) values by position in the stream; None for an id that is not there."""
+    found = np.empty(sum(len(split) for step in stream.steps for split in step.splits.values()), object)
+    start = 0
+    for step in stream.steps:
+        for name in (name for name in SPLITS if name in step.splits):
+            ids = step.splits[name].ids.tolist()
+            found[start : start + len(ids)] = [values.get(id_) for id_ in ids]
+            start += len(ids)
+    return found
+
+
+def slices(
+    runs: Sequence[Run],
+    column: Array,
+    stream: Stream | None = None,
+    parts: int = 4,
+    resampling: Resampling | None = None,
+) -> Slices | None:
+    """Accuracy on the tests that decide the primary score, by a column; None as for `compare`.
+
+    column: (N,) a value for each position in the stream, as of `column_of`; numbers with more than `MOST` different
+    values are cut into `parts` ranges with about equally many samples. stream: gives the clusters.
+    """
+    kind = stored_protocol(runs[0].about["protocol"])
+    if resampling is None:
+        resampling = Resampling(groups=None if stream is None else groups_of(stream))
+    learners = groups(runs)
+    tests = [[kind.decisive(run.rows) for run in group] for group in learners]
+    rows = [row for group in tests for tested in group for row in tested]
+    if not rows or any(row.answers is None for row in rows):
+        return None
+    sample = np.unique(np.concatenate([row.answers.sample for row in rows if row.answers is not None]))
+    names, number = _numbered(column[sample], parts)
+    size, points, draws = len(names), [], []
+    for group in tests:
+        right, n = np.zeros((2, len(group), size))
+        right_drawn, n_drawn = np.zeros((2, resampling.replicates, len(group), size))
+        for s, tested in enumerate(group):
+            answers = [row.answers for row in tested if row.answers is not None]
+            positions = np.concatenate([a.sample for a in answers])
+            hits = np.concatenate([a.label == a.predicted for a in answers])
+            of = number[np.searchsorted(sample, positions)]
+            right[s], n[s] = np.bincount(of[hits], minlength=size), np.bincount(of, minlength=size)
+            for v in range(size):
+                part = of == v
+                matrix = np.stack([hits[part], np.ones(int(part.sum()), bool)]).astype(np.uint8)
+                sums = weighted_sums(resampling, positions[part], matrix)
+                right_drawn[:, s, v], n_drawn[:, s, v] = sums[:, 0], sums[:, 1]
+        weights = resampling.seeds(len(group))[:, :, None]
+        points.append((right.sum(0), n.sum(0)))
+        draws.append(((right_drawn * weights).sum(1), (n_drawn * weights).sum(1)))
+    both = [[_accuracy_and_gap(*counts) for counts in all_] for all_ in (points, draws)]
+    accuracy, gap = (
+        band(np.stack([one[k] for one in both[0]]), np.stack([one[k] for one in both[1]], 1)) for k in (0, 1)
+    )
+    return Slices(names, np.bincount(number, minlength=size), accuracy, gap)
+
+
+def _accuracy_and_gap(right: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """(..., V) counts → accuracy on each slice, and minus that on all others; NaN of nothing."""
+    rest_right, rest = right.sum(-1, keepdims=True) - right, n.sum(-1, keepdims=True) - n
+    inside, outside = (np.where(m > 0, r / np.where(m > 0, m, 1), np.nan) for r, m in ((right, n), (rest_right, rest)))
+    return inside, inside - outside
+
+
+def _numbered(values: Array, parts: int) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Names of the slices, the largest first, and the number of each value's slice."""
+    unknown = np.array([value is None or value != value or value == "" for value in values.tolist()])
+    known = [value for value, lacks in zip(values.tolist(), unknown, strict=True) if not lacks]
+    numeric = bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    texts = np.full(len(values), UNKNOWN, object)
+    if numeric and len(set(known)) > MOST:
+        texts[~unknown] = _ranges(np.array(known, np.float64), parts)
+    else:
+        texts[~unknown] = [str(value) for value in known]
+    names, number, count = np.unique(texts.astype(str), return_inverse=True, return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.minimum(np.arange(len(order)), MOST)
+    shown = names[order][:MOST].tolist() + ([OTHER] if len(order) > MOST else [])
+    return tuple(shown), place[number]
+
+
+def _ranges(values: Floats, parts: int) -> list[str]:
+    """The range of each value: parts with about equally many values."""
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, parts + 1)))
+    of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    return [f"{edges[k]:g} – {edges[k + 1]:g}" for k in of.tolist()]

@@ -1,0 +1,226 @@
+"""Paired tests, ties, ranks, slices: against statsmodels, scipy and known answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau, ttest_rel
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+from statsmodels.stats.multitest import multipletests
+from support.helpers import drifting
+
+from curate.core.errors import BadConfig
+from eval.protocol import PROTOCOLS
+from eval.rows import Answers, Row, Run
+from eval.run import evaluate
+from eval.scoring.aggregate import summary
+from eval.scoring.cells import Resampling
+from eval.scoring.comparing import Comparison, _ranks, _stability, compare, holm, mcnemar
+from eval.scoring.slices import OTHER, UNKNOWN, column_of, slices
+from stream_builder.stream import SPLITS
+
+Right = npt.NDArray[np.bool_]
+
+
+def made(right: dict[str, Right], start: int = 0) -> list[Run]:
+    """Runs of clear-streaming with two steps, hence one test. right: learner → (S, N)."""
+    about: dict[str, Any] = {
+        "protocol": "clear-streaming", "settings": {}, "protocol_settings": {}, "steps": 2, "stored_bytes": 0,
+        "stream": {"name": "s", "sha256": "s"}, "gradient_steps": 0, "seconds": 0.0,
+    }  # fmt: skip
+    runs = []
+    for learner, of_seeds in right.items():
+        for seed, hits in enumerate(of_seeds):
+            label = np.arange(len(hits), dtype=np.uint8) % 2
+            answers = Answers(np.arange(len(hits)) + start, label, np.where(hits, label, 1 - label))
+            row = Row("1", len(hits), int(hits.sum()), 0, answers=answers)
+            runs.append(Run({**about, "learner": learner, "seed": seed}, [row]))
+    return runs
+
+
+def compared(right: dict[str, Right], **more: Any) -> Comparison:
+    found = compare(made(right), **more)
+    assert found is not None
+    return found
+
+
+def drawn(shares: dict[str, float], seeds: int, n: int) -> dict[str, Right]:
+    rng = np.random.default_rng(0)
+    return {name: rng.random((seeds, n)) < share for name, share in shares.items()}
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_that_of_statsmodels(only_a: int, only_b: int) -> None:
+    expected = reference_mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
+    assert mcnemar(np.array(only_a), np.array(only_b)) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
+def test_holm_is_that_of_statsmodels(values: list[float]) -> None:
+    p = np.full((4, 4), np.nan)
+    i, j = np.triu_indices(4, 1)
+    p[i, j] = p[j, i] = values
+    assert np.allclose(holm(p)[i, j], multipletests(values, method="holm")[1])
+
+
+class TestDifferences:
+    def test_one_seed_is_a_paired_test_over_samples(self) -> None:
+        right = drawn({"a": 0.80, "b": 0.77}, 1, 2000)
+        found = compared(right, resampling=Resampling(4000))
+        expected = ttest_rel(right["a"][0].astype(float), right["b"][0].astype(float)).pvalue
+        assert found.p_score[0, 1] == pytest.approx(expected, rel=0.15)
+
+    def test_seeds_that_differ_much_are_a_paired_test_over_seeds(self) -> None:
+        rates = {"a": np.array([0.5, 0.6, 0.7, 0.8, 0.9]), "b": np.array([0.55, 0.5, 0.65, 0.6, 0.8])}
+        rng = np.random.default_rng(0)
+        right = {name: rng.random((5, 5000)) < rate[:, None] for name, rate in rates.items()}
+        found = compared(right)
+        expected = ttest_rel(*(right[name].mean(1) for name in "ab")).pvalue
+        assert found.p_score[0, 1] == pytest.approx(expected, rel=0.3)
+
+    def test_mcnemar_counts_samples_that_one_has_right(self) -> None:
+        right = drawn({"a": 0.8, "b": 0.7}, 1, 300)
+        a, b = right["a"][0], right["b"][0]
+        table = [[(a & b).sum(), (a & ~b).sum()], [(~a & b).sum(), (~a & ~b).sum()]]
+        found = compared(right)
+        assert found.p_outcomes[0, 1] == pytest.approx(reference_mcnemar(table, exact=True).pvalue)
+        assert found.p_outcomes[0, 1] == found.p_outcomes[1, 0]
+
+    def test_over_seeds_twice_the_median(self) -> None:
+        right = drawn({"a": 0.8, "b": 0.72}, 3, 300)
+        alone = [compared({name: hits[s : s + 1] for name, hits in right.items()}).p_outcomes[0, 1] for s in range(3)]
+        assert compared(right).p_outcomes[0, 1] == pytest.approx(min(1, 2 * float(np.median(alone))))
+
+    def test_equal_answers_do_not_differ(self) -> None:
+        hits = np.random.default_rng(0).random((2, 100)) < 0.7
+        found = compared({"a": hits, "b": hits})
+        assert found.p_score[0, 1] == found.p_outcomes[0, 1] == found.adjusted[0, 1] == 1
+        assert found.ties == ((0, 1),)
+
+    def test_other_seeds_are_not_paired(self) -> None:
+        runs = made(drawn({"a": 0.9, "b": 0.5}, 2, 100))
+        runs[-1].about["seed"] = 7
+        found = compare(runs)
+        assert found is not None
+        assert np.isnan(found.p_score[0, 1])
+        assert np.isnan(found.p_outcomes[0, 1])
+
+    def test_other_samples_have_no_mcnemar(self) -> None:
+        right = drawn({"a": 0.9, "b": 0.5}, 1, 100)
+        found = compare(made({"a": right["a"]}) + made({"b": right["b"]}, 50))
+        assert found is not None
+        assert np.isnan(found.p_outcomes[0, 1])
+        assert found.p_score[0, 1] < 0.01
+
+    def test_false_alarms_are_rare(self) -> None:
+        rng = np.random.default_rng(1)
+        alarms = 0
+        for trial in range(150):
+            rates = np.clip(0.7 + rng.normal(0, 0.05, (2, 3)), 0, 1)
+            right = {name: rng.random((3, 200)) < rates[k][:, None] for k, name in enumerate("ab")}
+            alarms += bool(compared(right, resampling=Resampling(200, trial)).p_score[0, 1] < 0.05)
+        assert alarms <= 14  # 5 % of 150, and 2.5 standard deviations
+
+
+class TestRanking:
+    def test_groups_that_do_not_differ(self) -> None:
+        found = compared(drawn({"low": 0.5, "high": 0.9, "as high": 0.9}, 3, 4000))
+        assert found.ties[0] == tuple(found.order[:2].tolist())
+        assert set(found.ties[0]) == {1, 2}
+        assert found.ties[1] == (0,)
+
+    def test_rank_has_an_interval(self) -> None:
+        found = compared(drawn({"low": 0.5, "high": 0.9, "as high": 0.9}, 1, 500))
+        assert found.rank.value[0] == found.rank.low[0] == found.rank.high[0] == 3
+        assert (found.rank.low[1], found.rank.high[1]) == (1, 2)
+
+    def test_stability(self) -> None:
+        clear = compared(drawn({"a": 0.2, "b": 0.5, "c": 0.8}, 1, 2000))
+        assert clear.stability == clear.same_best == 1
+        alike = compared(drawn(dict.fromkeys("abcdef", 0.7), 1, 300))
+        assert abs(alike.stability) < 0.5
+
+    @given(st.lists(st.permutations(list(range(5))), min_size=2, max_size=2))
+    def test_stability_is_kendalls_tau(self, halves: list[list[int]]) -> None:
+        scores = np.array(halves, float)[:, None, :]
+        assert _stability(scores)[0] == pytest.approx(kendalltau(*halves).statistic)
+
+    def test_tied_ranks_share_their_mean(self) -> None:
+        assert _ranks(np.array([0.5, 0.9, 0.9, 0.1])).tolist() == [3, 1.5, 1.5, 4]
+
+
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+def test_the_score_of_the_decisive_tests_is_the_primary_score(protocol: str) -> None:
+    stream, kept = drifting(classes=6, n=120), []
+    learners, settings = {
+        "near-future": (["fc-only"], {"batch": 20, "shift": 40}),
+        "seq-to-final": (["ft"], {"val_share": 0.2, "epochs": 2, "lrs": 0.001}),
+        "ocrr": (["substrate"], {"every": 20}),
+    }.get(protocol, (["nearest-mean", "nap"], {}))
+    evaluate(stream, protocol, learners, [0, 1], settings, keep_run=kept.append)
+    found = compare(kept, resampling=Resampling(50))
+    document = summary(kept, stream.name, stream.sha256, protocol)
+    kind = PROTOCOLS[protocol]
+    name = kind.primary or next(iter(document["results"][0]["scores"]))
+    assert found is not None
+    assert np.allclose(found.score.value, [result["scores"][name]["mean"] for result in document["results"]])
+
+
+def test_runs_without_outcomes_are_not_compared() -> None:
+    runs = made(drawn({"a": 0.9}, 1, 10))
+    assert compare([Run(run.about, [replace(row, answers=None) for row in run.rows]) for run in runs]) is None
+
+
+def test_runs_of_two_protocols_are_refused() -> None:
+    one, two = made(drawn({"a": 0.9, "b": 0.9}, 1, 10))
+    with pytest.raises(BadConfig, match="2 protocols"):
+        compare([one, Run({**two.about, "protocol": "clear-iid"}, two.rows)])
+
+
+class TestSlices:
+    def test_known_answers(self) -> None:
+        hits = np.array([[True] * 30 + [False] * 10 + [True] * 5 + [False] * 5])
+        column = np.array(["x"] * 40 + ["y"] * 10, object)
+        found = slices(made({"a": hits}), column)
+        assert found is not None
+        assert (found.names, found.n.tolist()) == (("x", "y"), [40, 10])
+        assert found.accuracy.value.tolist() == [[0.75, 0.5]]
+        assert found.gap.value.tolist() == [[0.25, -0.25]]
+        assert (found.accuracy.low < found.accuracy.value).all()
+
+    def test_intervals_are_binomial(self) -> None:
+        hits = np.random.default_rng(0).random((1, 3000)) < 0.8
+        column = np.repeat(["x", "y"], [2000, 1000]).astype(object)
+        found = slices(made({"a": hits}), column, resampling=Resampling(3000))
+        assert found is not None
+        half = (found.accuracy.high - found.accuracy.low)[0] / 2
+        expected = 1.96 * np.sqrt(found.accuracy.value[0] * (1 - found.accuracy.value[0]) / found.n)
+        assert np.allclose(half, expected, rtol=0.1)
+
+    def test_numbers_are_cut_into_ranges(self) -> None:
+        found = slices(made({"a": np.ones((1, 400), bool)}), np.arange(400.0).astype(object))
+        assert found is not None
+        assert found.n.tolist() == [100] * 4
+        assert all(" – " in name for name in found.names)
+
+    def test_what_is_not_known_and_what_is_rare(self) -> None:
+        column = np.array([None, *(f"user {i}" for i in range(99))], object)
+        found = slices(made({"a": np.ones((1, 100), bool)}), column)
+        assert found is not None
+        assert found.names[-1] == OTHER
+        assert UNKNOWN in found.names or found.n[-1] == 50
+
+    def test_a_table_by_id(self) -> None:
+        stream, kept = drifting(), []
+        evaluate(stream, "clear-iid", ["nap"], keep_run=kept.append)
+        ids = [i for step in stream.steps for name in SPLITS if name in step.splits for i in step.splits[name].ids]
+        column = column_of(stream, {id_: id_.split("-")[0] for id_ in ids})
+        found = slices(kept, column, stream)
+        assert found is not None
+        assert sorted(found.names) == ["1", "2", "3"]  # next-domain: the first step is never decisive
