@@ -7,7 +7,7 @@ for stage in run.status():
     print(stage["stage"], stage["state"], stage["counts"])
 release = run.release()
 print(f"{release.name}: {len(release.table)} images of {len(release.classes)} classes")
-stream = dl.from_release(release).save("stream")
+stream = dl.from_release(release, "photos-of-2004").save("stream")
 learners = ["majority", "nearest-mean", "finetune", "er"]
 results = dl.evaluate(stream, "clear-iid", learners, seeds=[0, 1], out="runs")
 print(results.frame().groupby(["score", "learner"])["value"].mean().unstack().round(3))

@@ -21,7 +21,8 @@ class FeatureSettings(Section):
     model: str
     """timm network, e.g. resnet50"""
     weights: str
-    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, or timm tag"""
+    """checkpoint file (torchvision, MoCo v2, BYOL, timm), folder of driftline pretrain, timm tag, or
+    driftline-photos-of-2004"""
 
 
 class ReleaseSettings(Section):

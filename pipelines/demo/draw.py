@@ -311,7 +311,8 @@ def pattern(d: ImageDraw.ImageDraw, age: float, rng: Rng, c: Colour) -> None:
         d.line((k, 0, k + 96, 192), fill=shade(c, float(rng.uniform(0.7, 1.3))), width=11)
 
 
-# When each thing changes, as an offset to `age`: not all in the same year.
+# When each thing changes, as an offset to `age`: not all in the same year. The new form is drawn from about HALFWAY on.
+HALFWAY = 0.48
 CHANGES = {name: 0.28 - 0.062 * i for i, name in enumerate(CONCEPTS)}
 
 SCENES: dict[str, Drawer] = {

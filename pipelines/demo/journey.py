@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.core.atomic_io import write_json, write_text
+from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.release import Release
@@ -20,6 +21,7 @@ from eval.plotting.charts import Section
 from eval.run import evaluate
 from pipelines.config import presets
 from pipelines.config.loader import load
+from pipelines.demo.about import NOTICE, WORKER_ERROR, about
 from pipelines.demo.draw import CONCEPTS
 from pipelines.demo.workers import answer
 from pipelines.demo.world import World, build, serve
@@ -30,16 +32,12 @@ from pipelines.reporting.run_report import journey_report
 from pipelines.runner import run
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
+from pipelines.stages.embed import OF_2004
 from stream_builder.builders.release import from_release
 
 LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]
-WORKER_ERROR = 0.05
-NOTICE = (
-    "Demonstration: the photos are rendered by a program and the workers are simulated "
-    f"(each answer is wrong with probability {WORKER_ERROR:.0%}). "
-    "The pipeline, the download, the model and the evaluation are the real ones."
-)
+FEATURES = "photos-of-2004"
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,16 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
-    context = Context(out, load(config_path), run_log, Executor(workers=workers or len(os.sched_getaffinity(0))))
+    config = load(config_path)
+    if FEATURES not in [entry.name for entry in config.release.features]:
+        raise BadConfig(f"{out} holds the demo of an older version.", "", "Set another --out, or delete the folder.")
+    context = Context(out, config, run_log, Executor(workers=workers or len(os.sched_getaffinity(0))))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)
     entries = run(context)
     release = Release.open(out)
-    stream = from_release(release).save(out / "stream")
+    stream = from_release(release, FEATURES).save(out / "stream")
     runs = out / "runs"
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
@@ -88,7 +89,6 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         if len(things) == 1
     }
     truth |= {id_: "two concepts" for id_, things in world.truth().items() if len(things) > 1}
-    about = Section("about", "About this demonstration", f"<p>{NOTICE}</p><p>All steps took {seconds:.0f} s.</p>")
     findings = audit(out)
     write_json(out / "audit" / "audit.json", findings)
     write_text(out / "audit" / "audit.html", audit_page(findings))
@@ -101,7 +101,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [audited, about],
+        [audited, Section("about", "About this demonstration", about(seconds))],
         "driftline demo: how ten everyday things aged",
     )
     write_json(out / "demo.json", {"seconds": round(seconds, 1), "stages": entries})
@@ -120,7 +120,8 @@ def configuration(world: World, scale: Scale) -> str:
     }
     values["validation"]["image_base_url"] = f"http://127.0.0.1:{world.port}/images"
     values["retrieve"] |= {"per_class": scale.asked, "depth": 6 * scale.asked}
-    values["release"] |= {"per_class": scale.published}
+    features = {"name": FEATURES, "model": "test_resnet", "weights": OF_2004}
+    values["release"] |= {"per_class": scale.published, "features": [features]}
     write_text(world.folder / "judgement.md", JUDGEMENT)
     return presets.full_text(values, "The built-in photo world: preset mini with rendered photos")
 

@@ -17,12 +17,14 @@ from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
 from pipelines.stage import Context, Counts, Records, Stage
 
-BUILT_IN = "driftline-photo-world"  # a small model, trained on rendered photos
+BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
+OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year
+FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early"}
 
 
 def built_in(model: str) -> str:
-    """Folder of the model that is part of driftline; "" for other models."""
-    return str(files("pipelines").joinpath("demo/model")) if model == BUILT_IN else ""
+    """Folder of a model that is part of driftline; "" for other models."""
+    return str(files("pipelines").joinpath(FOLDERS[model])) if model in FOLDERS else ""
 
 
 def spec_of(context: Context) -> EncoderSpec:

@@ -17,6 +17,7 @@ from curate.release import Release
 from curate.release.compose import Collection, compose
 from pipelines import VERSION
 from pipelines.stage import Counts, Records, Stage, parts_of
+from pipelines.stages.embed import built_in
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Publish(Stage):
         embed, specs = self.context.config.embed, {}
         for entry in self.context.config.release.features:
             file = self.context.path(entry.weights)
-            weights = str(file) if file.exists() else entry.weights
+            weights = built_in(entry.weights) or (str(file) if file.exists() else entry.weights)
             common = embed.model_dump(include={"device", "precision"})
             specs[entry.name] = EncoderSpec(encoder="backbone", model=entry.model, weights=weights, **common)
         return specs

@@ -1,0 +1,90 @@
+"""The demo's world ages: what is learned on its early photos fails on later ones, on the features that the demo
+evaluates. Nothing in the learners knows of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from curate.core.atomic_io import write_json
+from curate.core.errors import BadConfig
+from curate.core.run_log import RunLog
+from curate.core.seeding import rng_for
+from curate.encoders import EncoderSpec, Vectors
+from curate.release import Release
+from eval.run import evaluate
+from pipelines.config import presets
+from pipelines.demo.draw import CONCEPTS, SCENES, photo
+from pipelines.demo.journey import FEATURES, QUICK, demo
+from pipelines.stages.embed import BUILT_IN, OF_2004, built_in
+from stream_builder.step import Split, Step
+from stream_builder.stream import Stream
+
+AGES = [0.1, 0.3, 0.5, 0.7, 0.9]  # of the world's ten years
+TRAIN, TEST = 12, 8  # photos of a class and step
+
+
+def encoded(spec: EncoderSpec) -> Stream:
+    """Five years of the world as features; a scene is of the class background."""
+    import torch
+
+    encoder, steps = spec.load(), []
+    for number, age in enumerate(AGES):
+        images, labels = [], []
+        for label in range(len(CONCEPTS) + 1):
+            for i in range(TRAIN + TEST):
+                things = [*CONCEPTS][label : label + 1] or [[*SCENES][i % len(SCENES)]]
+                images.append(encoder.prepare(photo(things, age, rng_for(3, "aged", number, label, i))))
+                labels.append(label)
+        x: Vectors = encoder.images(torch.stack(images))
+        y, test = np.array(labels), np.arange(len(labels)) % (TRAIN + TEST) >= TRAIN
+        splits = {"train": Split(x[~test], y[~test]), "test": Split(x[test], y[test])}
+        steps.append(Step(number, str(2004 + round(age * 10)), splits))
+    return Stream("photo-world", steps, [*CONCEPTS, "background"])
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return encoded(EncoderSpec(encoder="backbone", model="test_resnet", weights=built_in(OF_2004)))
+
+
+@pytest.fixture(scope="module")
+def matrices(stream: Stream) -> dict[str, npt.NDArray[np.float64]]:
+    found = evaluate(stream, "clear-iid", ["nap", "finetune", "cumulative"], seeds=[0, 1], settings={"epochs": 100})
+    return {result["learner"]: np.array(result["matrix"]) for result in found["results"]}
+
+
+@pytest.mark.parametrize("learner", ["nap", "finetune"])
+def test_a_model_of_the_first_year_loses_more_each_year(
+    learner: str, matrices: dict[str, npt.NDArray[np.float64]]
+) -> None:
+    row = matrices[learner][0]
+    assert row[0] > 0.8
+    assert row[0] > row[1] > row[-1]
+    assert row[0] - row[-1] >= 0.1
+
+
+def test_learning_later_years_keeps_more(matrices: dict[str, npt.NDArray[np.float64]]) -> None:
+    newest = {learner: matrix[-1] for learner, matrix in matrices.items()}
+    assert newest["cumulative"][-1] > newest["nap"][-1] + 0.1
+
+
+def test_a_demo_without_these_features_is_refused(tmp_path: Path) -> None:
+    """The folder of an older version."""
+    (tmp_path / "driftline.yaml").write_text(presets.full_text(presets.values("mini"), "old"), encoding="utf-8")
+    write_json(tmp_path / "world" / "world.json", {"records": QUICK.records, "seed": 0, "port": 1, "lines": 0})
+    with pytest.raises(BadConfig, match="holds the demo of an older version"):
+        demo(tmp_path, QUICK, RunLog(quiet=True))
+
+
+def test_the_demo_evaluates_what_did_not_choose_the_photos(journey: Path) -> None:
+    retrieved_by = Release.open(journey).facts["provenance"]["encoder"]["model"]
+    evaluated = Stream.load(journey / "stream")
+    assert evaluated.facts["features"] == FEATURES
+    assert retrieved_by == BUILT_IN
+    page = (journey / "report" / "index.html").read_text(encoding="utf-8")
+    for said in ("trained on photos of 2004 only", "Keypad brick with an aerial"):
+        assert said in page
