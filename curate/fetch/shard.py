@@ -270,6 +270,8 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
                 name = f"{id_}.{check.extension}"
+                if check.converted is not None:
+                    data, digest = check.converted, sha256_bytes(check.converted)
                 record |= {"member": name, "sha256": digest, "bytes": len(data), "detail": spool.notes.get(row)}
                 yield name, data
 

@@ -10,9 +10,11 @@ from typing import Annotated
 from pydantic import Field
 
 from curate.core.settings import Positive, Section
+from curate.images.phone_formats import FORMATS, HEIC_NEEDS, as_jpeg, is_heic, reads_heic
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",
+    "HEIF": "jpg", "AVIF": "jpg",  # converted
 }  # fmt: skip
 
 
@@ -47,6 +49,8 @@ class ImageCheck:
     """pixels"""
     height: int | None = None
     """pixels"""
+    converted: bytes | None = None
+    """what to store instead of a HEIC or AVIF file: a JPEG"""
 
 
 def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -59,6 +63,9 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_few_bytes", f"{len(data)} bytes")
     if len(data) > limits.max_bytes:
         return ImageCheck("too_many_bytes", f"{len(data)} bytes")
+    if is_heic(data) and not reads_heic():
+        return ImageCheck("unsupported_format", HEIC_NEEDS)
+    converted = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -70,6 +77,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")
                 image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
                 image.load()
+                if format_ in FORMATS:
+                    converted = as_jpeg(image)
     except Image.DecompressionBombError as error:
         return ImageCheck("too_many_pixels", str(error))
     except UnidentifiedImageError:
@@ -80,4 +89,4 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_small", f"{width} × {height}")
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
-    return ImageCheck(None, None, EXTENSIONS[format_], width, height)
+    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted)

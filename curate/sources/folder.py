@@ -12,11 +12,12 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curate.core.errors import BadInput, MissingFile
+from curate.images.phone_formats import HEIC_NEEDS, HEIC_SUFFIXES, reads_heic
 from curate.metadata.column_mapping import is_utf8, printable, seconds_of
 from curate.metadata.schema import batch_of, safe_id
 from curate.sources.base import HERE, FileSource, Workplace
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".heic", ".heif"}
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif"} | HEIC_SUFFIXES
 EPOCH = datetime(1970, 1, 1)
 EXIF_IFD, ORIGINAL, DIGITIZED, OFFSET, MODEL = 0x8769, 0x9003, 0x9004, 0x9011, 0x0110
 # 2012-05-01, 20120501_100000, 2012/05/01, "Screenshot 2012-05-01 at 9.00.00 AM": years 1800-2099, real months and days
@@ -38,7 +39,7 @@ Date = tuple[int, int, str]
 
 
 class Folder(FileSource):
-    """All photos below a folder, in path order. Where a photo's date may be:
+    """All photos below a folder, in path order; HEIC needs the extra `heic`. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
     - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo;
@@ -81,6 +82,8 @@ class Folder(FileSource):
         name = path.relative_to(root).as_posix()
         if not is_utf8(name):
             return {"id": safe_id(printable(name)), "row": row, "fault": "not_utf8", "raw": printable(name)}
+        if path.suffix.lower() in HEIC_SUFFIXES and not reads_heic():
+            return {"id": safe_id(name), "row": row, "fault": "needs_heic_extra", "raw": f"{name}: {HEIC_NEEDS}"}
         try:
             exif, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files

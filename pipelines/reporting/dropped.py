@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import UnknownName, did_you_mean
+from curate.images.phone_formats import HEIC_NEEDS
 from curate.retrieval.retrieve import FATES
 from curate.sources.folder import Folder
 from pipelines.config.schema import Config
@@ -64,6 +65,8 @@ def text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
         if left := [place for place in ALL_DATES if place not in source.dates]:
             wanted = ", ".join([*source.dates, *left])
             lines.append(f"Not in: {', '.join(left)}. To look there, too: --set 'collection.dates=[{wanted}]'")
+    if any(row["reason"] == "needs_heic_extra" for row in rows):
+        lines.append(f"{HEIC_NEEDS}. Then: driftline run DIR --from ingest")
     return "\n".join(lines) or "No photo was dropped."
 
 

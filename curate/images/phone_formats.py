@@ -1,0 +1,38 @@
+"""HEIC and AVIF, as phones write them: converted to JPEG when they are fetched, because few tools and browsers read
+them. HEIC needs the extra `heic` (pillow-heif); Pillow reads AVIF itself."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import Any
+
+FORMATS = {"HEIF", "AVIF"}  # Pillow's names
+HEIC_SUFFIXES = {".heic", ".heif"}
+HEIC_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+HEIC_NEEDS = "HEIC needs the extra heic: pip install 'driftline[heic]'"
+QUALITY = 95  # of the JPEG
+
+
+@cache
+def reads_heic() -> bool:
+    """Whether HEIC can be read; teaches Pillow to do so in this process."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return False
+    pillow_heif.register_heif_opener()
+    return True
+
+
+def is_heic(data: bytes) -> bool:
+    """Whether bytes begin as a HEIC file does."""
+    return data[4:8] == b"ftyp" and data[8:12] in HEIC_BRANDS
+
+
+def as_jpeg(image: Any) -> bytes:
+    """An opened image as JPEG, upright or with its orientation, with EXIF and colour profile."""
+    buffer = io.BytesIO()
+    more = {"icc_profile": profile} if (profile := image.info.get("icc_profile")) else {}
+    image.convert("RGB").save(buffer, "JPEG", quality=QUALITY, exif=image.getexif(), **more)
+    return buffer.getvalue()
