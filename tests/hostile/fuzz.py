@@ -139,6 +139,7 @@ def again(path: Path) -> tuple[str, str]:
         folder = Path(place)
         _restore(folder, sound_input(name))
         sound = READERS[name].read(folder) if READERS[name].sealed else None
+        (folder / changed).parent.mkdir(parents=True, exist_ok=True)  # names of runs change with their settings
         (folder / changed).write_bytes(path.read_bytes())
         return judged(name, folder, sound)
 
