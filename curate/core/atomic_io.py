@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # imported where they are used: a command's help needs neithe
     import numpy.typing as npt
     import pyarrow as pa
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
 
@@ -33,6 +34,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def no_room(error: OSError, path: Path, size: int) -> DriftlineError:
+    """The message about a full disk: the file, its bytes so far, what is free. error: one of NO_ROOM."""
+    free = shutil.disk_usage(path.parent).free
+    limit = error.errno == errno.EFBIG
+    full = "The file is too large for its disk, or for ulimit -f" if limit else "The disk is full"
+    needs = f"needs more than {size:,} bytes" if size else "cannot be written"
+    return DriftlineError(
+        f"{full}: {path.absolute()} {needs}; {free:,} are free.",
+        "",
+        "Free some space and run the same command again: finished work is kept.",
+    )
 
 
 @contextmanager
@@ -55,13 +69,8 @@ def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(path.parent).free
-            raise DriftlineError(
-                f"The disk is full: {path.absolute()} needs more than {size:,} bytes; {free:,} are free.",
-                "",
-                "Free some space and run the same command again: finished work is kept.",
-            ) from None
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise no_room(error, path, size) from None
         if isinstance(error, OSError) and error.filename is None:  # a failed write does not say of what
             error.filename = str(path)
         raise

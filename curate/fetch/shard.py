@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 import time
@@ -16,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import sha256_bytes, write_parquet
-from curate.core.errors import DriftlineError
+from curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from curate.core.parsing import rows_of
 from curate.fetch.outcome import TEMPORARY_REASONS, Download
 from curate.fetch.settings import FetchSettings, mirror_url
@@ -93,6 +91,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the shard
+        self._folder = folder
         self._places: dict[int, tuple[int, int]] = {}
         self.failures: dict[int, Download] = {}
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
@@ -105,7 +104,13 @@ class Spool:
             return
         self.failures.pop(row, None)
         self._places[row] = (self._file.seek(0, 2), len(outcome.data))
-        self._file.write(outcome.data)
+        try:
+            self._file.write(outcome.data)
+            self._file.flush()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise no_room(error, self._folder / "(images of a shard)", self._places[row][0]) from None
+            raise
 
     def data(self, row: int) -> bytes | None:
         """The bytes of a row, or None."""
@@ -117,7 +122,8 @@ class Spool:
 
     def close(self) -> None:
         """Delete the file."""
-        self._file.close()
+        with suppress(OSError):  # what a full disk did not take is not needed any more
+            self._file.close()
 
 
 def fetch_shard(shard: Shard) -> Counter[str]:
@@ -138,13 +144,9 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             _remote(todo, shard.settings, spool, shard.out)
             _finish(shard, part, spool)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in NO_ROOM:
                 raise
-            raise DriftlineError(
-                f"The disk of {shard.out} is full.",
-                "Expected room for one shard.",
-                "Free some space and run the same command again: finished shards are kept.",
-            ) from None
+            raise no_room(error, shard_path(shard.out, shard.number), 0) from None
         finally:
             spool.close()
     return _counts(index)

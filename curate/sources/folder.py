@@ -61,7 +61,9 @@ class Folder(FileSource):
         """The folder itself."""
         folder = at.path(self.path)
         if not folder.is_dir():
-            raise MissingFile(f"There is no folder {folder}.", "Expected a folder of photos.", "Check collection.path.")
+            raise MissingFile(
+                f"There is no folder {folder.resolve()}.", "Expected a folder of photos.", "Check collection.path."
+            )
         return [folder]
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,6 +89,15 @@ def command(
 def show(as_json: bool, document: Any, text: str) -> None:
     """Print the result of a command: one JSON document, or text for people."""
     print(json.dumps(document) if as_json else text)
+
+
+def next_step(*words: object) -> str:
+    """The last line of what a command prints: what to do with its result.
+
+    >>> next_step("run", "my photos")
+    "Next: driftline run 'my photos'"
+    """
+    return f"Next: driftline {shlex.join(map(str, words))}"
 
 
 def say_address(as_json: bool) -> Callable[[str], None]:

@@ -18,6 +18,7 @@ from pipelines.cli.common import (
     command,
     context_of,
     counts_text,
+    next_step,
     say_address,
     show,
 )
@@ -92,7 +93,7 @@ def annotate(
     if export:
         path = results_of(context)
         n = answer_store_of(context).export(path)
-        show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}")
+        show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}\n{next_step('run', directory)}")
         return
     serve(lambda taken: application(context, taken, host=host), port, say_address(as_json), host)
 

@@ -11,7 +11,18 @@ import typer
 
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from curate.core.executor import Executor, visible_gpus
-from pipelines.cli.common import Device, Engine, Json, Sets, comma_separated, command, context_of, log_of, show
+from pipelines.cli.common import (
+    Device,
+    Engine,
+    Json,
+    Sets,
+    comma_separated,
+    command,
+    context_of,
+    log_of,
+    next_step,
+    show,
+)
 from pipelines.cli.listing import named
 
 if TYPE_CHECKING:
@@ -132,8 +143,10 @@ def evaluate(
                     documents.append(evaluate_draws(places, name, names, settings, out, tick, executor, grid))
                 else:
                     documents.append(run_grid(stream, name, names, numbers, settings, out, tick, path, executor, grid))
-    show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(map(_scores, documents)))
-    if not any(d["results"] for d in documents):
+    following = next_step("report", out, "--out", "report") if any(d["results"] for d in documents) else ""
+    lines = [*map(_scores, documents), following]
+    show(as_json, documents[0] if len(documents) == 1 else documents, "\n".join(lines).rstrip())
+    if not following:
         raise DriftlineError("No learner finished.", " ".join(s["because"] for d in documents for s in d["skipped"]))
 
 

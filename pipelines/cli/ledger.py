@@ -42,17 +42,20 @@ def verify(
 
 
 @command(ledger_app, "export", f"driftline ledger export {BOOK} --out corrections.jsonl")
-def export(path: LedgerFile, out: Out = None) -> None:
+def export(path: LedgerFile, out: Out = None, as_json: Json = False) -> None:
     """Write the entries as JSONL."""
     from curate.core.atomic_io import writing
     from eval.memory.correction_ledger import lines
 
+    if out is None and as_json:
+        print(json.dumps([json.loads(line) for line in lines(path)]))
+        return
     if out is None:
         sys.stdout.writelines(f"{line}\n" for line in lines(path))
         return
     with writing(out, "w") as file:
         count = sum(1 for line in lines(path) if file.write(f"{line}\n"))
-    print(f"{out}: {count} entries")
+    show(as_json, {"file": str(out), "entries": count}, f"{out}: {count} entries")
 
 
 @command(ledger_app, "erase", f"driftline ledger erase {BOOK} 3")
@@ -74,6 +77,7 @@ def proof(
     number: Number,
     count: Annotated[int | None, typer.Option("--entries", help="Entries when the root was noted (all).")] = None,
     out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """Write a proof that one entry is included, with its content.
 
@@ -81,7 +85,7 @@ def proof(
     """
     from eval.memory.ledger_proof import prove
 
-    _write(prove(path, number, count), out)
+    _write(prove(path, number, count), out, as_json)
 
 
 @command(ledger_app, "included", "driftline ledger included entry3.json --root 9f86d081884c7d65…")
@@ -103,14 +107,15 @@ def sign(
     path: LedgerFile,
     key: Annotated[Path, typer.Option("--key", help="A private key (Ed25519, PEM, without a password).")],
     out: Out = None,
+    as_json: Json = False,
 ) -> None:
     """Sign the head and the number of entries."""
     from eval.memory.ledger_proof import sign as signature
 
-    _write(signature(path, key), out)
+    _write(signature(path, key), out, as_json)
 
 
-def _write(document: object, out: Path | None) -> None:
+def _write(document: object, out: Path | None, as_json: bool) -> None:
     """JSON to a file or to standard output."""
     from curate.core.atomic_io import write_json
 
@@ -118,4 +123,4 @@ def _write(document: object, out: Path | None) -> None:
         print(json.dumps(document))
     else:
         write_json(out, document)
-        print(out)
+        show(as_json, {"file": str(out)}, str(out))

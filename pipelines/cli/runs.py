@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,18 @@ import typer
 
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
-from pipelines.cli.common import Engine, Json, RunFolder, Sets, comma_separated, command, context_of, log_of, show
+from pipelines.cli.common import (
+    Engine,
+    Json,
+    RunFolder,
+    Sets,
+    comma_separated,
+    command,
+    context_of,
+    log_of,
+    next_step,
+    show,
+)
 from pipelines.cli.listing import named
 
 runs_app = typer.Typer()
@@ -50,10 +62,19 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write DIR/driftline.yaml: every setting, with a comment."""
+    from curate.core.settings import resolve_path
+    from curate.sources.base import FileSource
+    from pipelines.config.loader import load
     from pipelines.config.presets import write_run_file
 
     path = write_run_file(directory, preset, sets or (), force)
-    show(as_json, {"file": str(path)}, f"wrote {path}. Set collection.path, then: driftline run {directory}")
+    source = load(path).collection
+    lines = [f"wrote {path}"]
+    if isinstance(source, FileSource) and "://" not in source.path:
+        photos = resolve_path(source.path, directory)
+        lines += [] if photos.exists() else [f"There is no {photos.absolute()}: set collection.path in {path}."]
+    lines.append(next_step("plan", directory))
+    show(as_json, {"file": str(path)}, "\n".join(lines))
 
 
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
@@ -106,10 +127,22 @@ def run(
         _show_plan(context, start, until, as_json)
         return
     entries = runner.run(context, start, until, yes)
-    show(as_json, {"stages": entries}, runner.table(entries))
+    waits = any("because" in entry for entry in entries)
+    following = "" if waits else "\n" + _following(directory, entries, sets)
+    show(as_json, {"stages": entries}, runner.table(entries) + following)
     for entry in entries:
         if "because" in entry:
             raise Waiting("The run waits for answers.", "", entry["because"])
+
+
+def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list[str] | None) -> str:
+    """Where the release is and what it is for, or how the run goes on."""
+    if entries[-1]["state"] != "done":
+        return next_step("run", directory, *(f"--set={change}" for change in sets or ()))
+    from pipelines.stage_folder import folder_of
+
+    release = f"release: {folder_of(directory, 'publish') / 'release'}"
+    return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
 
 
 def _show_plan(context: Any, start: str | None, until: str | None, as_json: bool) -> None:

@@ -21,9 +21,10 @@ from pipelines.cli.stream_from import (
     Out,
     Seed,
     Size,
+    facts_of,
     from_app,
-    print_size,
     save,
+    tell,
 )
 
 stream_app = typer.Typer(no_args_is_help=True, help="Create, show, measure and export streams.")
@@ -44,6 +45,7 @@ def stream_features(
     ] = None,
     zoo: Annotated[Path | None, typer.Option("--zoo", help="YAML file with lines NAME: KIND:MODEL:WEIGHTS.")] = None,
     device: EncoderDevice = "auto",
+    as_json: Json = False,
 ) -> None:
     """Encode a stream's samples with other encoders.
 
@@ -60,8 +62,11 @@ def stream_features(
     if not encoders:
         raise BadConfig("There is no encoder.", "Expected --features or --zoo.")
     stream, source = opened(path)
-    for name, encoder in encoders.items():
-        print_size(encoded_at(stream, source, name, encoder, out / name, device, log_of(None)), out / name)
+    log = log_of(None, as_json)
+    made = {
+        out / name: encoded_at(stream, source, name, text, out / name, device, log) for name, text in encoders.items()
+    }
+    tell(as_json, [facts_of(encoded, place) for place, encoded in made.items()])
 
 
 @command(
@@ -124,6 +129,7 @@ def stream_compose(
         bool,
         typer.Option("--oracle/--no-oracle", help="Also draw data for the oracle, if the dataset is large enough."),
     ] = True,
+    as_json: Json = False,
 ) -> None:
     """Compose a synthetic stream: a dataset and a shift sequence.
 
@@ -140,23 +146,26 @@ def stream_compose(
     if sequence == "portraits":
         from stream_builder.builders.portraits import portraits
 
-        save(portraits(Path(base), size, seed, fidelity), out)
+        tell(as_json, [save(portraits(Path(base), size, seed, fidelity), out)], "seq-to-final")
         return
     numbers = None if sizes is None else [int(part) for part in sizes.split(",")]
     composition = Composition(val_share, balanced, overlap, draws, augment, fidelity, _table(priors))
     dataset = open_dataset(base, Options(data_dir, labels, size, download))
     if seeds is None:
-        save(compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle), out)
+        made = compose(dataset, sequence, numbers, test_size, seed, composition, workers, oracle)
+        tell(as_json, [save(made, out)], "seq-to-final")
         return
     from curate.core.atomic_io import fingerprint
     from eval.run import seeds_of
 
+    saved = []
     for each in seeds_of(seeds):
         made = compose(dataset, sequence, numbers, test_size, each, composition, workers, oracle)
         alike = {key: value for key, value in made.facts.items() if key not in ("seed", "shared")}
         shares = [] if composition.priors is None else composition.priors.tolist()
         family = [alike, list(made.classes), test_size, oracle, val_share, balanced, shares]
-        save(made, out / f"seed-{each}", {"family": fingerprint(family)})
+        saved.append(save(made, out / f"seed-{each}", {"family": fingerprint(family)}))
+    tell(as_json, saved, "seq-to-final")
 
 
 def _table(path: Path | None) -> Any:

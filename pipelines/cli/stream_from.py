@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from curate.core.errors import BadConfig
-from pipelines.cli.common import Device, command, log_of
+from pipelines.cli.common import Device, Json, command, log_of, next_step, show
 from pipelines.cli.listing import completion
 
 from_app = typer.Typer()
@@ -44,21 +45,44 @@ Split = Annotated[
 EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder.")]
 
 
-def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> None:
-    """Save a stream and print its size. facts: recorded in addition to the stream's own."""
-    print_size(stream.save(out, {**stream.facts, **(facts or {})}), out)
+def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
+    """Save a stream; returns what is told of it. facts: recorded in addition to the stream's own."""
+    return facts_of(stream.save(out, {**stream.facts, **(facts or {})}), out)
 
 
-def print_size(stream: Any, out: Path) -> None:
-    """One line: steps, samples, classes and folder of a saved stream; and a warning if its split shares uploaders."""
-    n = sum(len(split) for step in stream.steps for split in step.splits.values())
-    print(f"stream {stream.name}: {len(stream.steps)} steps, {n:,} samples, {len(stream.classes)} classes in {out}")
-    if shared := stream.shared_with_training():
-        typer.echo(
-            f"Warning: {shared:.1%} of its test samples share an uploader, or are near copies of, a training sample: "
-            "tests in the same period are too easy.",
-            err=True,
-        )
+def facts_of(stream: Any, out: Path) -> dict[str, Any]:
+    """What is told of a saved stream."""
+    return {
+        "stream": stream.name,
+        "sha256": stream.sha256,
+        "steps": len(stream.steps),
+        "samples": sum(len(split) for step in stream.steps for split in step.splits.values()),
+        "classes": len(stream.classes),
+        "folder": str(out),
+        "shared_with_training": stream.shared_with_training(),
+        "made": stream.facts.get("made"),
+    }
+
+
+def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-iid") -> None:
+    """Print a line about each saved stream, and warn of test samples that are near training samples. protocol: which
+    one such streams are made for."""
+    lines = []
+    for one in saved:
+        size = f"{one['steps']} steps, {one['samples']:,} samples, {one['classes']} classes"
+        lines.append(f"stream {one['stream']}: {size} in {one['folder']}")
+        if one["made"] is not None:
+            lines.append(f"The file does not say everything, so the stream has {one['made']}.")
+        if one["shared_with_training"]:
+            typer.echo(
+                f"Warning: {one['shared_with_training']:.1%} of its test samples share an uploader, or are near copies "
+                "of, a training sample: tests in the same period are too easy.",
+                err=True,
+            )
+    folder = Path(saved[0]["folder"])
+    folder = folder if len(saved) == 1 else folder.parent
+    lines.append(next_step("eval", folder, "--protocol", protocol, "--learners", "all", "--out", "runs"))
+    show(as_json, saved[0] if len(saved) == 1 else list(saved), "\n".join(lines))
 
 
 def _published_facts(published: str | None) -> dict[str, str]:
@@ -92,12 +116,13 @@ def stream_from_release(
         ),
     ] = 0,
     published: Published = None,
+    as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: each bucket becomes a step."""
     from stream_builder.builders.release import from_release
 
     facts = _published_facts(published)
-    save(from_release(path, features, split), out, facts)
+    tell(as_json, [save(from_release(path, features, split), out, facts)])
 
 
 @command(from_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")
@@ -113,6 +138,7 @@ def stream_from_arrays(
     split: Split = "grouped",
     seed: Seed = 0,
     published: Published = None,
+    as_json: Json = False,
 ) -> None:
     """Turn arrays in an .npz file into a stream.
 
@@ -121,10 +147,7 @@ def stream_from_arrays(
     from stream_builder.builders.arrays import from_arrays
 
     facts = _published_facts(published)
-    stream = from_arrays(file, test_share, seed, split)
-    save(stream, out, facts)
-    if "made" in stream.facts:
-        print(f"{file.name} does not say everything, so the stream has {stream.facts['made']}.")
+    tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts)])
 
 
 @command(from_app, "from-order", "driftline stream from-order photos2024 --periods 10 --out in-order")
@@ -150,6 +173,7 @@ def stream_from_order(
     size: Size = 64,
     seed: Seed = 0,
     split: Split = "grouped",
+    as_json: Json = False,
 ) -> None:
     """Put samples in time order, for online evaluation.
 
@@ -157,7 +181,8 @@ def stream_from_order(
     """
     from stream_builder.builders.time_order import in_time_order, open_timed
 
-    save(in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split), out)
+    made = in_time_order(open_timed(path, features, root, size), periods, held_out, order, seed, split)
+    tell(as_json, [save(made, out)], "near-future")
 
 
 @command(from_app, "from-texts", "driftline stream from-texts banking77 --encoder ngrams:2048 --out S")
@@ -173,6 +198,7 @@ def stream_from_texts(
         str, typer.Option("--encoder", help="As in ngrams:2048 or sentence:MODEL (driftline list encoders), or none.")
     ] = "none",
     device: EncoderDevice = "auto",
+    as_json: Json = False,
 ) -> None:
     """Turn labelled texts into a stream.
 
@@ -186,9 +212,9 @@ def stream_from_texts(
     spec = None if encoder == "none" else spec_of(encoder, device)
     stream = from_texts(open_dataset(texts, Options(data_dir=data_dir, download=download)))
     if spec is not None:
-        with log_of(None).progress("encode", count_samples(stream), "texts") as tick:
+        with log_of(None, as_json).progress("encode", count_samples(stream), "texts") as tick:
             stream = encode(stream, spec.load(), encoder, tick)
-    save(stream, out)
+    tell(as_json, [save(stream, out)], "ocrr")
 
 
 @command(from_app, "from-held-out", "driftline stream from-held-out --base intent.npz --out corrections")
@@ -205,6 +231,7 @@ def stream_from_held_out(
     size: Size = 32,
     download: Download = False,
     seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
     """Hold classes out of the first step; they come afterwards.
 
@@ -214,7 +241,7 @@ def stream_from_held_out(
     from stream_builder.datasets import Options, open_dataset
 
     dataset = open_dataset(base, Options(data_dir, labels, size, download))
-    save(hold_out_classes(dataset, held_out, evaluate, seed, order), out)
+    tell(as_json, [save(hold_out_classes(dataset, held_out, evaluate, seed, order), out)], "ocrr")
 
 
 @command(from_app, "portraits", "driftline stream portraits faces --out portraits")
@@ -224,8 +251,9 @@ def stream_portraits(
     size: Size = 32,
     fidelity: Annotated[Fidelity, typer.Option("--fidelity", help="paper-code: as the reference did.")] = "clean",
     seed: Seed = 1007,
+    as_json: Json = False,
 ) -> None:
     """Split yearbook portraits by decade, as in Seq-to-Final."""
     from stream_builder.builders.portraits import portraits
 
-    save(portraits(folder, size, seed, fidelity), out)
+    tell(as_json, [save(portraits(folder, size, seed, fidelity), out)], "seq-to-final")

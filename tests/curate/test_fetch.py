@@ -302,7 +302,7 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
         return write(path, members)
 
     monkeypatch.setattr(shard, "write_tar", full)
-    with pytest.raises(DriftlineError, match=r"disk of .* is full.*finished shards are kept"):
+    with pytest.raises(DriftlineError, match=r"disk is full: .*00001\.tar cannot be written.*work is kept"):
         fetch(parts, tmp_path / "a", RULES, QUIET)
     assert (tmp_path / "a" / "00000.parquet").exists()
     assert not list((tmp_path / "a").glob("*00001*"))

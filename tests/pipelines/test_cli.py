@@ -247,6 +247,20 @@ class TestHelp:
         headings = [line for line in driftline("--help").stdout.splitlines() if line[:1].isalpha()]
         assert headings[1:] == ["Options:", "Build:", "Validate:", "Stream:", "Evaluate:", "Tools:"]
 
+    def test_every_command_can_answer_in_json(self) -> None:
+        options = {" ".join(words): [opt for p in command.params for opt in p.opts] for words, command in commands()}
+        without = [words for words, known in options.items() if "--json" not in known]
+        assert without == []
+
+    def test_a_stream_is_told_in_json(self, tmp_path: Path) -> None:
+        x = rng_for(0).normal(size=(60, 4)).astype(np.float32)
+        np.savez(tmp_path / "x.npz", x=x, y=np.arange(60) % 3, step=np.arange(60) // 20)
+        place = tmp_path / "S"
+        told = answer("stream", "from-arrays", str(tmp_path / "x.npz"), "--out", str(place), "--json")
+        assert (told["steps"], told["samples"], told["classes"], told["folder"]) == (3, 60, 3, str(place))
+        said = driftline("stream", "from-arrays", tmp_path / "x.npz", "--out", place).stdout
+        assert said.splitlines()[-1] == f"Next: driftline eval {place} --protocol clear-iid --learners all --out runs"
+
     def test_choices_are_listed_and_others_refused(self) -> None:
         assert "<local|ray>" in driftline("run", "--help").stdout
         assert "'mpi' is not one of" in message(driftline("run", "x", "--engine", "mpi"), 2)
