@@ -16,6 +16,7 @@ from eval.plotting.vega import COLOURS, DASHES
 WIDTH, HEIGHT = 860, 340
 LEFT, RIGHT, TOP, FOOT = 52, 270, 14, 42  # margins for the axis, the names, the top and the ticks
 GAP = 14  # pixels between two names
+SHADED = 4  # charts with more bands have none: they would cover each other
 EDGE, AXIS, BAR = 190, 40, 7  # charts of ranks: margins for names, position of the axis, height of a bar
 
 
@@ -34,7 +35,7 @@ class Section:
 
 
 Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-Band = tuple[Sequence[float], Sequence[float], Sequence[float]]
+Band = tuple[Sequence[float], Sequence[float]]  # low, high
 At = Callable[[float, float], tuple[float, float]]
 
 
@@ -66,31 +67,36 @@ class Figure:
 
 def lines(
     series: Series, x_name: str, log: bool = False, levels: Mapping[str, float] | None = None,
-    marks: Mapping[str, float] | None = None, band: Band | None = None,
+    marks: Mapping[str, float] | None = None, bands: Mapping[str, Band] | None = None, from_zero: bool = True,
 ) -> Picture:  # fmt: skip
     """A line chart. series: name → (x, y in 0 … 1). log: x on a scale of log2(x + 1). levels, marks: name → y or x of a
-    dashed line. band: x, low, high of a shaded area around the first series."""
+    dashed line. bands: name → low and high ends at the series' x, shaded. from_zero: whether the y axis begins at 0."""
     xs = [_scaled(v, log) for x, _ in series.values() for v in x] or [0.0]
     low_x, high_x = min(xs), max(xs)
     height = _height(len(series))
-    top = _nice(max([v for _, y in series.values() for v in y] + list((levels or {}).values()) + [0.01]))
+    bands = bands or {}
+    values = [v for _, y in series.values() for v in y] + list((levels or {}).values())
+    values += [v for ends in bands.values() for end in ends for v in end]
+    top = _nice(max([*values, 0.01]))
+    floor = 0.0 if from_zero else max(0.0, float(np.floor(10 * min([*values, top]) - 1e-9) / 10))
 
     def at(x: float, y: float) -> tuple[float, float]:
         share = (_scaled(x, log) - low_x) / (high_x - low_x) if high_x > low_x else 0.0
-        return LEFT + share * (WIDTH - LEFT - RIGHT), height - FOOT - y / top * (height - TOP - FOOT)
+        return LEFT + share * (WIDTH - LEFT - RIGHT), height - FOOT - (y - floor) / (top - floor) * (
+            height - TOP - FOOT
+        )
 
-    parts = [_grid(top, height), *_ticks(sorted({v for x, _ in series.values() for v in x}), at, x_name, height)]
-    if band is not None:
-        across, low, high = band
-        corners = [at(a, b) for a, b in zip(across, high, strict=True)] + [
-            at(a, max(b, 0.0)) for a, b in reversed(list(zip(across, low, strict=True)))
-        ]
-        parts.append(f"<polygon points='{_points(corners)}' fill='{COLOURS[0]}' opacity='.18'/>")
+    parts = [_grid(top, height, floor), *_ticks(sorted({v for x, _ in series.values() for v in x}), at, x_name, height)]
+    for i, (name, (xs_of, _)) in enumerate(series.items()):
+        if name in bands and len(bands) <= SHADED:
+            low, high = (list(zip(xs_of, ends, strict=True)) for ends in bands[name])
+            corners = [at(x, y) for x, y in high] + [at(x, max(y, floor)) for x, y in reversed(low)]
+            parts.append(f"<polygon points='{_points(corners)}' fill='{COLOURS[i % len(COLOURS)]}' opacity='.15'/>")
     for name, level in (levels or {}).items():
-        _, y = at(0 if log else 0.0, level)
+        _, y = at(0.0, level)
         parts.append(_dashed(LEFT, y, WIDTH - RIGHT, y) + _text(LEFT + 4, y - 4, name, "start", 11))
     for name, mark in (marks or {}).items():
-        x, _ = at(mark, 0)
+        x, _ = at(mark, floor)
         parts.append(_dashed(x, TOP, x, height - FOOT) + _text(x + 4, TOP + 10, name, "start", 11))
     names = []
     for i, (name, (xs_of, ys_of)) in enumerate(series.items()):
@@ -100,14 +106,14 @@ def lines(
     parts += _names(names, height)
     summary = "; ".join(f"{name} ends at {100 * ends[-1]:.1f}" for name, (_, ends) in series.items() if len(ends))
     svg = _svg(parts, f"Accuracy in per cent over {x_name}. {summary}", height)
-    columns = ["series", x_name, "per cent", *(["low", "high"] if band else [])]
+    columns = ["series", x_name, "per cent", *(["low", "high"] if bands else [])]
     rows: list[list[Any]] = []
-    for i, (name, (xs_of, ys_of)) in enumerate(series.items()):
-        edges: Sequence[Sequence[float | None]] = band[1:] if band and i == 0 else [[None] * len(xs_of)] * 2
+    for name, (xs_of, ys_of) in series.items():
+        edges: Sequence[Sequence[float | None]] = bands.get(name, ([None] * len(xs_of),) * 2)
         for x, y, *interval in zip(xs_of, ys_of, *edges, strict=True):
-            rows.append([name, _short(x), _percent(y), *map(_percent, interval if band else ())])
+            rows.append([name, short(x), _percent(y), *map(_percent, interval if bands else ())])
     scaled = {name: 100 * level for name, level in (levels or {}).items()}
-    spec = vega.lines(list(series), columns, log, scaled, marks, band is not None)
+    spec = vega.lines(list(series), columns, log, scaled, marks, bool(bands), zero=from_zero)
     return Picture(svg, spec, columns, rows)
 
 
@@ -193,16 +199,24 @@ def ranked(order: Mapping[str, float], groups: Sequence[tuple[int, int]], differ
         parts.append(_text(side + gap, y + 4, f"{name[:24]} {value:.2f}", anchor, 12))
     summary = ", ".join(f"{name} {value:.2f}" for name, value in order.items())
     svg = _svg(parts, f"Mean ranks: {summary}. Critical difference {difference:.2f}.", first + 20 * left + 12)
-    return Picture(svg, {}, ["learner", "mean rank"], [[name, _short(value)] for name, value in order.items()])
+    return Picture(svg, {}, ["learner", "mean rank"], [[name, short(value)] for name, value in order.items()])
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """To five digits: what a reader of a chart may see.
 
-    >>> _short(1234567.0), _short(0.123456)
+    >>> short(1234567.0), short(0.123456)
     (1234600.0, 0.12346)
     """
     return float(f"{value:.5g}")
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(1400.0), _number(2.5)
+    ('1,400', '2.5')
+    """
+    return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.1f}"
 
 
 def _percent(share: float | None) -> float | None:
@@ -227,13 +241,13 @@ def _nice(top: float) -> float:
     return float(min(1.0, np.ceil(top * 10 + 1e-9) / 10)) or 0.1
 
 
-def _grid(top: float, height: float) -> str:
+def _grid(top: float, height: float, floor: float = 0.0) -> str:
     parts = []
     for share in np.linspace(0, 1, 6):
         y = height - FOOT - share * (height - TOP - FOOT)
         ends = f"x1='{LEFT}' y1='{y:.1f}' x2='{WIDTH - RIGHT}' y2='{y:.1f}'"
         parts.append(f"<line {ends} stroke='currentColor' opacity='.15'/>")
-        parts.append(_text(LEFT - 8, y + 4, f"{100 * share * top:.0f}", "end", 11))
+        parts.append(_text(LEFT - 8, y + 4, f"{100 * (floor + share * (top - floor)):.0f}", "end", 11))
     return "".join(parts)
 
 
@@ -243,7 +257,7 @@ def _ticks(values: Sequence[float], at: At, name: str, height: float) -> list[st
     for value in values:
         x, _ = at(value, 0)
         if x - last > 48:
-            ticks.append(_text(x, height - FOOT + 16, f"{value:,.0f}", "middle", 11))
+            ticks.append(_text(x, height - FOOT + 16, _number(value), "middle", 11))
             last = x
     middle = (LEFT + WIDTH - RIGHT) / 2
     return [*ticks, _text(middle, height - 6, name, "middle", 12)]

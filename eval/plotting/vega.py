@@ -16,6 +16,7 @@ COLOURS = (  # contrast above 3.6 with light and dark paper
 )  # fmt: skip
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 GRID = "#88888833"
+SHADED = 6  # with more lines, only the band under the pointer is shown
 CONFIG = {
     "background": None,
     "font": "system-ui, sans-serif",
@@ -81,7 +82,7 @@ def lines(
     if ordinal:
         x |= {"sort": None, "axis": {"labelAngle": 0, "labelOverlap": True}}
     else:
-        x |= {"scale": {"type": "symlog" if log else "linear", "nice": False, "zero": False}}
+        x |= {"scale": {"type": "symlog" if log else "linear", "nice": False, "zero": False}, "axis": {"tickCount": 8}}
     y = {"field": "c2", "type": "quantitative", "title": columns[2], "scale": {"zero": zero}}
     both = {"x": x, "y": y, **_of_names(names)}
     layers: list[Spec] = []
@@ -91,7 +92,7 @@ def lines(
         layers += _reference(name, "x", mark)
     if band:
         ends = {"y": {**y, "field": "c3"}, "y2": {"field": "c4"}}
-        shade = {"condition": {"param": "hover", "empty": len(names) <= 4, "value": 0.18}, "value": 0}
+        shade = {"condition": {"param": "hover", "empty": len(names) <= SHADED, "value": 0.18}, "value": 0}
         area = {"x": x, **ends, "color": both["color"], "opacity": shade}
         layers.append({"mark": {"type": "area", "line": False}, "encoding": area})
     layers.append({"mark": {"type": "line", "strokeWidth": 2}, "encoding": {**both, "opacity": _faded(0.18, 1)}})

@@ -64,7 +64,11 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
     """Documents whose results and streams name their pages."""
     full = []
     for d in documents:
-        results = [{**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r)} for r in d["results"]]
+        aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
+        results = [
+            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age}
+            for r, age in zip(d["results"], aged, strict=True)
+        ]
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
     return full
@@ -90,9 +94,10 @@ def pages(
     title: str,
     streams: Mapping[str, Stream],
     across: Mapping[str, Section],
+    single: bool,
 ) -> dict[str, str]:
     """File → HTML. documents: as the template of a protocol takes them. plain: with links only. streams: by hash, those
-    whose folders are known. across: protocol → a section over all of its streams."""
+    whose folders are known. across: protocol → a section over all of its streams. single: results are on index.html."""
 
     def page(kind: str, name: str, content: Mapping[str, Any]) -> str:
         template = environment.get_template(f"{kind}.html.j2")
@@ -101,7 +106,7 @@ def pages(
     files: dict[str, str] = {}
     for name in dict.fromkeys(d["protocol"] for d in documents):
         own, after = [d for d in documents if d["protocol"] == name], [across[name]] if name in across else []
-        content = {"text": _paragraphs(PROTOCOLS, name), "documents": own, "after": after}
+        content = {"text": _paragraphs(PROTOCOLS, name), "documents": own, "after": after, "single": single}
         files[protocol_page(name)] = page("protocol", name, content)
     for name, file in contents(plain)["Learners"]:
         files[file] = page("learner", name, _learner(name, plain))

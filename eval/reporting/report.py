@@ -8,24 +8,37 @@ from typing import Any
 
 from curate.core.atomic_io import csv_text, write_json, write_text
 from curate.core.outside.escaping import latex, no_formula
+from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section
-from eval.plotting.embed import SCRIPT, figure, script
+from eval.plotting.embed import SCRIPT, data_island, figure, script
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
-from eval.reporting import pages
+from eval.reporting import ageing, compared, pages
+from eval.reporting.answer import BLIND
+from eval.reporting.document import shown
 from eval.reporting.overview import overview
+from eval.reporting.samples import Thumbnails, lost_samples
 from eval.results import COLUMNS, records
+from eval.rows import Run
 from eval.scoring.aggregate import summary
+from eval.scoring.cells import Resampling, groups_of
 from eval.scoring.ranking import ranked
 from stream_builder.stream import Stream
 
-BLIND = ("majority", "random", "blind")  # learners that never look at a sample
+FEW_RUNS, REPLICATES, FEW = 300, 1000, 200  # with more runs, intervals come from fewer replicates
+OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
 
 
-def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Row folders → one document of `eval --json` for each protocol and stream. A learner that was skipped once and has
-    rows now is not listed as skipped. Raises MissingFile for no rows, UnknownName for rows of an unknown protocol."""
-    groups = row_files.grouped(row_files.find(paths))
+def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[dict[str, Any]]:
+    """Row folders → one document of `eval --json` for each protocol and stream, with how its learners age. A learner
+    that was skipped once and has rows now is not listed as skipped.
+
+    streams: evaluated streams, for the names of classes and for samples that belong together. Raises MissingFile for no
+    rows, UnknownName for rows of an unknown protocol.
+    """
+    found, unread = _found(paths)
+    known, few = {stream.sha256: stream for stream in streams}, len(found) > FEW_RUNS
+    groups = row_files.grouped(found)
     reasons = {
         (row_files.stream_digest(entry["stream"]), entry["protocol"], entry["stream"]["name"]): entry["skipped"]
         for entry in row_files.find_skipped(paths)
@@ -35,8 +48,30 @@ def results_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
         sha, protocol, name = key
         finished = {run.about["learner"] for run in groups.get(key, ())}
         skipped = [entry for entry in reasons.get(key, ()) if entry["learner"] not in finished]
-        documents.append({**summary(groups.get(key, ()), name, sha, protocol), "skipped": skipped})
+        runs = groups.get(key, ())
+        document = {**summary(runs, name, sha, protocol), "skipped": skipped}
+        documents.append(document | (_more(runs, document, known.get(sha), few) if runs else {}) | {"unread": unread})
     return documents
+
+
+def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
+    """What the report says beyond scores: how learners age, which of them differ, and which samples they lose."""
+    draws = Resampling(FEW if few else REPLICATES, groups=None if stream is None else groups_of(stream))
+    found = {
+        "ageing": ageing.facts_of(runs, stream, draws),
+        "compared": compared.facts_of(runs, document, draws),
+        "lost": lost_samples(runs, document, BLIND),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _found(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """All runs, with their outcomes if these are not too many; and why outcomes are missing."""
+    size = sum(file.stat().st_size for path in paths for file in path.rglob(outcomes.FILE))
+    if size <= OUTCOMES:
+        return outcomes.find(paths)
+    text = f"The outcomes have {size / 2**20:,.0f} MiB, more than the {OUTCOMES / 2**20:.0f} that a report reads."
+    return row_files.find(paths), [text]
 
 
 def report(
@@ -50,7 +85,7 @@ def report(
     streams: as for `write`. Raises MissingFile for a folder without rows.
     """
     given = [results] if isinstance(results, Mapping | str | Path) else results
-    documents = [d for one in given for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)]))]
+    documents = [d for one in given for d in ([one] if isinstance(one, Mapping) else results_of([Path(one)], streams))]
     return write(documents, Path(out), title, streams=streams)
 
 
@@ -62,17 +97,21 @@ def write(
     before: Sequence[Section] = (),
     after: Sequence[Section] = (),
     streams: Sequence[Stream] = (),
+    thumbnails: Thumbnails | None = None,
 ) -> Path:
     """Write index.html with the overview, a page for each protocol, learner and stream, and scores.csv, scores.tex,
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
-    contents of their pages.
+    contents of their pages. thumbnails: pictures of samples by id, where a stream has features only.
     """
     known = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
-    full = [_shown(d, known.get(d["stream"]["sha256"])) for d in plain]
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
+    full = [shown(d, known.get(d["stream"]["sha256"]), thumbnails) | {"id": f"r{i}"} for i, d in enumerate(plain, 1)]
+    for d in full:
+        d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
+    lead = max(full, key=lambda d: (d["curves"] is not None, len(d["results"])), default=None)
     across = _across(plain)
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
@@ -82,11 +121,13 @@ def write(
         up="",
         notice=notice,
         documents=full if single else [],
+        lead=lead,
+        lead_of_many=0 if single else len(full),
         before=[*before, *([] if single else sections)],
         after=[*after, *(sections if single else []), *across.values()],
         pages=pages.contents(plain),
     )
-    for name, page in pages.pages(environment, full, plain, title, known, across).items():
+    for name, page in pages.pages(environment, full, plain, title, known, across, single).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
     write_text(out / SCRIPT, script())
@@ -102,7 +143,13 @@ def _environment() -> Any:
 
     loader = PackageLoader("eval.reporting")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters |= {"pct": Score("", "").text, "colour": colour, "ink": ink, "figure": lambda one: Markup(figure(one))}
+    made.filters |= {
+        "pct": Score("", "").text,
+        "colour": colour,
+        "ink": ink,
+        "figure": lambda one, label="h3": Markup(figure(one, label)),
+    }
+    made.filters["island"] = lambda value, kind: Markup(data_island(value, kind))
     made.globals["script"] = SCRIPT
     return made
 
@@ -115,42 +162,6 @@ def _across(documents: Sequence[Document]) -> dict[str, Section]:
         if section := kind_of(of_protocol[0]).across(of_protocol):
             sections[name] = section
     return sections
-
-
-def _shown(document: Document, stream: Stream | None) -> dict[str, Any]:
-    """What a page shows beyond the document: the order and the best, columns, texts, figures, the matrix's axes and
-    range."""
-    results, kind = document["results"], kind_of(document)
-    seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
-    cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
-    steps = len(results[0]["matrix"]) if results and results[0]["matrix"] else 0
-    measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
-    return {
-        **document,
-        "results": [{**p.result, "learner": p.name, "group": p.group, "is_best": p.best} for p in ranked(document)],
-        "columns": scores_of(document),
-        "primary": primary_of(document) if results else None,
-        "seeds": _seeds(results),
-        "varies": kind.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
-        "measures": [kind.score_of(name) for name in measures],
-        "texts": kind,
-        "figures": kind.figures(document) if results else [],
-        "note": kind.note(document) if results else "",
-        "names": [step.name for step in stream.steps] if stream is not None else list(map(str, range(steps))),
-        "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
-    }
-
-
-def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
-    """Over how many seeds the results are.
-
-    >>> _seeds([{"seeds": [0]}]), _seeds([{"seeds": [0]}, {"seeds": [0, 1, 2]}])
-    ('of one seed', 'mean ± standard deviation over 1 to 3 seeds')
-    """
-    low, *_, high = sorted([len(result["seeds"]) for result in results] * 2) or [0, 0]
-    if high == 1:
-        return "of one seed"
-    return f"mean ± standard deviation over {high if low == high else f'{low} to {high}'} seeds"
 
 
 def colour(value: float, span: tuple[float, float]) -> str:
@@ -192,10 +203,10 @@ def scores_tex(documents: Sequence[Document]) -> str:
         columns, head = "r" * len(scores), " & ".join(["learner", *labels])
         lines = [f"% {latex(d['protocol'])} on {latex(d['stream']['name'])}", rf"\begin{{tabular}}{{l{columns}}}"]
         lines += [r"\toprule", rf"{head} \\", r"\midrule"]
-        for shown, result, _, is_best in ranked(d):
+        for name, result, _, is_best in ranked(d):
             texts = [(score, score.spread(result).replace("±", r"\pm")) for score in scores]
             cells = [rf"$\mathbf{{{t}}}$" if is_best and score == primary else f"${t}$" for score, t in texts]
-            lines.append(" & ".join([latex(shown), *cells]) + r" \\")
+            lines.append(" & ".join([latex(name), *cells]) + r" \\")
             if printed := result.get("published"):
                 pairs = [printed.get(score.name) for score in scores]
                 theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]

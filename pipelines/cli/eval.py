@@ -268,7 +268,7 @@ def report(
         protocol_named(protocol_named(plugin)[1])  # rows name the class or, from a command line, package.module:Name
     known = [Stream.load(place) for place in stream or ()]
     if run_folder is None:
-        page = write(results_of(paths), out, streams=known)
+        page = write(results_of(paths, known), out, streams=known)
     elif len(known) != 1 or len(paths) != 1:
         raise BadConfig(
             f"--run was given with {len(known)} --stream and {len(paths)} RUNS folders.", "Expected one of each."

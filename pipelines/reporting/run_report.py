@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from pipelines.stage import Context, parts_of
 from pipelines.stage_folder import folder_of
 from stream_builder.stream import Stream
 
-THUMBNAIL = 64  # pixels
+THUMBNAIL = 116  # pixels
 
 
 def journey_report(
@@ -52,27 +52,35 @@ def journey_report(
         after.append(Section("precision", "Retrieval precision", precision_table(shares)))
     after += list(extra)
     text = html.escape((context.root / "driftline.yaml").read_text(encoding="utf-8"))
-    after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>"))
-    current = [d for d in results_of([runs]) if d["stream"]["sha256"] == stream.sha256]  # not of an older build
-    return write(current, out, title or f"driftline: {release.name}", notice, before, after, [stream])
+    after.append(Section("settings", "Settings of this run", f"<pre>{text}</pre>", folded=True))
+    current = [
+        d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
+    ]  # not of an older build
+    title = title or f"driftline: {release.name}"
+    return write(current, out, title, notice, before, after, [stream], lambda ids: thumbnails(release, set(ids)))
 
 
-def pictures(release: Release, each: int = 1) -> str:
-    """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order."""
+def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
+    """id → small JPEG of those images of a release."""
     from PIL import Image, ImageOps
 
-    ids: dict[tuple[int, str], str] = {}
-    for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
-        ids.setdefault((bucket, name), id_)
-    wanted = set(ids.values())
-    thumbs: dict[str, str] = {}
-    for id_, data in release.images():
-        if id_ in wanted:
+    found = {}
+    for id_, data in release.images() if ids else ():
+        if id_ in ids:
             with Image.open(io.BytesIO(data)) as image:
                 small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
             buffer = io.BytesIO()
             small.save(buffer, "JPEG", quality=72)
-            thumbs[id_] = base64.b64encode(buffer.getvalue()).decode()
+            found[id_] = buffer.getvalue()
+    return found
+
+
+def pictures(release: Release, each: int = 1) -> str:
+    """A table of thumbnails: a row per class, a column per bucket; of each, the first image in release order."""
+    ids: dict[tuple[int, str], str] = {}
+    for id_, bucket, name in rows_of(release.table, "id", "bucket", "class"):
+        ids.setdefault((bucket, name), id_)
+    thumbs = {id_: base64.b64encode(data).decode() for id_, data in thumbnails(release, set(ids.values())).items()}
     heads = "".join(f"<th scope='col'>{html.escape(str(b['name']))}</th>" for b in release.buckets)
     rows = []
     for name in release.classes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 import pytest
 from support.console import answer, driftline
-from support.old import unpacked
 from support.plugins import importable, install
 
 import driftline as dl
@@ -22,6 +22,7 @@ from eval.leaderboard.submission import pack
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 pytestmark = pytest.mark.usefixtures("packages")
 
 
@@ -111,7 +112,9 @@ class TestFiles:
         assert not trap.exists()
 
     def test_a_release(self, trap: Path, tmp_path: Path) -> None:
-        release = dl.Release.open(unpacked("finished", tmp_path)).path
+        with tarfile.open(FIXTURES / "finished.tar.gz") as file:
+            file.extractall(tmp_path, filter="data")
+        release = dl.Release.open(tmp_path / "finished").path
         facts = read_json(release / "release.json")
         facts["provenance"]["encoder"] |= {"kind": "trap:Name", "model": "trap:Name"}
         facts["provenance"]["source"] = "trap:Name"

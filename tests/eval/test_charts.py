@@ -24,7 +24,7 @@ PAYLOADS = [
     "javascript:window.hacked=1", "\u2028", "=1+1", "a|b", "x" * 300,
 ]  # fmt: skip
 CHARTS = {
-    "lines": lines({"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 0.4])}, "age", band=([0, 1], [0, 0.1], [0.2, 0.3])),
+    "lines": lines({"a": ([0, 1], [0.1, 0.2]), "b": ([0, 1], [0.3, 0.4])}, "age", bands={"a": ([0, 0.1], [0.2, 0.3])}),
     "levels": lines({"a": ([0, 1], [0.1, 0.2])}, "age", log=True, levels={"chance": 0.1}, marks={"S": 1}),
     "slopes": slopes({"a": (0.1, 0.2), "b": (0.3, 0.1)}, "online", "near future"),
     "points": points({"a": (10.0, 0.5), "b": (20.0, 0.4)}, ["a"], "bytes"),

@@ -248,7 +248,7 @@
         const both = a.scores[i] !== null && b.scores[i] !== null;
         return [score, cell(a.scores[i]), cell(b.scores[i]), both ? signed(b.scores[i] - a.scores[i]) : "–"];
       });
-      const parts = [table(["", a.name, b.name, "difference"], rows)];
+      const parts = [table(["score", a.name, b.name, "difference"], rows)];
       const test = tests[[a.name, b.name].sort().join("\u0000")];
       if (test) parts.push(make("p", {}, test));
       if (a.matrix && b.matrix) {

@@ -78,7 +78,7 @@ def _blind(blind: Mapping[str, Any], shift: int) -> Figure:
         f"{', '.join(map(str, blind['best_k']))} [near-future accuracy, figure 2].",
         lines(
             series, "S, samples", log=True, levels={"chance": blind["chance"]}, marks={f"S = {shift}": shift},
-            band=(shifts, low.tolist(), high.tolist()),
+            bands={"best k": (low.tolist(), high.tolist())},
         ),
     )  # fmt: skip
 

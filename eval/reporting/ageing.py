@@ -1,0 +1,233 @@
+"""How models age, for a report: facts of a document, curves, small multiples, and what a loss comes from."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eval.plotting.charts import Figure, Section, lines
+from eval.plotting.panels import panels
+from eval.plotting.vega import SHADED
+from eval.rows import Run
+from eval.scoring.ageing import Ageing, ageing
+from eval.scoring.bands import Band
+from eval.scoring.cells import Resampling
+from eval.scoring.decay import HalfLife
+from stream_builder.stream import Stream
+
+PANELS = 24  # classes with a chart
+ENOUGH = 3  # pairs of a trained and a tested step
+Facts = Mapping[str, Any]
+
+
+def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
+    """How each result of `summary` of the same runs ages, as plain data; None if no learner was tested after its
+    training."""
+    found = [one if one is None or one.base < len(one.lags) else None for one in ageing(runs, stream, None, resampling)]
+    first = next((one for one in found if one is not None), None)
+    if first is None:
+        return None
+    times = first.timeline
+    classes = list(stream.classes) if stream is not None else list(map(str, range(len(first.accuracy_of.value))))
+    about = {"unit": times.unit, "names": list(times.names), "dates": list(times.dates), "classes": classes}
+    return about | {"results": [None if one is None else _facts(one) for one in found]}
+
+
+def _facts(one: Ageing) -> dict[str, Any]:
+    later = slice(one.base, None)
+    causes = {name: _band(getattr(one.causes, name)) for name in ("drop", "prior", "harder", "older")}
+    return {
+        "age": one.age[later].tolist(),
+        "lag": one.lags[later].tolist(),
+        "pairs": one.pairs[later].tolist(),
+        "accuracy": _band(one.accuracy, later),
+        "by_class": _plain(one.accuracy_of.value[:, later]),
+        "slope": _band(one.slope),
+        "half_life": _half_life(one.half_life),
+        "half_life_by_class": [_half_life(half) for half in one.half_life_of],
+        "causes": causes,
+        "seeds": len(one.seeds),
+        "basis": one.basis,
+        "clustered": one.clustered,
+    }
+
+
+def _band(band: Band, part: slice = slice(None)) -> dict[str, Any]:
+    ends = {"value": band.value, "low": band.low, "high": band.high}
+    return {name: _plain(np.asarray(v)[part] if np.ndim(v) else v) for name, v in ends.items()}
+
+
+def _plain(values: Any) -> Any:
+    """Numbers as lists; None in place of NaN and infinity."""
+    if np.ndim(values):
+        return [_plain(one) for one in np.asarray(values)]
+    value = float(values)
+    return round(value, 6) if math.isfinite(value) else None
+
+
+def _half_life(half: HalfLife) -> dict[str, Any]:
+    """None without a reason: not reached in the time that was tested."""
+    numbers = {name: _plain(getattr(half, name)) for name in ("value", "low", "high", "reached", "tested")}
+    return {**numbers, "why": half.why}
+
+
+def one_of(unit: str) -> str:
+    """A unit in the singular.
+
+    >>> one_of("years")
+    'year'
+    """
+    return unit.removesuffix("s")
+
+
+def span(value: float | None, unit: str) -> str:
+    """A time with its unit.
+
+    >>> span(1.04, "years"), span(14.2, "months"), span(None, "steps")
+    ('1.0 years', '14 months', 'not reached')
+    """
+    if value is None:
+        return "not reached"
+    return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+
+
+def half_life_text(half: Facts, unit: str) -> str:
+    """A half-life with its interval, or why there is none.
+
+    >>> half = {"value": 4.2, "low": 3.9, "high": None, "reached": 0.9, "tested": 14.0, "why": ""}
+    >>> half_life_text(half, "years")
+    '4.2 years (3.9 to not reached)'
+    >>> half_life_text({**half, "value": None}, "years")
+    'not reached in 14 years'
+    """
+    if half["why"]:
+        return str(half["why"])
+    if half["value"] is None:
+        return f"not reached in {span(half['tested'], unit)}"
+    low, high = (span(half[end], unit).removesuffix(f" {unit}") for end in ("low", "high"))
+    return f"{span(half['value'], unit)} ({low} to {high})"
+
+
+def points(value: float | None, signed: bool = False) -> str:
+    """A share in points, with a minus sign that is as wide as a plus.
+
+    >>> points(-0.0123), points(0.5, signed=True)
+    ('−1.2', '+50.0')
+    """
+    if value is None:
+        return "–"
+    rounded = round(100 * value, 1) + 0.0  # no negative zero
+    return f"{rounded:{'+' if signed else ''}.1f}".replace("-", "−")
+
+
+def interval(band: Facts, at: int | None = None) -> tuple[str, str]:
+    """A value in points, and its interval or ""."""
+    value, low, high = (band[end] if at is None else band[end][at] for end in ("value", "low", "high"))
+    return points(value), "" if low is None else f"{points(low)} to {points(high)}"
+
+
+def oldest(facts: Facts) -> int:
+    """Position of the oldest age that enough models reach for a sentence about it: at least `ENOUGH` pairs, if any."""
+    enough = [k for k, pairs in enumerate(facts["pairs"]) if pairs >= ENOUGH]
+    return enough[-1] if len(enough) > 1 else len(facts["age"]) - 1
+
+
+def curves(document: Mapping[str, Any]) -> Figure | None:
+    """Accuracy over age, a line for each learner; None without at least two ages."""
+    about, shown = document["ageing"], _shown(document)
+    if not any(len(facts["age"]) > 1 for _, facts in shown):
+        return None
+    unit = about["unit"]
+    series = {name: _known(facts["age"], facts["accuracy"]["value"]) for name, facts in shown}
+    bands = {
+        name: (_known(facts["age"], facts["accuracy"]["low"])[1], _known(facts["age"], facts["accuracy"]["high"])[1])
+        for name, facts in shown
+    }
+    bands = {name: ends for name, ends in bands.items() if all(len(end) == len(series[name][0]) for end in ends)}
+    picture = lines(series, f"{unit} from training to test", bands=bands, from_zero=False)
+    return Figure(f"Accuracy by age, {document['stream']['name']}", _curve_note(document), picture)
+
+
+def _curve_note(document: Mapping[str, Any]) -> str:
+    about, shown = document["ageing"], _shown(document)
+    facts = shown[0][1]
+    text = "Each point is the mean over all models and tests that lie so far apart."
+    if about["unit"] == "steps":
+        text += " The stream has no usable dates: ages are in steps."
+    drawn = "seeds and test samples" if facts["seeds"] > 1 else "test samples (1 seed)"
+    text += f" Shaded{' (of the line under the pointer)' if len(shown) > SHADED else ''}: 95 % interval over {drawn}"
+    text += ", samples of one uploader or near-copy group drawn together." if facts["clustered"] else "."
+    if facts["basis"] == "counts":
+        text += " The intervals are approximate: these rows have no outcomes."
+    return text
+
+
+def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
+    """Learners with facts, in the document's order."""
+    return [(r["learner"], r["ageing"]) for r in document["results"] if r.get("ageing")]
+
+
+def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if b is not None]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def by_class(document: Mapping[str, Any]) -> Figure | None:
+    """Small multiples: a chart for each class, the class that loses most first; None without counts of classes."""
+    about, shown = document["ageing"], _shown(document)
+    classes = about["classes"]
+    falls: dict[int, float] = {}
+    for _, facts in shown:
+        for c, values in enumerate(facts["by_class"]):
+            known = [value for value in values if value is not None]
+            if len(known) > 1:
+                falls[c] = max(falls.get(c, -math.inf), known[0] - known[-1])
+    order = sorted(falls, key=lambda c: -falls[c])[:PANELS]
+    if len(order) < 2:
+        return None
+    charts = {
+        classes[c] if c < len(classes) else str(c): {
+            name: _known(facts["age"], facts["by_class"][c]) for name, facts in shown if c < len(facts["by_class"])
+        }
+        for c in order
+    }
+    left_out = f" {PANELS} of {len(falls)} classes." if len(falls) > PANELS else ""
+    note = f"The class that loses most is first.{left_out} {about['unit'].capitalize()} from training to test."
+    return Figure("Who loses: accuracy of each class", note, panels(charts, about["unit"]))
+
+
+def table(document: Mapping[str, Any]) -> Section | None:
+    """How fast each learner loses accuracy, and why."""
+    about, shown = document["ageing"], _shown(document)
+    unit = about["unit"]
+    if not shown:
+        return None
+    rows = []
+    for name, facts in shown:
+        accuracy, causes, at = facts["accuracy"], facts["causes"], oldest(facts)
+        values = [interval(accuracy, 0), interval(accuracy, at)]
+        values += [interval(causes[cause], at) for cause in ("older", "harder", "prior")]
+        half, _, ends = half_life_text(facts["half_life"], unit).partition(" (")
+        values += [interval(facts["slope"]), (half, ends.removesuffix(")"))]
+        cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
+        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+    first = shown[0][1]
+    fresh = "fresh" if first["age"][0] == 0 else f"after {span(first['age'][0], unit)}"
+    old = f"after {span(first['age'][oldest(first)], unit)}"
+    heads = ["learner", fresh, old, "lost: model is old", "lost: data got harder", "lost: other classes",
+             f"points a {one_of(unit)}", "half-life"]  # fmt: skip
+    head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
+    note = (
+        "Accuracy in per cent, losses in points, with 95 % intervals. Half-life: time until half of the accuracy above "
+        f"chance is gone. What the same models lose {old} has three parts: fresh models do better on the same tests "
+        "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
+    )
+    return Section(
+        "ageing-table", "How fast, and why",
+        f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div><p class='soft'>{note}</p>",
+    )  # fmt: skip

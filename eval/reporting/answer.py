@@ -1,0 +1,173 @@
+"""The answer of a report in one paragraph, from numbers: who ages least, half-lives, costs, and what is not
+significant."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eval.protocol import Score, primary_of
+from eval.reporting.ageing import half_life_text, interval, oldest, points, span
+from eval.scoring.comparing import ALPHA
+from eval.scoring.ranking import upper_bound
+
+BLIND = ("majority", "random", "blind")  # learners that never look at a sample
+NAMED = 6  # learners that a sentence names
+Result = Mapping[str, Any]
+
+
+def answer(document: Mapping[str, Any]) -> list[str]:
+    """Sentences of HTML about a document as `report` shows it; [] without results."""
+    results = [r for r in document["results"] if _seeing(r)] or list(document["results"])
+    if not results:
+        return []
+    score = document["primary"] if document.get("primary") else primary_of(document)
+    aged = [r for r in results if r.get("ageing") and not r["ageing"]["half_life"]["why"]]
+    sentences = []
+    if aged and any(len(r["ageing"]["age"]) > 1 for r in aged):
+        sentences += _ageing(aged, document["ageing"]["unit"], bool(document["ageing"]["dates"]))
+    elif document.get("ageing"):
+        sentences.append(
+            "Each model was tested at one age only, or never above chance: how fast it ages cannot be said."
+        )
+    sentences += [_best(results, score), _cost(results), _unsure(document, results, score), _bound(document, score)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _seeing(result: Result) -> bool:
+    return not upper_bound(result["learner"]) and result["learner"].partition("(")[0] not in BLIND
+
+
+def _name(result: Result) -> str:
+    return f"<strong>{html.escape(result['learner'])}</strong>"
+
+
+def _best(results: Sequence[Result], score: Score) -> str:
+    best = max(results, key=lambda r: score.gain(score.mean(r)))
+    if score.mean(best) is None:
+        return f"No learner reached a {html.escape(score.label)} score."
+    if len(results) == 1:
+        return f"{_name(best)}: {html.escape(score.label)} {score.spread(best)}."
+    return f"{_name(best)} has the best {html.escape(score.label)}, {score.spread(best)}, of {len(results)} learners."
+
+
+def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
+    """Who is best when old, who ages least and most, and how fast."""
+    at = oldest(aged[0]["ageing"])
+    age = span(aged[0]["ageing"]["age"][at], unit)
+    known = [r for r in aged if len(r["ageing"]["age"]) > at and _older(r, at)["value"] is not None]
+    moving = [r for r in known if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
+    if not moving:
+        return []
+    best_old = max(known, key=lambda r: r["ageing"]["accuracy"]["value"][at])
+    fresh, old = (points(best_old["ageing"]["accuracy"]["value"][k]) for k in (0, at))
+    sentences = [f"After {age}, {_name(best_old)} is the most accurate: {old} %, after {fresh} % when fresh."]
+    ordered = sorted(moving, key=lambda r: _older(r, at)["value"])
+    least, most = ordered[0], ordered[-1]
+    if len(ordered) == 1:
+        return [*sentences, f"{_name(least)}: {_behind(least, at, age)}; {_half(least, unit)}."]
+    sentences.append(f"{_name(least)} ages least: {_behind(least, at, age)}; {_half(least, unit)}.")
+    if _apart(_older(least, at), _older(most, at)):
+        sentences.append(f"{_name(most)} ages fastest: {_behind(most, at, age)}; {_half(most, unit)}.")
+    else:
+        sentences.append(f"No learner ages faster than another beyond the 95 % intervals ({_name(most)} most).")
+    if not dated:
+        sentences.append("The stream has no dates: ages are in steps.")
+    return sentences
+
+
+def _older(result: Result, at: int) -> dict[str, Any]:
+    """What a model loses by its age alone: how much better fresh models do on the same tests."""
+    return {end: values[at] for end, values in result["ageing"]["causes"]["older"].items()}
+
+
+def _behind(result: Result, at: int, age: str) -> str:
+    value, ends = interval(_older(result, at))
+    interval_text = f" ({ends})" if ends else ""
+    if value.startswith("−"):
+        return f"after {age} its models are not behind fresh ones ({value} points, {ends})"
+    return f"after {age} its models are {value} points{interval_text} behind fresh ones on the same tests"
+
+
+def _half(result: Result, unit: str) -> str:
+    half = result["ageing"]["half_life"]
+    if half["value"] is None:
+        return f"its half-life is {half_life_text(half, unit)}"
+    return f"half of what it knows above chance is gone after {half_life_text(half, unit)}"
+
+
+def _apart(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Whether two intervals do not overlap."""
+    if None in (a["low"], a["high"], b["low"], b["high"]):
+        return True
+    return bool(a["low"] > b["high"] or b["low"] > a["high"])
+
+
+def seconds_of(result: Result) -> float:
+    """Of one run, on average over seeds."""
+    return float(result["seconds"]) / max(1, len(result["seeds"]))
+
+
+def _cost(results: Sequence[Result]) -> str:
+    """What the most and the least expensive learners cost."""
+    by_cost = sorted(results, key=seconds_of)
+    cheap, dear = by_cost[0], by_cost[-1]
+    if len(by_cost) < 2 or seconds_of(cheap) <= 0:
+        return ""
+    factor = seconds_of(dear) / seconds_of(cheap)
+    if factor < 1.5:
+        return f"All learners cost about the same, {_time(seconds_of(dear))} a run."
+    return (
+        f"A run of {_name(cheap)} takes {_time(seconds_of(cheap))}, one of {_name(dear)} "
+        f"{factor:,.0f} times as long ({_time(seconds_of(dear))})."
+    )
+
+
+def _time(seconds: float) -> str:
+    """
+    >>> _time(0.0053), _time(1.52), _time(900)
+    ('5 ms', '1.5 s', '15 min')
+    """
+    if seconds < 0.1:
+        return f"{1000 * seconds:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score) -> str:
+    """Which learners cannot be told from the best."""
+    if len(results) < 2:
+        return ""
+    if not document.get("best_tie") and all(len(r["seeds"]) == 1 for r in results):
+        return "<span class='unsure'>Each learner ran with 1 seed: differences over seeds are not tested.</span>"
+    best = max(results, key=lambda r: score.gain(score.mean(r)))
+    if tie := document.get("best_tie"):
+        names = [f"<strong>{html.escape(name)}</strong>" for name in tie]
+        others = f" (paired test over samples and seeds, Holm, {100 * ALPHA:.0f} %)"
+        if len(names) == 1:
+            return f"<span class='unsure'>{names[0]} differs from all others{others}.</span>"
+        return f"<span class='unsure'>No significant difference{others} between {_list(names)}.</span>"
+    ps = [(r, r.get("p_against_best", {}).get(score.name)) for r in results if r is not best]
+    alike = [_name(r) for r, p in ps if p is not None and p >= ALPHA]
+    unknown = [_name(r) for r, p in ps if p is None]
+    text = ""
+    if alike:
+        text = f"Not significantly different from {_name(best)} (paired t test over seeds, 5 %): {_list(alike)}."
+    elif len(unknown) < len(ps):
+        text = f"All tested differences to {_name(best)} are significant (paired t test over seeds, 5 %)."
+    if unknown:
+        text += f" Not tested, since seeds change nothing or differ: {_list(unknown)}."
+    return f"<span class='unsure'>{text.strip()}</span>"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _bound(document: Mapping[str, Any], score: Score) -> str:
+    bounds = [r for r in document["results"] if upper_bound(r["learner"]) and score.mean(r) is not None]
+    if not bounds:
+        return ""
+    best = max(bounds, key=lambda r: score.gain(score.mean(r)))
+    return f"<span class='unsure'>Upper bound, {html.escape(best['learner'])}: {score.spread(best)}.</span>"

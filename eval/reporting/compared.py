@@ -1,0 +1,105 @@
+"""Learners against each other, for a report: groups that do not differ, and a sentence for each pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eval.protocol import Document
+from eval.rows import Run
+from eval.scoring.aggregate import groups
+from eval.scoring.cells import Resampling
+from eval.scoring.comparing import ALPHA, Comparison, compare
+from eval.scoring.ranking import comparable, upper_bound
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MOST = 40  # learners with a sentence for each pair
+
+
+def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) -> list[dict[str, Any]]:
+    """Each group of comparable results that can be tested, as plain data: positions of its learners in the document's
+    results, which of them do not differ, and the p of every pair."""
+    position = {id(result): i for i, result in enumerate(document["results"])}
+    runs_of = groups(runs)
+    found = []
+    for group in comparable(document):
+        members = sorted(position[id(r)] for r in group if not upper_bound(r["learner"]))
+        if len(members) < 2:
+            continue
+        compared = compare([run for i in members for run in runs_of[i]], None, resampling)
+        if compared is not None:
+            found.append(_facts(compared, members))
+    return found
+
+
+def _facts(one: Comparison, members: Sequence[int]) -> dict[str, Any]:
+    pairs = [
+        {
+            "of": [members[i], members[j]],
+            "difference": [_plain(getattr(one.difference, end)[i, j]) for end in ("value", "low", "high")],
+            "p": _plain(one.adjusted[i, j]),
+            "p_outcomes": _plain(one.adjusted_outcomes[i, j]),
+        }
+        for i in range(len(members))
+        for j in range(i + 1, len(members))
+    ]
+    return {
+        "members": list(members),
+        "ties": [[members[i] for i in tie] for tie in one.ties],
+        "pairs": pairs,
+        "rank": [[_plain(getattr(one.rank, end)[i]) for end in ("value", "low", "high")] for i in range(len(members))],
+        "stability": _plain(one.stability),
+        "same_best": _plain(one.same_best),
+    }
+
+
+def _plain(value: Any) -> float | None:
+    return round(float(value), 8) if math.isfinite(float(value)) else None
+
+
+def letters(document: Document) -> dict[int, str]:
+    """Position of a result → letters; two learners with a common letter do not differ. A learner that differs from all
+    others has a letter of its own. {} if nothing was tested."""
+    found: dict[int, str] = {}
+    for group in document.get("compared", ()):
+        for k, tie in enumerate(group["ties"]):
+            for i in tie:
+                found[i] = found.get(i, "") + (LETTERS[k] if k < len(LETTERS) else "…")
+    return found
+
+
+def best_tie(document: Document) -> list[int] | None:
+    """Positions of the results that cannot be told from the best one, itself first; None if nothing was tested or there
+    are several groups of settings."""
+    compared = document.get("compared", ())
+    return list(compared[0]["ties"][0]) if len(compared) == 1 and compared[0]["ties"] else None
+
+
+def p_text(p: float | None) -> str:
+    """
+    >>> p_text(0.0004), p_text(0.2), p_text(None)
+    ('p < 0.001', 'p = 0.20', 'not testable')
+    """
+    return "not testable" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
+
+
+def sentences(document: Document, names: Mapping[int, str]) -> dict[str, str]:
+    """Two names, sorted and joined by a zero → what the tests say about them. names: of results, by position."""
+    found = {}
+    for group in document.get("compared", ()):
+        if len(group["members"]) > MOST:
+            continue
+        for pair in group["pairs"]:
+            value, low, high = pair["difference"]
+            a, b = (names[i] for i in pair["of"])
+            if value is None:
+                continue
+            differ = pair["p"] is not None and pair["p"] < ALPHA
+            text = f"{a} minus {b}: {100 * value:+.1f} points"
+            text += f" ({100 * low:+.1f} to {100 * high:+.1f})" if low is not None and high is not None else ""
+            text += f"; {p_text(pair['p'])}: {'a significant' if differ else 'no significant'} difference at 5 %"
+            if pair["p_outcomes"] is not None:
+                text += f"; sample by sample (exact McNemar), {p_text(pair['p_outcomes'])}"
+            found["\0".join(sorted((a, b)))] = f"{text}. Adjusted for all pairs (Holm).".replace("-", "−")
+    return found

@@ -1,0 +1,152 @@
+"""What a page shows of one document: the answer, charts, tables and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from eval.plotting.charts import Figure, points
+from eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from eval.reporting import ageing, samples
+from eval.reporting.answer import BLIND, answer, seconds_of
+from eval.reporting.compared import best_tie, letters, sentences
+from eval.scoring.ranking import ranked, upper_bound
+from stream_builder.stream import Stream
+
+MATRICES = 6  # shown at once; the others are folded
+DAY = 86_400
+
+
+def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbnails | None = None) -> dict[str, Any]:
+    """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
+    axes and range."""
+    results, kind = document["results"], kind_of(document)
+    seeing = [r for r in results if r["learner"] not in BLIND] or results  # chance level would flatten the colours
+    cells = [cell for r in seeing for row in r["matrix"] or [] for cell in row if cell is not None]
+    measures = dict.fromkeys(name for r in results for name in r.get("measures", ()))
+    ties, at = letters(document), {id(result): i for i, result in enumerate(results)}
+    names = {at[id(p.result)]: p.name for p in ranked(document)}
+    full = {
+        **document,
+        "results": [
+            {**p.result, "learner": p.name, "group": p.group, "is_best": p.best, "tie": ties.get(at[id(p.result)], "")}
+            for p in ranked(document)
+        ],
+        "tied": bool(ties),
+        "columns": scores_of(document),
+        "primary": primary_of(document) if results else None,
+        "seeds": _seeds(results),
+        "varies": kind.varies(document) if any(len(r["seeds"]) > 1 for r in results) else "",
+        "measures": [kind.score_of(name) for name in measures],
+        "texts": kind,
+        "figures": kind.figures(document) if results else [],
+        "note": kind.note(document) if results else "",
+        "names": names_of(document, stream),
+        "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
+        "lacks": _lacks(document),
+    }
+    aged = bool(full.get("ageing"))
+    tie = best_tie(document)
+    full["best_tie"] = None if tie is None else [names[i] for i in tie]
+    full["answer"] = answer(full)
+    full["curves"] = ageing.curves(full) if aged else None
+    full["ageing_table"] = ageing.table(full) if aged else None
+    full["by_class"] = ageing.by_class(full) if aged else None
+    full["samples"] = samples.section(full["lost"], stream, thumbnails) if full.get("lost") else None
+    full["cost"] = _cost(full) if results else None
+    full["pair"] = _pair(full, sentences(document, names))
+    with_matrix = [r for r in full["results"] if r["matrix"]]
+    full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], with_matrix[MATRICES:]
+    return full
+
+
+def names_of(document: Document, stream: Stream | None) -> list[str]:
+    """Of the steps: their dates if the stream has them and the names say nothing, else the names, else numbers."""
+    about = document.get("ageing") or {}
+    names = [step.name for step in stream.steps] if stream is not None else list(about.get("names", ()))
+    if not names:
+        steps = max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=0)
+        names = list(map(str, range(steps)))
+    dates = about.get("dates", ())
+    if len(dates) == len(names) and names == [str(i) for i in range(len(names))]:
+        return date_names(dates)
+    return names
+
+
+def date_names(dates: Sequence[int]) -> list[str]:
+    """Seconds UTC, rising → years, months or days: the shortest form in which all differ.
+
+    >>> date_names([0, 366 * 86_400]), date_names([0, 40 * 86_400]), date_names([0, 86_400])
+    (['1970', '1971'], ['1970-01', '1970-02'], ['1970-01-01', '1970-01-02'])
+    """
+    days = [datetime.fromtimestamp(date, UTC) for date in dates]
+    for form in ("%Y", "%Y-%m", "%Y-%m-%d"):
+        names = [day.strftime(form) for day in days]
+        if all(a != b for a, b in pairwise(names)):
+            return names
+    return [day.strftime("%Y-%m-%d %H:%M") for day in days]
+
+
+def _lacks(document: Document) -> str:
+    """What could be shown if the rows had it."""
+    results, about = document["results"], document.get("ageing") or {}
+    matrix = next((r["matrix"] for r in results if r["matrix"]), None)
+    lacks = []
+    if matrix is not None and not about:
+        lacks.append("No model was tested after its training, or the rows were not read: there are no ageing curves.")
+    if matrix is not None and about and not about["dates"]:
+        lacks.append("No dates: ages are in steps.")
+    if about and not any(facts and facts["by_class"] for facts in about["results"]):
+        lacks.append("The rows do not count classes: who loses cannot be shown.")
+    if about and any(facts and facts["basis"] == "counts" for facts in about["results"]):
+        lacks.append("No outcomes (rows of driftline 0.1.0, or not read): intervals are approximate.")
+    return " ".join([*lacks, *document.get("unread", ())])
+
+
+def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
+    """Over how many seeds the results are.
+
+    >>> _seeds([{"seeds": [0]}]), _seeds([{"seeds": [0]}, {"seeds": [0, 1, 2]}])
+    ('1 seed', 'mean ± standard deviation over 1 to 3 seeds')
+    """
+    low, *_, high = sorted([len(result["seeds"]) for result in results] * 2) or [0, 0]
+    if high == 1:
+        return "1 seed"
+    return f"mean ± standard deviation over {high if low == high else f'{low} to {high}'} seeds"
+
+
+def _cost(document: Mapping[str, Any]) -> Figure | None:
+    """The primary score over the cost of a run; None for fewer than two learners."""
+    score: Score = document["primary"]
+    costs = {r["learner"]: (1000 * seconds_of(r), score.mean(r)) for r in document["results"]}
+    places = {name: (cost, mean) for name, (cost, mean) in costs.items() if mean is not None}
+    if len(places) < 2 or score.unit != "share":
+        return None
+    front = [
+        name
+        for name, (cost, mean) in places.items()
+        if not upper_bound(name)
+        and not any(c <= cost and m >= mean and (c, m) != (cost, mean) for n, (c, m) in places.items() if n != name)
+    ]
+    caption = (
+        f"{score.label.capitalize()} in per cent over the processor time of one run. Blue: no other learner is at "
+        "least as cheap and as good."
+    )
+    return Figure("Cost against accuracy", caption, points(places, front, "milliseconds a run"))
+
+
+def _pair(document: Mapping[str, Any], tests: Mapping[str, str]) -> dict[str, Any] | None:
+    """What the page's script needs to put two learners side by side."""
+    results = document["results"]
+    if len(results) < 2:
+        return None
+    scores = [score for score in document["columns"] if score.unit == "share"]
+    learners = []
+    for r in results:
+        matrix = [[None if c is None else round(100 * c, 2) for c in row] for row in r["matrix"] or []]
+        means = [score.mean(r) for score in scores]
+        values = [None if mean is None else round(100 * mean, 2) for mean in means]
+        learners.append({"name": r["learner"], "scores": values, "matrix": matrix or None})
+    return {"learners": learners, "scores": [s.label for s in scores], "steps": document["names"], "tests": tests}

@@ -1,0 +1,193 @@
+"""Test samples that tell something: those that every learner loses, those that only old models lose, and those where
+the two best learners differ. With a picture if there is one, and the id by which `driftline trace` finds the photo."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.plotting.charts import Section
+from eval.protocol import Document, primary_of, stored_protocol
+from eval.rows import Run
+from eval.scoring.aggregate import groups
+from eval.scoring.ranking import ranked, upper_bound
+from stream_builder.step import SPLITS, Split
+from stream_builder.stream import Stream
+
+SHOWN, PIXELS = 12, 116
+Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture
+Counts = npt.NDArray[np.int32]
+
+
+def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) -> dict[str, Any] | None:
+    """Positions of samples in the stream and how often they were lost, as plain data; None without outcomes.
+
+    A step's freshest model is the last one that was trained before the step was tested, at the earliest; its oldest
+    model is the first one. Upper bounds and learners that see no sample do not count, nor, for old
+    models, learners that never change.
+    """
+    kinds: dict[int, tuple[Counts, ...]] = {}
+    top = max(
+        (int(r.answers.sample.max(initial=0)) for run in runs for r in run.rows if r.answers is not None), default=-1
+    )
+    if top < 0:
+        return None
+    label = np.full(top + 1, -1, np.int64)
+    for k, group in enumerate(groups(runs)):
+        name = group[0].about["learner"]
+        if upper_bound(name) or name.partition("(")[0] in blind:
+            continue
+        counted = _counts(group, top + 1, label)
+        if counted is not None:
+            kinds[k] = counted
+    if not kinds:
+        return None
+    fresh_n, fresh_right, old_n, old_right = (np.stack([c[i] for c in kinds.values()]) for i in range(4))
+    tested = (fresh_n > 0).all(0)
+    everyone = tested & (fresh_right == 0).all(0)
+    learns = [(a[b > 0] != c[b > 0]).any() for a, b, c in zip(fresh_right, old_n, old_right, strict=True)]
+    fresh_n, fresh_right, old_n, old_right = (part[learns] for part in (fresh_n, fresh_right, old_n, old_right))
+    both = tested & (old_n > 0).all(0) & any(learns)
+    only_old = both & (fresh_right == fresh_n).all(0) & (old_right == 0).all(0)
+    found: dict[str, Any] = {"tested": int(tested.sum()), "learners": len(kinds)}
+    found["everyone"] = _picked(everyone, label)
+    found["only_old"] = _picked(only_old, label) if both.any() else None
+    found["differ"] = _two(document, kinds, label)
+    return found
+
+
+def _counts(group: Sequence[Run], size: int, label: npt.NDArray[np.int64]) -> tuple[Counts, ...] | None:
+    """Tests and right answers of the freshest models, then of the oldest, over seeds; None without outcomes."""
+    kind = stored_protocol(group[0].about["protocol"])
+    counts = tuple(np.zeros(size, np.int32) for _ in range(4))
+    for run in group:
+        tests: dict[int, dict[int, Any]] = {}
+        for row in run.rows:
+            step = kind.step_tested(row)
+            if step is None or row.answers is None or not 0 <= row.learned_to <= step:
+                continue
+            tests.setdefault(step, {})[row.learned_to] = row.answers
+        if not tests:
+            return None
+        for models in tests.values():
+            fresh, old = models[max(models)], models[min(models)]
+            label[fresh.sample] = fresh.label
+            for k, answers in enumerate((fresh, old) if fresh is not old else (fresh,)):
+                counts[2 * k][answers.sample] += 1
+                counts[2 * k + 1][answers.sample] += answers.label == answers.predicted
+    return counts
+
+
+def _picked(which: npt.NDArray[np.bool_], label: npt.NDArray[np.int64], most: int = SHOWN) -> dict[str, Any]:
+    """How many, and some of them from all of the stream."""
+    places = np.flatnonzero(which)
+    chosen = (
+        places[np.unique(np.linspace(0, len(places) - 1, min(most, len(places))).astype(int))]
+        if len(places)
+        else places
+    )
+    return {"count": len(places), "samples": chosen.tolist(), "labels": label[chosen].tolist()}
+
+
+def _two(
+    document: Document, kinds: Mapping[int, tuple[Counts, ...]], label: npt.NDArray[np.int64]
+) -> dict[str, Any] | None:
+    """Samples that the freshest models of one of the two best learners always get right, and the other's never."""
+    score, results = primary_of(document), document["results"]
+    order = sorted(kinds, key=lambda k: -score.gain(score.mean(results[k])))[:2]
+    if len(order) < 2:
+        return None
+    names = {id(place.result): place.name for place in ranked(document)}
+    (n_a, right_a), (n_b, right_b) = ((kinds[k][0], kinds[k][1]) for k in order)
+    both = (n_a > 0) & (n_b > 0)
+    parts = [both & (right_a == n_a) & (right_b == 0), both & (right_b == n_b) & (right_a == 0)]
+    lists = [_picked(part, label, SHOWN // 2) for part in parts]
+    return {"learners": [names[id(results[k])] for k in order], "won": lists}
+
+
+def section(lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnails | None = None) -> Section:
+    """The lists as HTML. stream: for ids, dates, names of classes and pictures; else samples are numbers."""
+    lists: list[tuple[str, Mapping[str, Any] | None]] = [
+        (
+            f"Every learner loses them, even when it is fresh ({{}} of {lost['tested']:,} test samples)",
+            lost["everyone"],
+        ),
+        ("Only old models lose them: every fresh model is right, every oldest model wrong ({})", lost["only_old"]),
+    ]
+    if differ := lost["differ"]:
+        for (one, other), part in zip((differ["learners"], differ["learners"][::-1]), differ["won"], strict=True):
+            lists.append((f"{one} is right, {other} wrong ({{}})", part))
+    wanted = sorted({place for _, part in lists if part for place in part["samples"]})
+    known = {} if stream is None else _about(stream, wanted)
+    pictures = thumbnails([about["id"] for about in known.values()]) if thumbnails and known else {}
+    parts = []
+    for title, part in lists:
+        if part is None:
+            continue
+        heading = html.escape(title.replace("{}", f"{part['count']:,}"))
+        items = [
+            _item(place, label, known.get(place), pictures, stream)
+            for place, label in zip(part["samples"], part["labels"], strict=True)
+        ]
+        parts.append(f"<h4>{heading}</h4>" + (f"<ul class='photos'>{''.join(items)}</ul>" if items else ""))
+    trace = "Ids are those of <code>driftline trace RUN ID</code>." if known else (
+        "Numbers are positions in the stream: give its folder (driftline report --stream S) to see ids and pictures."
+    )  # fmt: skip
+    note = f"<p class='soft'>Over {lost['learners']} learners and all seeds. {trace}</p>"
+    return Section("samples", "Samples that learners lose", note + "".join(parts))
+
+
+def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Position → id, step, date and picture of these samples."""
+    found: dict[int, dict[str, Any]] = {}
+    start = 0
+    for step in stream.steps:
+        for split in (step.splits[name] for name in SPLITS if name in step.splits):
+            inside = [place for place in positions if start <= place < start + len(split)]
+            for place in inside:
+                found[place] = _sample(split, place - start) | {"step": step.name}
+            start += len(split)
+    return found
+
+
+def _sample(split: Split, at: int) -> dict[str, Any]:
+    day = ""
+    if split.time is not None:
+        day = datetime.fromtimestamp(int(split.time[at]), UTC).strftime("%Y-%m-%d")
+    image = None
+    if len(getattr(split.x, "shape", ())) == 4 and split.x.shape[-1] == 3:
+        pixels = np.asarray(split.x[np.array([at])])[0]
+        image = pixels if pixels.dtype == np.uint8 else None
+    return {"id": str(split.ids[at]), "day": day, "image": image}
+
+
+def _item(
+    place: int, label: int, about: Mapping[str, Any] | None, pictures: Mapping[str, bytes], stream: Stream | None
+) -> str:
+    if about is None or stream is None:
+        return f"<li>sample {place:,}, class {label}</li>"
+    name = stream.classes[label] if 0 <= label < len(stream.classes) else str(label)
+    data = pictures.get(about["id"]) or (None if about["image"] is None else _jpeg(about["image"]))
+    picture = ""
+    if data is not None:
+        alt = html.escape(f"{name}, {about['day'] or about['step']}", quote=True)
+        picture = f"<img alt='{alt}' loading='lazy' src='data:image/jpeg;base64,{base64.b64encode(data).decode()}'>"
+    when = html.escape(about["day"] or f"step {about['step']}")
+    return (
+        f"<li>{picture}<strong>{html.escape(name)}</strong><br>{when}<br><code>{html.escape(about['id'])}</code></li>"
+    )
+
+
+def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((PIXELS, PIXELS)).save(file, "JPEG", quality=72)
+    return file.getvalue()

@@ -1,0 +1,190 @@
+"""The first screen of a report: what it says follows from the rows; poor streams and old rows say what is missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import drifting
+
+from eval import outcomes
+from eval.reporting.compared import letters, p_text
+from eval.reporting.document import date_names, shown
+from eval.reporting.report import results_of, write
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+YEAR = 31_557_600
+LEARNERS = ["nearest-mean", "majority", "reservoir(epochs=2)", "nap(epochs=2)"]
+
+
+def dated(stream: Stream, years: int = 2) -> Stream:
+    """The stream with its steps some years apart."""
+    steps = [
+        replace(step, splits={name: replace(s, time=s.time + t * years * YEAR) for name, s in step.splits.items()})
+        for t, step in enumerate(stream.steps)
+        if all(s.time is not None for s in step.splits.values())
+    ]
+    return replace(stream, steps=steps, sha256=f"{stream.sha256}-{years}")
+
+
+def text_of(page: str) -> str:
+    """The answer without tags."""
+    found = re.search(r'<p class="answer">(.*?)</p>', page, re.S)
+    return re.sub(r"<[^>]+>", "", found[1]) if found else ""
+
+
+@pytest.fixture(scope="module")
+def aged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream]:
+    """Runs of two seeds on a stream that drifts over eight years."""
+    here = tmp_path_factory.mktemp("aged")
+    stream = dated(drifting(steps=5, n=120, drift=1.0, noise=2.5)).save(here / "s")
+    evaluate(stream, "clear-iid", LEARNERS, [0, 1], out=here / "runs")
+    return here, stream
+
+
+def test_the_answer_says_who_ages_least_what_it_costs_and_what_is_not_significant(aged: tuple[Path, Stream]) -> None:
+    here, stream = aged
+    page = write(results_of([here / "runs"], [stream]), here / "out", streams=[stream]).read_text()
+    text = text_of(page)
+    assert re.search(r"After \d\.\d years, \S+ is the most accurate: \d\d\.\d %", text)
+    assert re.search(r"ages least: after .* points \(.* to .*\) behind fresh ones on the same tests", text)
+    assert "half" in text
+    assert re.search(r"A run of|cost about the same", text)
+    assert "5 %" in text
+    assert page.index('class="answer"') < page.index("<nav")
+    assert "Accuracy by age, drifting" in page
+
+
+def test_the_answer_is_about_learners_that_see_samples(aged: tuple[Path, Stream]) -> None:
+    here, stream = aged
+    (document,) = results_of([here / "runs"], [stream])
+    assert "majority" not in "".join(write_answer(document, stream))
+
+
+def write_answer(document: dict[str, Any], stream: Stream) -> list[str]:
+    from eval.reporting import pages
+
+    (plain,) = pages.linked([document])
+    return list(shown(plain, stream)["answer"])
+
+
+def test_learners_with_a_common_letter_do_not_differ(aged: tuple[Path, Stream]) -> None:
+    here, stream = aged
+    (document,) = results_of([here / "runs"], [stream])
+    found = letters(document)
+    names = {i: r["learner"] for i, r in enumerate(document["results"])}
+    for pair in document["compared"][0]["pairs"]:
+        a, b = pair["of"]
+        if pair["p"] is not None and pair["p"] < 0.05:
+            assert not set(found[a]) & set(found[b]), (names[a], names[b])
+    page = write([document], here / "out2", streams=[stream]).read_text()
+    assert '<th scope="col">ties</th>' in page
+
+
+def test_samples_that_are_lost_are_named_with_their_date(aged: tuple[Path, Stream]) -> None:
+    here, stream = aged
+    (document,) = results_of([here / "runs"], [stream])
+    lost = document["lost"]
+    runs, _ = outcomes.find([here / "runs"])
+    wrong: dict[int, list[bool]] = {}
+    for run in runs:
+        if run.about["learner"] == "majority":
+            continue
+        for row in run.rows:
+            if row.learned_to == int(row.tested_on):
+                assert row.answers is not None
+                for place, right in zip(row.answers.sample, row.answers.label == row.answers.predicted, strict=True):
+                    wrong.setdefault(int(place), []).append(not right)
+    assert lost["everyone"]["count"] == sum(all(values) for values in wrong.values())
+    page = write([document], here / "out3", streams=[stream]).read_text()
+    section = page[page.index("Samples that learners lose") :]
+    position = lost["everyone"]["samples"][0]
+    ids = [i for step in stream.steps for name in ("train", "test") for i in step[name].ids.tolist()]
+    assert f"<code>{ids[position]}</code>" in section
+    assert "1970-" in section
+
+
+def test_without_the_stream_samples_are_positions(aged: tuple[Path, Stream]) -> None:
+    here, _ = aged
+    page = write(results_of([here / "runs"]), here / "out4").read_text()
+    assert "give its folder (driftline report --stream S)" in page
+    assert re.search(r"<li>sample \d+, class \d</li>", page)
+
+
+def test_two_steps_are_enough_and_it_says_so(tmp_path: Path) -> None:
+    stream = dated(drifting(steps=2))
+    evaluate(stream, "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "runs")
+    evaluate(stream, "clear-streaming", ["nearest-mean", "majority"], out=tmp_path / "runs")
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    assert "tested at one age only" in page
+    assert "after 2.0 years" in page
+
+
+def test_without_dates_ages_are_in_steps(tmp_path: Path) -> None:
+    bare = drifting(steps=3)
+    steps = [
+        replace(step, splits={name: replace(split, time=None) for name, split in step.splits.items()})
+        for step in bare.steps
+    ]
+    evaluate(replace(bare, steps=steps), "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "runs")
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    assert "What is missing: No dates: ages are in steps." in page
+    assert "steps from training to test" in page
+
+
+def test_rows_without_outcomes_or_with_damaged_ones_still_report(aged: tuple[Path, Stream], tmp_path: Path) -> None:
+    stream = drifting(steps=3)
+    evaluate(stream, "clear-iid", ["nearest-mean", "er(epochs=1)"], out=tmp_path / "runs")
+    first, second = sorted((tmp_path / "runs").rglob(outcomes.FILE))
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:50])
+    page = write(results_of([tmp_path / "runs"]), tmp_path / "out").read_text()
+    assert "No outcomes (rows of driftline 0.1.0, or not read): intervals are approximate." in page
+    assert str(second) in page
+    assert "Accuracy by age" in page
+    assert "Samples that learners lose" not in page
+
+
+def test_one_class_in_a_step_is_no_trouble(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    steps = []
+    for t in range(3):
+        labels = {
+            side: np.full(n, t % 2, np.int64) if t else np.arange(n) % 2 for side, n in (("train", 40), ("test", 20))
+        }
+        splits = {side: Split(rng.normal(0, 1, (len(y), 4)).astype(np.float32), y) for side, y in labels.items()}
+        steps.append(Step(t, str(t), splits))
+    evaluate(Stream("s", steps, ["a", "b"], sha256="s"), "clear-iid", ["nearest-mean", "majority"], out=tmp_path / "r")
+    page = write(results_of([tmp_path / "r"]), tmp_path / "out").read_text()
+    assert "Accuracy by age, s" in page
+    assert "nan" not in text_of(page)
+
+
+def test_the_document_of_an_evaluation_reports_without_rows(tmp_path: Path) -> None:
+    found = evaluate(drifting(steps=3), "clear-iid", ["nearest-mean", "majority"])
+    page = write([found], tmp_path / "out").read_text()
+    assert "there are no ageing curves" in page
+    assert "nearest-mean: next-domain" in text_of(page)
+
+
+def test_settings_are_last_and_folded_and_skipped_learners_are_folded(tmp_path: Path) -> None:
+    from eval.plotting.charts import Section
+
+    found = evaluate(drifting(steps=3), "clear-iid", ["majority", "online-linear"])
+    found["skipped"].append({"learner": "x", "because": "it cannot"})
+    after = [Section("settings", "Settings", "<pre>a: 1</pre>", folded=True)]
+    page = write([found], tmp_path / "out", after=after).read_text()
+    assert re.search(r"<details class=\"fold\"><summary>Skipped: 1 learner</summary>", page)
+    assert '<details class="fold"><summary><h2 id="settings">' in page
+    assert "1 seed" in page
+    assert "±" not in text_of(page)
+
+
+def test_dates_and_p_are_short() -> None:
+    assert date_names([0, YEAR, 2 * YEAR]) == ["1970", "1971", "1972"]
+    assert [p_text(p) for p in (0.0, 0.04, None)] == ["p < 0.001", "p = 0.04", "not testable"]
