@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
-from curate.core.errors import BadInput, IntegrityError
+from curate.core.errors import BadInput, IntegrityError, reason
 from eval import rows as row_files
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
@@ -167,9 +167,9 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
             if names not in (list(COLUMNS[:4]), list(COLUMNS)):
                 raise BadInput(f"{path} has the columns {', '.join(names)[:200]}.", f"Expected {', '.join(COLUMNS)}.")
             found = file.read(use_threads=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({error}).", "Expected outcomes of driftline eval.") from None
-    columns = {name: found[name].to_numpy() for name in names}
+            columns = {name: found[name].to_numpy() for name in names}
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
+        raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
     for name in COLUMNS[:4]:
         if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
             raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, read_json, sha256_file, write_json, write_parquet
-from curate.core.errors import BadInput, MissingFile
+from curate.core.atomic_io import check_format, read_json, read_object, sha256_file, write_json, write_parquet
+from curate.core.errors import BadInput, MissingFile, reason
 
 FORMAT = 1
 SKIPPED = "skipped"
@@ -135,6 +135,8 @@ def load(folder: Path) -> Run:
     check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
     if lacking := [key for key, kind in NEEDED.items() if not isinstance(about.get(key), kind)]:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
+    if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
+        raise BadInput(f"{folder / 'run.json'} names no stream.", "Expected its name and sha256.", way_out)
     path = folder / "rows.parquet"
     try:
         expected = about.pop(ROWS_DIGEST, None)  # 0.1.0 wrote none
@@ -142,8 +144,8 @@ def load(folder: Path) -> Run:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
         with pq.ParquetFile(path) as file:  # a third of what read_table costs for a small file
             rows = [Row(**row) for row in file.read(use_threads=False).to_pylist()]
-    except (pa.ArrowException, OSError, TypeError, UnicodeDecodeError) as error:
-        why = str(error).splitlines()[0] if path.is_file() else "it is missing"
+    except (pa.ArrowException, OSError, TypeError, ValueError, LookupError) as error:
+        why = reason(error) if path.is_file() else "it is missing"
         raise BadInput(f"{path} is damaged: {why}.", "Expected the rows of a run.", way_out) from None
     if not rows:
         raise BadInput(f"{path} has no rows.", "Expected at least one.", way_out)
@@ -156,7 +158,7 @@ def keep_skipped(
     """Store beside the rows why learners have none. asked: learners just tried; reasons of the others stay."""
     of_stream = hashlib.sha256(json.dumps(stream, sort_keys=True).encode()).hexdigest()[:12]
     path = out / folder_name(protocol) / SKIPPED / f"{of_stream}.json"
-    before = read_json(path)["skipped"] if path.is_file() else []
+    before = _skipped(path)["skipped"] if path.is_file() else []
     entries = [entry for entry in before if entry["learner"] not in asked] + [dict(entry) for entry in skipped]
     if entries or path.is_file():
         write_json(path, {"protocol": protocol, "stream": dict(stream), "skipped": entries})
@@ -165,7 +167,19 @@ def keep_skipped(
 def find_skipped(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """What `keep_skipped` wrote below some folders."""
     files = sorted({file for path in paths for file in path.rglob(f"{SKIPPED}/*.json")})
-    return [read_json(file) for file in files]
+    return [_skipped(file) for file in files]
+
+
+def _skipped(path: Path) -> dict[str, Any]:
+    """One file of `keep_skipped`. Raises BadInput."""
+    way_out = "Remove it: driftline eval writes it again."
+    found = read_object(path, {"protocol": str, "stream": dict, "skipped": list}, way_out)
+    if not all(isinstance(found["stream"].get(key), str) for key in ("name", "sha256")):
+        raise BadInput(f"{path} names no stream.", "Expected its name and sha256.", way_out)
+    for entry in found["skipped"]:
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("learner", "because")):
+            raise BadInput(f"{path} has an entry without learner and reason.", "", way_out)
+    return found
 
 
 def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:

@@ -114,17 +114,15 @@ def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
     columns = ["id", "uploaded", "url", "path"]
     if "filter" not in todo:
-        table = pa.concat_tables(
-            [pq.read_table(part, columns=columns) for part in parts_of(_folder(context, "filter"))]
-        )
+        table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         if "fetch" in todo:
             return Sample(table, len(table), "the stage filter", {})
-        index = pq.read_table(_folder(context, "fetch") / "index.parquet", columns=["id", "fault"])
+        index = pq.ParquetFile(_folder(context, "fetch") / "index.parquet").read(["id", "fault"])
         good = index.filter(pc.is_null(index["fault"]))["id"].combine_chunks()
         return Sample(table.filter(pc.is_in(table["id"], value_set=good)), len(good), "the stage fetch", {})
     if "ingest" not in todo:
         parts = parts_of(_folder(context, "ingest"))
-        table = pq.read_table(parts[0]).slice(0, 100 * SAMPLE)
+        table = pq.ParquetFile(parts[0]).read().slice(0, 100 * SAMPLE)
         return _filtered(context, table, sum(pq.read_metadata(part).num_rows for part in parts), "the stage ingest")
     source = context.config.collection
     if not isinstance(source, FileSource) or "://" in source.path:
@@ -150,7 +148,7 @@ def _filtered(context: Context, table: pa.Table, rows: int, known_by: str) -> Sa
         quiet = type(context.run_log)(None, quiet=True)
         quiet_stage: Stage = type(stage)(type(context)(context.root, context.config, quiet))
         counts = quiet_stage.run({"ingest": Path(folder, "in")}, Path(folder, "out"))
-        kept = pa.concat_tables([pq.read_table(part) for part in parts_of(Path(folder, "out"))])
+        kept = pa.concat_tables([pq.ParquetFile(part).read() for part in parts_of(Path(folder, "out"))])
     if len(table) < rows:
         known_by += f", by the first {len(table):,}"
     return Sample(kept, rows * len(kept) / max(1, len(table)), known_by, dict(counts.plain()["dropped"]))

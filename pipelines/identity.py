@@ -16,6 +16,7 @@ from pipelines.stage import Stage
 from pipelines.stage_folder import done_of
 
 Outside = list[list[str]]  # name, digest
+RECORD: dict[str, Any] = {"changes": list, "adopted": dict}  # what record.json may have
 S = TypeVar("S", bound=Section)
 
 
@@ -115,7 +116,13 @@ def record_of(root: Path) -> dict[str, Any]:
         record = read_json(root / "record.json")
     except (DriftlineError, OSError):
         return {}
-    return record if isinstance(record, dict) else {}
+    if not isinstance(record, dict) or not all(
+        isinstance(record.get(key, kind()), kind) for key, kind in RECORD.items()
+    ):
+        return {}
+    changes, entries = record.get("changes", []), record.get("adopted", {}).values()
+    sound = all(isinstance(change, str) for change in changes) and all(isinstance(entry, dict) for entry in entries)
+    return record if sound else {}
 
 
 def update_record(root: Path, **entries: Any) -> None:

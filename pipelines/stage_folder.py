@@ -19,7 +19,10 @@ from pipelines import VERSION
 from pipelines.stages import STAGES
 
 UNLISTED = "its files"  # stands for files that nothing lists
-KEYS = {"stage", "fingerprint", "counts", "seconds", "version"}  # of done.json
+NUMBER = (int, float)
+DONE = {"stage": str, "fingerprint": str, "counts": dict, "seconds": NUMBER, "version": str}  # needed in done.json
+COUNTS = {"read": int, "kept": int, "dropped": dict}
+BEGUN = {"fingerprint": str, "because": str, "retry": list, "spent": NUMBER}  # what begun.json may have
 
 
 def folder_of(root: Path, name: str) -> Path:
@@ -43,7 +46,9 @@ def done_of(root: Path, name: str) -> dict[str, Any] | None:
         done = read_json(path)
     except (DriftlineError, OSError):
         return None
-    if not isinstance(done, dict) or not done.keys() >= KEYS or not isinstance(done["counts"], dict):
+    if not _is_mark(done, DONE) or not done.keys() >= DONE.keys() or not _is_mark(done["counts"], COUNTS):
+        return None
+    if not all(isinstance(n, int) for n in done["counts"]["dropped"].values()):
         return None
     try:
         check_version(path, done["version"], VERSION)
@@ -56,8 +61,15 @@ def begun_of(folder: Path) -> dict[str, Any]:
     """`begun.json` of unfinished work: its fingerprint, and why it stopped; {} without one."""
     with suppress(DriftlineError, OSError):
         begun = read_json(folder / "begun.json")
-        return begun if isinstance(begun, dict) else {}
+        return (
+            begun if isinstance(begun, dict) and _is_mark(begun, {k: v for k, v in BEGUN.items() if k in begun}) else {}
+        )
     return {}
+
+
+def _is_mark(value: Any, kinds: Mapping[str, Any]) -> bool:
+    """Whether it is an object with values of these kinds."""
+    return isinstance(value, dict) and all(isinstance(value.get(key), kind) for key, kind in kinds.items())
 
 
 def settle(folder: Path) -> None:

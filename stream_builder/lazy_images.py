@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadInput, IntegrityError
+from curate.core.errors import BadInput, IntegrityError, reason
+from curate.core.outside.images import opened
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image
@@ -101,20 +101,15 @@ class LazyImages:
     def _decode(self, location: Array) -> Array:
         from PIL import Image, ImageOps
 
-        try:
-            with Image.open(io.BytesIO(self._read(location))) as image:
-                if self.strict and image.mode != "RGB":
-                    raise BadInput(
-                        f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
-                        "Expected 8-bit RGB.",
-                        "Convert grey, RGBA and 16-bit images first.",
-                    )
-                image.draft("RGB", (self.size, self.size))
-                fitted = ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC)
-                return np.asarray(fitted)
-        except OSError as error:
-            file = self.files[int(location[0])]
-            raise BadInput(f"{file} cannot be decoded ({error}).", "Expected an image.") from None
+        with opened(self._read(location), self.files[int(location[0])]) as image:
+            if self.strict and image.mode != "RGB":
+                raise BadInput(
+                    f"{self.files[int(location[0])]}: an image of mode {image.mode}.",
+                    "Expected 8-bit RGB.",
+                    "Convert grey, RGBA and 16-bit images first.",
+                )
+            image.draft("RGB", (self.size, self.size))
+            return np.asarray(ImageOps.fit(image.convert("RGB"), (self.size, self.size), Image.Resampling.BICUBIC))
 
 
 @lru_cache(maxsize=64)
@@ -161,5 +156,5 @@ def tar_members(tar: Path) -> Iterator[tuple[str, int, int]]:
                         f"{tar} holds the member {info.name!r}.", "Expected plain files without folders."
                     )
                 yield info.name, info.offset_data, info.size
-    except tarfile.TarError as error:
-        raise BadInput(f"{tar} cannot be read as a tar ({error}).", "Expected WebDataset tars.") from None
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        raise BadInput(f"{tar} cannot be read as a tar ({reason(error)}).", "Expected WebDataset tars.") from None

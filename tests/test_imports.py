@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import typer.main
+from support.old import unpacked
 
 from pipelines.cli.app import app
 
@@ -139,9 +139,7 @@ def test_names_are_completed_without_a_heavy_library(name: str) -> None:
 
 
 def test_commands_about_a_run_load_no_library_that_learns(tmp_path: Path) -> None:
-    with tarfile.open(ROOT / "tests" / "fixtures" / "v0.1.0" / "waiting.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    run = str(tmp_path / "waiting")
+    run = str(unpacked("waiting", tmp_path))
     (photo,) = pq.read_table(next((tmp_path / "waiting").glob("stages/*_ingest/table/*.parquet")))["id"].to_pylist()[:1]
     commands = [["init", str(tmp_path / "a"), "--preset", "mini"], ["status", run], ["run", run, "--dry-run"]]
     assert loaded([*commands, ["trace", run, photo], ["list", "presets"], ["list", "stages"]], LEARNING) == "[]"

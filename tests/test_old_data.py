@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.console import answer, driftline
+from support.old import unpacked
 
 from curate.core.atomic_io import read_json, write_json
 from curate.release import Release
@@ -18,20 +18,12 @@ from eval.run import evaluate
 from pipelines.demo.workers import answer as answers_of
 from stream_builder.stream import Stream
 
-FIXTURES = Path(__file__).parent / "fixtures" / "v0.1.0"
 SUBMISSION = Path(__file__).resolve().parents[1] / "docs" / "submissions" / "usda-past.zip"
 SETTINGS = {"clear-iid": {"epochs": 3}, "near-future": {"batch": 2, "shift": 2}}  # that the rows were made with
 
 
 UNRECORDED = {"near-future": {"prefix": 0}}
 CHANGED = {("near-future", "blind")}  # now predicts sample by sample
-
-
-def unpacked(name: str, out: Path) -> Path:
-    """A folder as 0.1.0 left it: dates of files matter, so that nothing but `tarfile` may unpack it."""
-    with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
-        file.extractall(out, filter="data")
-    return out / name
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from curate.core.errors import BadInput, DriftlineError, MissingFile
+from curate.core.errors import BadInput, DriftlineError, MissingFile, reason
+from curate.core.outside.limits import DOCUMENT
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt
@@ -109,11 +110,27 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\
 def read_json(path: Path) -> Any:
     """Read JSON. Raises MissingFile or BadInput, naming the file."""
     try:
+        if (size := path.stat().st_size) > DOCUMENT:
+            raise BadInput(f"{path} has {size:,} bytes.", f"Expected a JSON file of at most {DOCUMENT:,}.")
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadInput(f"{path} is not valid JSON ({error}).", "", "Restore the file or create it again.") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of thousands of digits
+        why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
+        raise BadInput(f"{path} is not valid JSON ({why}).", "", "Restore the file or create it again.") from None
+
+
+def read_object(path: Path, keys: Mapping[str, Any], way_out: str) -> dict[str, Any]:
+    """A JSON object that has some keys with values of these types. Raises MissingFile, BadInput naming file and key.
+
+    keys: as for isinstance.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise BadInput(f"{path} holds {type(value).__name__}.", "Expected a JSON object.", way_out)
+    if lacking := [key for key, kind in keys.items() if not isinstance(value.get(key), kind)]:
+        raise BadInput(f"{path} has no valid {lacking[0]!r}.", "", way_out)
+    return value
 
 
 def check_format(path: Path, given: Any, known: int, way_out: str) -> None:

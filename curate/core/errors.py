@@ -28,7 +28,9 @@ class DriftlineError(Exception):
         self.given, self.expected, self.way_out = given, expected, way_out
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.given, self.expected, self.way_out) if part)
+        text = " ".join(part for part in (self.given, self.expected, self.way_out) if part)
+        # Names from outside may hold escape sequences, which a terminal obeys. Surrogates stand for bytes of names.
+        return "".join(c if c.isprintable() or c == "\n" or "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)
 
 
 class BadInput(DriftlineError):
@@ -126,6 +128,17 @@ def shortened(text: str, most: int = 300) -> str:
     """
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2) :]}"
+
+
+def reason(error: BaseException, most: int = 200) -> str:
+    """What a library says of an error, for a sentence: its first line, printable and not long; else the error's type.
+
+    >>> reason(ValueError("no header\\nat byte 7")), reason(KeyError())
+    ('no header', 'KeyError')
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = "".join(c if c.isprintable() else "\ufffd" for c in (lines or [type(error).__name__])[0])
+    return shortened(text.rstrip("."), most)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

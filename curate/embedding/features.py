@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.core.executor import Executor
+from curate.core.outside.images import opened
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import EncoderSpec
@@ -35,7 +35,6 @@ def features(
 
 def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     import torch
-    from PIL import Image
 
     images, spec, batch = chunk
     encoder = spec.load()
@@ -44,7 +43,8 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
         for low in range(0, len(images), batch):
             tensors = []
             for data in images[low : low + batch]:
-                with Image.open(io.BytesIO(data)) as image:
-                    tensors.append(encoder.prepare(image.convert("RGB")))
+                with opened(data, "An image") as image:
+                    rgb = image.convert("RGB")
+                tensors.append(encoder.prepare(rgb))
             out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
     return np.concatenate(out)

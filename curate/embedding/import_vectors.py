@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.tables import read_parquet, readable
 from curate.core.run_log import RunLog
 from curate.embedding.embed import PART
 from curate.encoders import unit
@@ -56,13 +57,14 @@ def import_vectors(given: Path, members: pa.Table, out: Path, run_log: RunLog) -
 def _import_part(
     path: Path, imported: Path, members: pa.Table, row_of: dict[str, int], done: npt.NDArray[np.bool_]
 ) -> None:
-    schema = pq.read_schema(path)
+    with readable(path, "Expected clip-retrieval's metadata."):
+        schema = pq.read_schema(path)
     column = next((key for key in KEYS if key in schema.names), None)
     if column is None:
         raise BadInput(
             f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
         )
-    keys = [str(key) for key in pq.read_table(path, columns=[column])[column].to_pylist()]
+    keys = [str(key) for key in read_parquet(path, [column])[column].to_pylist()]
     vectors = vector_file(vectors_path(path))
     if vectors.rows != len(keys):
         raise BadInput(

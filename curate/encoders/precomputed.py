@@ -11,6 +11,7 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint, read_json, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.outside.arrays import open_array
 from curate.encoders import Encoder, Vectors, unit
 
 
@@ -39,13 +40,11 @@ class TableOfVectors(Encoder):
                     f"There is no file {folder / name}.", "Expected texts.json and texts.npy.", "Set embed.model."
                 )
         texts = read_json(folder / "texts.json")
-        try:
-            vectors = np.load(folder / "texts.npy", allow_pickle=False)
-        except ValueError as error:
-            raise BadInput(f"{folder / 'texts.npy'} cannot be read ({error}).", "Expected a .npy file.") from None
-        if not isinstance(texts, list) or vectors.ndim != 2 or len(texts) != len(vectors):
+        vectors = np.asarray(open_array(folder / "texts.npy", "f", (None, None), "Compute the vectors again."))
+        if not isinstance(texts, list) or len(texts) != len(vectors):
+            n = len(texts) if isinstance(texts, list) else "no"
             raise BadInput(
-                f"{folder} holds vectors of shape {vectors.shape} for {len(texts)} texts.", "Expected one row per text."
+                f"{folder} holds vectors of shape {vectors.shape} for {n} texts.", "Expected one row per text."
             )
         if not np.isfinite(vectors).all():
             raise BadInput(f"{folder / 'texts.npy'} holds values that are not finite.", "Expected text vectors.")

@@ -79,7 +79,7 @@ def is_private_host(host: str) -> bool:
         pass
     try:
         return is_private(socket.inet_ntoa(socket.inet_aton(host)))
-    except OSError:
+    except (OSError, ValueError):  # ValueError: text that is no name
         return host == "localhost" or host.endswith(".localhost")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from curate.core.outside.images import work
 from curate.core.settings import Positive, Section
 from curate.images.phone_formats import FORMATS, HEIC_NEEDS, as_jpeg, is_heic, reads_heic
 
@@ -75,6 +76,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                     return ImageCheck("unsupported_format", format_)
                 if width * height > limits.max_pixels or max(width, height) > limits.max_edge:
                     return ImageCheck("too_many_pixels", f"{width} × {height}")
+                if (scans := work(data, image)) is not None:
+                    return ImageCheck("too_many_pixels", scans)
                 image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
                 image.load()
                 if format_ in FORMATS:

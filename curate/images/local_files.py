@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.core.errors import reason
+from curate.core.outside.tables import check_offsets
 from curate.core.parsing import rows_of
 
 Keep = Callable[[int, bytes | None, str | None, str | None], None]  # row, bytes, reason if there are none, detail
@@ -60,9 +62,9 @@ def _read_cells(file: Path, column: str, wanted: list[tuple[int, int]], keep: Ke
                 keep(row, *_cell(values[i - start].as_py()))
             remaining = remaining[len(inside) :]
             start += len(values)
-    except (OSError, pa.ArrowInvalid, KeyError) as error:
+    except (OSError, pa.ArrowException, LookupError, ValueError) as error:
         for _, row in remaining:
-            keep(row, None, "file_unreadable", str(error)[:200])
+            keep(row, None, "file_unreadable", reason(error))
         return
     for _, row in remaining:
         keep(row, None, "file_unreadable", f"{file.name} has no such row")
@@ -81,6 +83,7 @@ def _column(file: Path, column: str, wanted: list[int]) -> Iterator[Any]:
         return
     with pa.memory_map(str(file)) as source:
         for batch in pa.ipc.open_stream(source):
+            check_offsets([batch[column]])
             yield batch[column]
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from curate.core.atomic_io import sha256_bytes, writing
-from curate.core.errors import IntegrityError, MissingFile
+from curate.core.errors import IntegrityError, MissingFile, reason
+from curate.core.outside.tables import read_parquet
 from curate.core.parsing import rows_of
 
 Member = tuple[str, bytes]  # name inside the tar, content
@@ -68,9 +69,11 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(path, mode="r|") as tar:
             yield tar
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise IntegrityError(
-            f"{path} cannot be read as a tar ({error}).", "Expected a shard of driftline.", "Fetch the shard again."
+            f"{path} cannot be read as a tar ({reason(error)}).",
+            "Expected a shard of driftline.",
+            "Fetch the shard again.",
         ) from None
 
 
@@ -129,7 +132,13 @@ class Reader:
         self.path = shard_path(folder, shard)
         if not (self.path.is_file() and index_path(folder, shard).is_file()):
             raise MissingFile(f"There is no shard {self.path}, or it has no index.", "", "Fetch it again.")
-        index = pq.read_table(index_path(folder, shard), columns=["id", "member", "sha256", "bytes"])
+        index = read_parquet(index_path(folder, shard), ["id", "member", "sha256", "bytes"], "Fetch the shard again.")
+        texts = all(index.schema.field(name).type == pa.string() for name in ("id", "member", "sha256"))
+        sizes = pa.types.is_integer(index["bytes"].type)
+        if not texts or not sizes or not pc.all(_has_size(index)).as_py():
+            raise IntegrityError(
+                f"{index_path(folder, shard)} has a member without a size.", "", "Fetch the shard again."
+            )
         self._members: dict[str, tuple[int, int, str, str]] = {}  # id → offset, size, SHA-256, name
         offset = 0
         for id_, member, sha, size in rows_of(index, *index.column_names):
@@ -151,6 +160,12 @@ class Reader:
         return content
 
 
+def _has_size(index: pa.Table) -> pa.Array:
+    """Whether each row has no member, or one with its checksum and a size from 0."""
+    sized = pc.and_(pc.fill_null(pc.greater_equal(index["bytes"], 0), False), pc.is_valid(index["sha256"]))
+    return pc.or_(pc.is_null(index["member"]), sized)
+
+
 def shard_path(folder: Path, shard: int) -> Path:
     """The path of a shard's tar."""
     return folder / f"{shard:05d}.tar"
@@ -163,6 +178,4 @@ def index_path(folder: Path, shard: int) -> Path:
 
 def good(index: pa.Table) -> pa.Table:
     """The rows of an index that have a good image."""
-    import pyarrow.compute as pc
-
     return index.filter(pc.is_null(index["fault"]))

@@ -7,7 +7,6 @@ table (an id that occurs twice, a user with many photos) are in `filtering.py`.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.core.errors import BadConfig, BadInput
+from curate.core.outside.tables import csv_rows
 from curate.core.parsing import plus_decode
 from curate.metadata.schema import TABLE, as_mask, whole
 from curate.metadata.settings import FilterSettings
@@ -132,11 +132,8 @@ def withdrawn_ids(path: Path) -> list[str]:
     """Ids of the column `id` of a CSV file. Raises BadInput."""
     if not path.is_file():
         raise BadInput(f"There is no file {path}.", "Expected a CSV file with a column id.", "Check the key withdrawn.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        if "id" not in (reader.fieldnames or []):
-            raise BadInput(f"{path} has no column 'id'.", f"Its header is {reader.fieldnames}.", "Name it id.")
-        return [row["id"].strip() for row in reader if row["id"]]
+    rows = csv_rows(path, ["id"], "Expected one withdrawn photo a row.", "Correct the file.")
+    return [row["id"].strip() for _, row in rows if row["id"]]
 
 
 def _none_of(words: Sequence[str], anchor: str, *columns: pa.ChunkedArray) -> pa.Array:

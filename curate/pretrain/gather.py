@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from curate.core.atomic_io import read_json, sha256_file, write_json, writing
 from curate.core.errors import BadConfig, IntegrityError, MissingFile
+from curate.core.outside.images import opened
 from curate.core.parsing import rows_of
 from curate.images.checks import ImageLimits, check_image
 from curate.images.shards import read_images, read_tar
@@ -77,7 +77,7 @@ def fit_image(data: bytes, room: int) -> npt.NDArray[np.uint8]:
     """Decode an image, resize its shorter edge and crop the centre: (room, room, 3)."""
     from PIL import Image, ImageOps
 
-    with Image.open(io.BytesIO(data)) as image:
+    with opened(data, "An image") as image:
         image.draft("RGB", (room, room))
         return np.asarray(ImageOps.fit(image.convert("RGB"), (room, room), Image.Resampling.BICUBIC))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from curate.core.atomic_io import csv_text
 from curate.core.errors import BadConfig
+from curate.core.outside.tables import csv_rows
 from curate.core.parsing import rows_of
 from curate.release.format import Release
 
@@ -112,8 +112,8 @@ def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], known: I
     if before is not None:
         path = before.path / "WITHDRAWN.csv"
         if path.is_file():
-            with path.open(newline="", encoding="utf-8") as file:
-                since |= {row["id"]: row["since"] for row in csv.DictReader(file)}
+            rows = csv_rows(path, ["id", "since"], "Expected the list of the earlier release.")
+            since |= {row["id"]: row["since"] for _, row in rows}
     contained = set(known) | (set(before.table["id"].to_pylist()) if before is not None else set())
     for id_, version in withdrawn.items():
         if id_ in contained:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.arrays import mapped
 
 Ints = npt.NDArray[np.int64]
 
@@ -123,23 +124,15 @@ def vectors_of(folder: Path, ids: list[str]) -> npt.NDArray[np.float16]:
 
 
 def vector_file(path: Path) -> VectorFile:
-    """Read the header of a `.npy` file. Raises BadInput for anything but a matrix of float16 or float32."""
-    try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
+    """Read the header of a `.npy` file. Raises BadInput for anything but a matrix of float16 or float32, and as
+    `mapped`."""
+    array = mapped(path, "Embed again.")
+    good = array.ndim == 2 and array.dtype in (np.float16, np.float32) and array.flags.c_contiguous
+    if not good or not isinstance(array, np.memmap):
+        if array.ndim == 2 and len(array) == 0:  # an empty file cannot be memory-mapped
+            return VectorFile(path, 0, 0, array.shape[1], "float16")
         raise BadInput(
-            f"There is no file {path}.", "Expected the vectors of its metadata file.", "Embed again."
-        ) from None
-    except ValueError as error:
-        raise BadInput(
-            f"{path} cannot be read ({error}).", "Expected a complete .npy file without objects.", "Embed again."
-        ) from None
-    good = mapped.ndim == 2 and mapped.dtype in (np.float16, np.float32) and mapped.flags.c_contiguous
-    if not good or not isinstance(mapped, np.memmap):
-        if mapped.ndim == 2 and len(mapped) == 0:  # an empty file cannot be memory-mapped
-            return VectorFile(path, 0, 0, mapped.shape[1], "float16")
-        raise BadInput(
-            f"{path} holds {mapped.dtype} of shape {mapped.shape}.", "Expected float16 or float32 (N, D), row-major."
+            f"{path} holds {array.dtype} of shape {array.shape}.", "Expected float16 or float32 (N, D), row-major."
         )
-    rows, width = mapped.shape
-    return VectorFile(path, mapped.offset, rows, width, "float16" if mapped.dtype == np.float16 else "float32")
+    rows, width = array.shape
+    return VectorFile(path, array.offset, rows, width, "float16" if array.dtype == np.float16 else "float32")

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -17,14 +17,14 @@ from typing import IO, Annotated, Any
 import pyarrow as pa
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile, reason
+from curate.core.outside.limits import CELL, ROW_LINES
 from curate.core.settings import PLACE, PathText
 from curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
 from curate.metadata.schema import batch_of
 from curate.sources.base import HERE, FileSource, Workplace
 
 JSON_LINES = (".jsonl", ".ndjson")
-LONGEST_ROW = 100  # lines of one row of a CSV table: a longer one has a quote that nothing closes
 
 
 class Delimited(FileSource):
@@ -63,7 +63,7 @@ class Delimited(FileSource):
                 row += len(chunk)
 
     def _csv(self, file: IO[str], path: Path) -> Iterator[dict[str, Any]]:
-        csv.field_size_limit(sys.maxsize)
+        csv.field_size_limit(CELL)
         lines = _Lines(file)
         try:
             header = next(csv.reader(lines, delimiter=self.delimiter), [])
@@ -76,8 +76,8 @@ class Delimited(FileSource):
                     "Correct collection.columns or collection.delimiter.",
                 )
             yield from self._rows(lines, header)
-        except (csv.Error, EOFError, OSError) as error:
-            raise BadInput(f"{path} cannot be read after line {lines.number:,} ({error}).") from None
+        except (csv.Error, EOFError, OSError, zlib.error) as error:
+            raise BadInput(f"{path} cannot be read after line {lines.number:,} ({reason(error)}).") from None
 
     def _rows(self, lines: _Lines, header: list[str]) -> Iterator[dict[str, Any]]:
         """Rows, and in the place of a row with an unclosed quote only its first line: the next line is read again."""
@@ -121,7 +121,7 @@ class Delimited(FileSource):
 
 
 class _UnclosedQuote(csv.Error):
-    """One row goes on for more than LONGEST_ROW lines."""
+    """One row goes on for more than ROW_LINES lines."""
 
 
 class _Lines:
@@ -137,7 +137,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        if len(self.record) == LONGEST_ROW:
+        if len(self.record) == ROW_LINES:
             raise _UnclosedQuote("a quote that nothing closes")
         line = self._waiting.popleft() if self._waiting else next(self._file, None)
         self.ended = line is None

@@ -279,8 +279,8 @@ class Api:
             after = str(answer.headers.get("Retry-After", "0"))
             return None, f"status {answer.status}", min(float(after), 120.0) if after.isdigit() else 0.0
         try:
-            value = json.loads(body) if len(body) <= LARGEST else None
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            value = _whole(json.loads(body)) if len(body) <= LARGEST else None
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             return None, "an answer that is not JSON", 0.0
@@ -295,6 +295,12 @@ class Api:
 
     def _hide(self, text: str) -> str:
         return text.replace(self._key, "…")
+
+
+def _whole(value: Any) -> Any:
+    """The document without halves of surrogate pairs, which no file can hold."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(text if text.isascii() else text.encode("utf-8", "replace"))
 
 
 def _key(photo: Any) -> str:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile, reason
+from curate.core.outside.tables import check_offsets
 from curate.images.local_files import cell_path
 from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
 from curate.metadata.schema import batch_of, rebatch
@@ -92,12 +93,18 @@ def _batches(path: Path, columns: Mapping[str, str]) -> Iterator[tuple[pa.Record
             names = _class_labels(reader.schema)
             plain = _plain(path, reader.schema, columns)
             for batch in reader:
-                yield batch.select(plain), names
-    except (pa.ArrowException, OSError) as error:
-        raise BadInput(f"{path} cannot be read ({error}).", "Expected a file of Hugging Face datasets.") from None
+                chosen = batch.select(plain)
+                check_offsets(chosen.columns)
+                yield chosen, names
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        raise BadInput(
+            f"{path} cannot be read ({reason(error)}).", "Expected a file of Hugging Face datasets."
+        ) from None
 
 
 def _plain(path: Path, schema: pa.Schema, columns: Mapping[str, str]) -> list[str]:
+    if twice := [column for column in columns.values() if schema.names.count(column) > 1]:
+        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {schema.names}.")
     if missing := sorted(set(columns.values()) - set(schema.names)):
         raise BadInput(
             f"{path} has no column {', '.join(map(repr, missing))}.",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import AfterValidator
 
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile, reason
 from curate.core.settings import PLACE, PathText
 from curate.images.local_files import cell_path
 from curate.metadata.column_mapping import check_columns, record_of, rows_of_batch
@@ -72,8 +72,9 @@ class Parquet(FileSource):
                                        for i, values in enumerate(rows_of_batch(batch))]  # fmt: skip
                             yield batch_of(records).slice(max(0, skip - row))
                         row += len(batch)
-            except (pa.ArrowException, OSError) as error:
-                raise BadInput(f"{path} cannot be read after row {row:,} ({error}).", "Expected Parquet.") from None
+            except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+                why = f"{path} cannot be read after row {row:,} ({reason(error)})."
+                raise BadInput(why, "Expected Parquet.") from None
         if row == 0:
             raise BadInput(f"{self.path} is empty.", "Expected one row a photo.")
 
@@ -100,6 +101,8 @@ def _opened(path: Path | str) -> Any:
 
 def _check(path: Path | str, parquet: pq.ParquetFile, columns: Mapping[str, str]) -> None:
     names = parquet.schema_arrow.names
+    if twice := [column for column in columns.values() if names.count(column) > 1]:
+        raise BadInput(f"{path} has more than one column {twice[0]!r}.", f"It has {names}.")
     if missing := sorted(set(columns.values()) - set(names)):
         raise BadInput(
             f"{path} has no column {', '.join(map(repr, missing))}.", f"It has {names}.", "Correct collection.columns."

@@ -8,11 +8,10 @@ elements, a Python list (Turkle), the XML of the API.
 from __future__ import annotations
 
 import ast
-import csv
 import hashlib
 import hmac
 import json
-import sys
+import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.errors import BadInput
+from curate.core.errors import BadInput, DriftlineError
+from curate.core.outside.tables import csv_rows
 from curate.validation.batches import NONE
 
 ANSWERS = pa.schema(
@@ -36,6 +36,7 @@ ANSWERS = pa.schema(
         ("fault", pa.string()),
     ]
 )
+LONGEST = 10_000  # characters of a Python list of labels
 TRUE = {"true", "on", "1", "yes"}
 XML_NAMES = "{http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd}"
 Line = tuple[str, Mapping[str, str]]  # "FILE, line N", and its cells by column
@@ -66,10 +67,10 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
 
     key: text for the keyed hash that replaces worker ids, because worker ids can be linked to public profiles.
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
-    image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `rejected` (by the requester), `over_cap`
-    (above the batch's `per_worker`; the order of the files does not matter).
+    image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
+    `rejected` (by the requester), `over_cap` (above the batch's `per_worker`; the order of the files does not matter).
 
-    Raises BadInput for an image that was never asked and for answers in an unknown form.
+    Raises BadInput for an image that was never asked.
     """
     rows: list[dict[str, Any]] = []
     allowed = {*batch["concepts"], NONE}
@@ -78,9 +79,14 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
         item = line.get("Input.item") or ""
         if item not in batch["items"]:
             raise BadInput(f"{place}: the image {item!r} was never asked.", "", "Download the results again.")
-        labels, sensitive = _answer(line, place)
         reason = None
-        if line.get("AssignmentStatus", "").lower() == "rejected":
+        try:
+            labels, sensitive = _answer(line)
+        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError, DriftlineError):
+            labels, sensitive, reason = set(), False, "unreadable"
+        if reason:
+            pass
+        elif line.get("AssignmentStatus", "").lower() == "rejected":
             reason = "rejected"
         elif not labels:
             reason = "empty"
@@ -100,7 +106,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 "assignment": line.get("AssignmentId") or None,
                 "labels": sorted(labels),
                 "sensitive": sensitive,
-                "seconds": int(seconds) if seconds.isdigit() else None,
+                "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
                 "fault": reason,
             }
         )
@@ -122,57 +128,29 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    csv.field_size_limit(sys.maxsize)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            header = next(reader, [])
-            for column in ("Input.batch", "Input.item"):
-                if column not in header:
-                    raise BadInput(
-                        f"{path} has no column {column}.",
-                        "Expected a results CSV of a driftline batch, with its Input.* columns.",
-                        "Download the results of the batch again, unedited.",
-                    )
-            if not any(c.startswith("Answer.") for c in header):
-                raise BadInput(
-                    f"{path} has no Answer.* column.",
-                    "Expected the workers' answers.",
-                    "This may be the batch and not its results.",
-                )
-            for cells in filter(None, reader):
-                if len(cells) != len(header):
-                    raise BadInput(
-                        f"{path}, line {reader.line_num} has {len(cells)} cells, the header {len(header)}.",
-                        "Expected the same number.",
-                        "Download the results of the batch again, unedited.",
-                    )
-                yield reader.line_num, dict(zip(header, cells, strict=True))
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8 ({error}).", "", "Save it as UTF-8.") from None
-    except csv.Error as error:
-        raise BadInput(f"{path} is not a CSV file ({error}).", "Expected the results as downloaded.") from None
+    expected = "Expected a results CSV of a driftline batch, with its Input.* columns."
+    again = "Download the results of the batch again, unedited."
+    for number, line in csv_rows(path, ["Input.batch", "Input.item"], expected, again):
+        if not any(column.startswith("Answer.") for column in line):
+            raise BadInput(
+                f"{path} has no Answer.* column.",
+                "Expected the workers' answers.",
+                "This may be the batch and not its results.",
+            )
+        yield number, line
 
 
-def _answer(line: Mapping[str, str], place: str) -> tuple[set[str], bool]:
-    """(all ticked checkboxes of one answer, whether it says "sensitive")."""
+def _answer(line: Mapping[str, str]) -> tuple[set[str], bool]:
+    """(all ticked checkboxes of one answer, whether it says "sensitive"). Raises many kinds for other forms."""
     if text := line.get("Answer.taskAnswers"):
-        try:
-            document = json.loads(text)
-            return _from_json(document), _sensitive_in(document)
-        except (json.JSONDecodeError, TypeError, AttributeError) as error:
-            raise BadInput(f"{place}: Answer.taskAnswers is not the JSON of crowd elements ({error}).") from None
+        document = json.loads(text)
+        return {_text(label) for label in _from_json(document)}, _sensitive_in(document)
     if (text := line.get("Answer.xml") or "").lstrip().startswith("<"):
         line = {f"Answer.{name}": value for name, value in fields_of(text).items()}
     labels: set[str] = set()
     if text := line.get("Answer.labels", "").strip():
         if text.startswith("["):
-            try:
-                labels |= {str(v) for v in ast.literal_eval(text)}
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                raise BadInput(
-                    f"{place}: Answer.labels is {text[:80]!r}.", "Expected a list or values joined by '|'."
-                ) from None
+            labels |= {_text(str(v)) for v in ast.literal_eval(text[:LONGEST])}
         else:
             labels |= {v for v in text.split("|") if v}
     for column, value in line.items():
@@ -180,6 +158,12 @@ def _answer(line: Mapping[str, str], place: str) -> tuple[set[str], bool]:
             labels.add(column.removeprefix("Answer.labels."))
     sensitive = line.get("Answer.sensitive", line.get("Answer.sensitive.yes", ""))
     return labels, sensitive.strip().lower() in TRUE
+
+
+def _text(label: str) -> str:
+    """The label. Raises ValueError for half of a surrogate pair, which is no text."""
+    label.encode()
+    return label
 
 
 def _from_json(document: Any) -> set[str]:

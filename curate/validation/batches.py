@@ -6,16 +6,15 @@ The modules of `platforms/` bring a batch into the form of a marketplace.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, write_bytes, write_json, write_text
+from curate.core.atomic_io import csv_text, read_object, write_bytes, write_json, write_text
 from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.outside.tables import csv_rows
 from curate.core.seeding import name_for, rng_for
 from curate.retrieval.settings import Concept
 from curate.validation.settings import ValidationSettings
@@ -124,8 +123,8 @@ def wage(reward: float, seconds: float) -> float:
 
 def read_batch(folder: Path) -> dict[str, Any]:
     """Read `batch.json`, which is written last: if it exists, the batch is complete."""
-    facts: dict[str, Any] = json.loads((folder / "batch.json").read_text(encoding="utf-8"))
-    return facts
+    needed = {"batch": str, "items": dict, "concepts": list, "gold": dict, "blur": list, "workers": int}
+    return read_object(folder / "batch.json", needed, "Repeat the stage ask: driftline run DIR --from ask.")
 
 
 def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -136,20 +135,16 @@ def read_gold(path: Path, concepts: Sequence[str]) -> dict[str, frozenset[str]]:
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected gold questions: a CSV with the columns id and labels.")
     gold: dict[str, frozenset[str]] = {}
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        if lacking := {"id", "labels"} - set(reader.fieldnames or []):
-            raise BadInput(f"{path} lacks the columns {sorted(lacking)}.", "Expected id and labels.")
-        for line in reader:
-            labels = frozenset((line["labels"] or "").strip().split("|"))
-            known = {*concepts, NONE}
-            if labels - known or (NONE in labels and len(labels) > 1):
-                raise BadInput(
-                    f"{path}, line {reader.line_num}: labels is {line['labels']!r}.",
-                    f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
-                )
-            if gold.setdefault(line["id"], labels) != labels:
-                raise BadInput(f"{path}, line {reader.line_num}: {line['id']!r} has other labels in an earlier line.")
+    for number, line in csv_rows(path, ["id", "labels"], "Expected id and labels."):
+        labels = frozenset(line["labels"].strip().split("|"))
+        known = {*concepts, NONE}
+        if labels - known or (NONE in labels and len(labels) > 1):
+            raise BadInput(
+                f"{path}, line {number}: labels is {line['labels']!r}.",
+                f"Expected some of {', '.join(sorted(concepts))} joined by '|', or {NONE!r} alone.",
+            )
+        if gold.setdefault(line["id"], labels) != labels:
+            raise BadInput(f"{path}, line {number}: {line['id']!r} has other labels in an earlier line.")
     return gold
 
 

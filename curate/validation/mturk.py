@@ -7,7 +7,6 @@ request's token, and nothing is published again.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 from curate.core.atomic_io import write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.outside.tables import csv_rows
 from curate.validation.answers import fields_of
 from curate.validation.batches import estimate, marketplace_csv
 
@@ -74,7 +74,23 @@ class Journal:
             complete = data.rfind(b"\n") + 1
             if complete < len(data):  # a crash in the middle of a line: its call was not made
                 os.truncate(path, complete)
-            self.entries = [json.loads(line) for line in data[:complete].decode("utf-8").splitlines()]
+            self.entries = [self._entry(line, n) for n, line in enumerate(data[:complete].splitlines(), 1)]
+
+    def _entry(self, line: bytes, number: int) -> dict[str, Any]:
+        """One line. Raises BadInput: a call that is forgotten would be made, and paid, twice."""
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        kinds = {"asking": ("item",), "hit": ("item", "hit"), "type": ("type", "endpoint")}
+        event = str(entry.get("event")) if isinstance(entry, dict) else ""
+        if event not in kinds or not all(isinstance(entry.get(key), str) for key in kinds[event]):
+            raise BadInput(
+                f"{self.path}, line {number}: {line[:80]!r}.",
+                "Expected a call to the service.",
+                "Restore the line from a copy: a call that is forgotten would be paid twice.",
+            )
+        return entry
 
     def add(self, **entry: Any) -> None:
         """Append an entry and sync the file."""
@@ -274,9 +290,5 @@ def approve(service: Any, journal: Journal, rejected: Mapping[str, str]) -> dict
 
 def read_rejections(path: Path) -> dict[str, str]:
     """Assignment → reason, from a CSV with the columns AssignmentId and Reject as for MTurk's requester pages."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        lacking = {"AssignmentId", "Reject"} - set(reader.fieldnames or [])
-        if lacking:
-            raise BadInput(f"{path} lacks the columns {sorted(lacking)}.", "Expected AssignmentId and Reject.")
-        return {row["AssignmentId"]: row["Reject"].strip() for row in reader if (row["Reject"] or "").strip()}
+    rows = csv_rows(path, ["AssignmentId", "Reject"], "Expected AssignmentId and Reject.")
+    return {row["AssignmentId"]: row["Reject"].strip() for _, row in rows if row["Reject"].strip()}

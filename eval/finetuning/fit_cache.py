@@ -15,12 +15,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import read_json, write_bytes, write_json
-from curate.core.errors import BadInput
+from curate.core.atomic_io import read_object, write_bytes, write_json
+from curate.core.errors import BadInput, reason
 from eval.checkpoint import Checkpoint
 from eval.finetuning.fit import Fitted, Hyper
 
 FORMAT = 1
+FITTED = {
+    "accuracy": (int, float),
+    "best_epoch": int,
+    "curve": list,
+    "steps": int,
+    "hyper": dict,
+    "seconds": (int, float),
+}
 STATE = "state.safetensors"  # of an unfinished fit
 
 
@@ -41,7 +49,7 @@ class Store:
         place = self.place(key)
         if not (place / "fit.json").is_file():
             return None
-        about = read_json(place / "fit.json")
+        about = read_object(place / "fit.json", {}, "Delete the folder.")
         if about.get("format") != FORMAT:
             raise BadInput(f"{place} is of format {about.get('format')}.", f"Expected {FORMAT}.", "Delete the folder.")
         if "diverged" in about:
@@ -49,14 +57,16 @@ class Store:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
+        about = read_object(place / "fit.json", FITTED, "Delete the folder.")
         result = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
         try:
             state = load_file(place / "best.safetensors")
-        except (SafetensorError, OSError) as error:
+            hyper = Hyper(**about["hyper"])
+        except (SafetensorError, OSError, TypeError, ValueError) as error:
             raise BadInput(
-                f"{place / 'best.safetensors'} has no weights ({error}).", "", "Delete the folder."
+                f"{place / 'best.safetensors'} has no weights of fit.json ({reason(error)}).", "", "Delete the folder."
             ) from None
-        return Fitted(state, hyper=Hyper(**about["hyper"]), seconds=about["seconds"], **result)
+        return Fitted(state, hyper=hyper, seconds=about["seconds"], **result)
 
     def put(self, key: str, fitted: Fitted | str, identity: dict[str, Any], seconds: float) -> None:
         """Store a finished fit, or the error of one that diverged."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import check_format, write_bytes
-from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile
+from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
 from eval import outcomes
 from eval import rows as row_files
 from eval.rows import ROWS, Row, Run
@@ -97,8 +97,8 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as file:
             members = _members(path, file)
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError, NotImplementedError) as error:
-        raise BadInput(f"{path} cannot be read ({error}).", A_SUBMISSION) from None
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError, NotImplementedError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read ({reason(error)}).", A_SUBMISSION) from None
     manifest = _parsed(members.pop("manifest.json", b""), f"manifest.json in {path}")
     check_format(path, manifest.get("format"), FORMAT, "Pack it again: driftline submit.")
     for key, kind in (("files", dict), ("name", str), ("scores", dict)):
@@ -178,8 +178,8 @@ def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
                 rows += [Row(**row) for row in batch.to_pylist()]
                 if len(rows) > MOST_ROWS:
                     raise BadInput(f"{member} has more rows than it says.", f"Expected at most {MOST_ROWS:,}.")
-    except (KeyError, pa.ArrowException, TypeError, OSError) as error:
-        raise BadInput(f"{member} cannot be read ({error}).", "Expected rows of driftline eval.") from None
+    except (KeyError, pa.ArrowException, TypeError, OSError, ValueError) as error:
+        raise BadInput(f"{member} cannot be read ({reason(error)}).", "Expected rows of driftline eval.") from None
     return rows
 
 

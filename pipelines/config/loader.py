@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from curate.core.errors import BadConfig, DriftlineError, MissingFile
+from curate.core.errors import BadConfig, DriftlineError, MissingFile, reason
 from curate.core.parsing import value_of
 from curate.core.settings import keys_of, resolve_path
 from curate.sources import SOURCES
@@ -35,8 +35,8 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raise BadConfig(
             f"{path} is not valid YAML: {' '.join(str(error).split())}.", "", "Correct the line named."
         ) from None
-    except ValueError as error:
-        raise BadConfig(f"{path} has a value that cannot be read: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise BadConfig(f"{path} has a value that cannot be read: {reason(error)}.") from None
     if not isinstance(values, dict):
         raise BadConfig(
             f"{path} holds {'nothing' if values is None else type(values).__name__}.",
@@ -97,7 +97,7 @@ def _include_concepts(values: dict[str, Any], folder: Path) -> None:
         section["concepts"] = yaml.safe_load(file.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         raise MissingFile(f"There is no file {file}.", "Expected a YAML list of concepts.") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadConfig(f"{file} is not valid YAML: {' '.join(str(error).split())}.") from None
 
 

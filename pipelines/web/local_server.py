@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from curate.core.errors import BadConfig
+from curate.core.outside.limits import BODY
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (
@@ -24,7 +25,6 @@ HEADERS = {
 }
 
 LOOPBACK = "127.0.0.1"
-MAX_BODY = 100_000  # bytes of a request
 
 
 def guarded(
@@ -55,8 +55,8 @@ def guarded(
             if headers.get("origin") not in origins:
                 return PlainTextResponse("Only pages of this server may change data.", 403)
             size = headers.get("content-length", "")
-            if not size.isdigit() or int(size) > MAX_BODY:
-                return PlainTextResponse(f"Expected a body of at most {MAX_BODY:,} bytes, with its length.", 413)
+            if not size.isdigit() or int(size) > BODY:
+                return PlainTextResponse(f"Expected a body of at most {BODY:,} bytes, with its length.", 413)
         return None
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, BadInput, MissingFile
+from curate.core.errors import BadArray, BadConfig, BadInput
+from curate.core.outside.arrays import read_arrays
+from curate.core.outside.limits import CLASSES
 from curate.core.seeding import rng_for
 from stream_builder.splitting import draw_test, no_test, numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream
@@ -18,7 +19,6 @@ from stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
 PERIODS = 10  # steps that are made from times
-MOST_CLASSES = 1_000_000
 
 
 def from_arrays(
@@ -115,10 +115,10 @@ def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
         return np.array([number[name] for name in names.tolist()], np.int64), classes
     if y.dtype.kind not in "iu":
         raise BadArray(f"{what}: y has dtype {y.dtype}.", "Expected integers from 0, or names of classes.")
-    if given is None and y.max() >= MOST_CLASSES:
+    if given is None and y.max() >= CLASSES:
         raise BadArray(
             f"{what}: label {y.max()} at index {int(y.argmax())}.",
-            f"Expected less than {MOST_CLASSES:,}.",
+            f"Expected less than {CLASSES:,}.",
             "Number the classes from 0, or give y as names.",
         )
     return y.astype(np.int64), [str(c) for c in range(int(y.max()) + 1)] if given is None else given
@@ -148,11 +148,4 @@ def _periods(time: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _load(path: Path) -> dict[str, Array]:
-    if not path.is_file():
-        raise MissingFile(f"There is no file {path}.", "Expected an .npz file with arrays x and y.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, MemoryError, BadZipFile) as error:
-        expected = "Expected arrays saved with numpy.savez, without Python objects."
-        raise BadInput(f"{path} cannot be read as .npz ({error}).", expected) from None
+    return read_arrays(path, "Expected arrays x and y saved with numpy.savez, without Python objects.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -10,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from curate.core.errors import BadArray
+from curate.core.outside.images import opened
 from stream_builder.lazy_images import LazyImages
 from stream_builder.stream import Array, Step, Stream, pick
 
@@ -93,7 +93,8 @@ def _images(batch: Any) -> Iterator[Any]:
 
     if isinstance(batch, LazyImages):
         for data in batch.raw():
-            with Image.open(io.BytesIO(data)) as image:
-                yield image.convert("RGB")
+            with opened(data, "An image of the stream") as image:
+                rgb = image.convert("RGB")
+            yield rgb
     else:
         yield from (Image.fromarray(np.asarray(pixels)) for pixels in batch)

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.images import opened
 from curate.core.seeding import rng_for
 from stream_builder.lazy_images import IMAGE_SUFFIXES
 from stream_builder.stream import SPLITS, Split, Step, Stream
@@ -64,9 +65,6 @@ def portraits(
 def _read(path: Path, size: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     from PIL import Image
 
-    try:
-        with Image.open(path) as image:
-            grey = np.asarray(image.convert("L").resize((size, size), Image.Resampling.BILINEAR))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be decoded ({error}).", "Expected an image.") from None
+    with opened(path, path) as image:
+        grey = np.asarray(image.convert("L").resize((size, size), Image.Resampling.BILINEAR))
     return np.repeat(grey[..., None], 3, -1)

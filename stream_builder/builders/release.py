@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from curate.core.errors import BadConfig, IntegrityError
+from curate.core.outside.images import opened
 from curate.release import Release
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
@@ -131,6 +131,6 @@ def _pixels(release: Release, size: int) -> Array:
 
     pixels = {}
     for id_, data in release.images():
-        with Image.open(io.BytesIO(data)) as image:
+        with opened(data, f"The image {id_} of {release.path}") as image:
             pixels[id_] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
     return np.stack([pixels[i] for i in release.table["id"].to_pylist()])

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
-from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile
+from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
+from curate.core.outside.arrays import number_of_classes, open_array
+from curate.core.outside.limits import UNPACKED
+from curate.core.outside.tables import read_parquet, readable
 from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images
@@ -151,10 +153,9 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
     """
     if not path.is_file():
         raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
-    try:
-        table = pq.read_table(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
-    except pa.ArrowInvalid as error:
-        raise BadInput(f"{path} cannot be read ({error}).", "Expected CSV or Parquet.") from None
+    with readable(path, "Expected CSV or Parquet."):
+        table = read_parquet(path) if path.suffix == ".parquet" else pacsv.read_csv(path)
+        table.validate(full=True)
     if missing := {"id", "time", "label"} - set(table.column_names):
         raise BadInput(
             f"{path} has no column {', '.join(sorted(missing))}.", f"It has {', '.join(table.column_names)}."
@@ -170,7 +171,7 @@ def timed_table(path: Path, features: Path | None = None, root: Path | None = No
     classes = sorted(set(names))
     number = {c: i for i, c in enumerate(classes)}
     if features is not None:
-        x: Any = np.load(features, mmap_mode="r", allow_pickle=False)
+        x: Any = open_array(features, "fu", (None, -1), "Check --features.")
         if len(x) != len(table):
             raise BadInput(f"{features} has {len(x)} rows, {path} has {len(table)}.", "Expected the same number.")
     elif "path" in table.column_names:
@@ -198,7 +199,10 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
     parts = {}
     apart = (folder / "pretrain_labels.hdf5").is_file() and (features is None or (features / "pretrain.npy").is_file())
     for part in ("train", "test", "pretrain")[: 3 if apart else 2]:
-        labels = _read_hdf5(folder / f"{part}_labels.hdf5").astype(np.int64)
+        labels = _read_hdf5(folder / f"{part}_labels.hdf5")
+        if labels.dtype.kind not in "iu" or labels.ndim != 1 or (len(labels) and labels.min() < 0):
+            raise BadInput(f"{folder}: labels for {part} are {labels.dtype}.", "Expected integers from 0.")
+        labels = labels.astype(np.int64)
         raw = _read_hdf5(folder / f"{part}_image_paths.hdf5")
         paths = [p.decode("utf-8", "replace") if isinstance(p, bytes) else str(p) for p in raw.tolist()]
         if len(paths) != len(labels):
@@ -206,7 +210,7 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
                 f"{folder}: {len(paths)} paths and {len(labels)} labels for {part}.", "Expected the same number."
             )
         if features is not None:
-            x: Any = np.load(features / f"{part}.npy", mmap_mode="r", allow_pickle=False)
+            x: Any = open_array(features / f"{part}.npy", "fu", (None, -1), "Check --features.")
             if len(x) != len(labels):
                 raise BadInput(
                     f"{features / part}.npy has {len(x)} rows for {len(labels)} labels.", "Expected the same number."
@@ -216,7 +220,7 @@ def timed_hdf5(folder: Path, features: Path | None = None, root: Path | None = N
         else:
             raise BadConfig(f"{folder} has an order, but no samples.", "Expected --features or --root.")
         parts[part] = (x, labels, np.array(paths, np.str_))
-    n_classes = int(max(labels.max() for _, labels, _ in parts.values())) + 1
+    n_classes = number_of_classes([labels for _, labels, _ in parts.values()], folder)
     classes = [str(c) for c in range(n_classes)]
     timed = {
         part: TimedSamples(folder.name, x, y, ids, np.arange(len(y)) - (len(y) if part == "pretrain" else 0), classes)
@@ -249,9 +253,12 @@ def _read_hdf5(path: Path) -> Array:
         with h5py.File(path, "r") as file:
             if KEY not in file:
                 raise BadInput(f"{path} contains {sorted(file)}.", f"Expected the data set {KEY}.")
-            return np.asarray(file[KEY][:])
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read as HDF5 ({error}).", "Expected EvalOCL's order files.") from None
+            stored = file[KEY]
+            if not isinstance(stored, h5py.Dataset) or stored.size * stored.dtype.itemsize > UNPACKED:
+                raise BadInput(f"{KEY} in {path} is no array of at most {UNPACKED:,} bytes.")
+            return np.asarray(stored[:])
+    except (OSError, ValueError, LookupError, RuntimeError, TypeError, MemoryError) as error:
+        raise BadInput(f"{path} cannot be read as HDF5 ({reason(error)}).", "Expected EvalOCL's order files.") from None
 
 
 def open_timed(path: Path, features: str | None = None, root: Path | None = None, size: int = 64) -> TimedSamples:

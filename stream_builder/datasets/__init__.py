@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName
+from curate.core.errors import BadArray, BadConfig, BadPlugin, MissingFile, UnknownName, reason
 from curate.core.registry import Registry
 from stream_builder.shifts.base import Labels
 from stream_builder.stream import Array
@@ -172,6 +172,9 @@ def coarse(fine: Labels, order: Sequence[Sequence[int]] | None) -> tuple[Labels,
     """
     if order is None:
         raise MissingFile("Coarse labels need the order of sub-classes.", "Expected names.json with subpop_order.")
-    places = {label: (c, i) for c, group in enumerate(order) for i, label in enumerate(group)}
-    pairs = np.array([places[int(label)] for label in fine], np.int64).reshape(-1, 2)
+    try:
+        places = {int(label): (c, i) for c, group in enumerate(order) for i, label in enumerate(group)}
+        pairs = np.array([places[int(label)] for label in fine], np.int64).reshape(-1, 2)
+    except (LookupError, TypeError, ValueError) as error:
+        raise BadArray(f"The order of sub-classes is not one of these labels ({reason(error)}).") from None
     return pairs[:, 0].copy(), pairs[:, 1].copy()

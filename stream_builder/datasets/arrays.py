@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from curate.core.errors import BadArray, BadInput
+from curate.core.outside.arrays import number_of_classes, read_arrays
 from stream_builder.datasets import Dataset, Format, Options, Samples
-from stream_builder.stream import Array
 
 
 def open_arrays(path: Path, options: Options) -> Dataset:
     """Optional arrays: train_sub and test_sub (number of the sub-class within the class), classes or label_names."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, Array] = {}
-            for key in file.files:
-                try:
-                    arrays[key] = file[key]
-                except ValueError:
-                    continue  # an array of Python objects, which is never loaded
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
-        raise BadInput(f"{path} cannot be read as .npz ({error}).", "Expected arrays saved with numpy.savez.") from None
+    arrays = read_arrays(path, "Expected arrays saved with numpy.savez.", skip_objects=True)
     if missing := {"train_x", "train_y", "test_x", "test_y"} - set(arrays):
         raise BadInput(
             f"{path} lacks {', '.join(sorted(missing))}.", f"It holds {', '.join(sorted(arrays)) or 'nothing'}."
@@ -31,17 +21,19 @@ def open_arrays(path: Path, options: Options) -> Dataset:
     parts = []
     for part in ("train", "test"):
         x, y = arrays[f"{part}_x"], arrays[f"{part}_y"]
-        if y.ndim != 1 or len(x) != len(y) or y.dtype.kind not in "iu":
+        if y.ndim != 1 or x.ndim == 0 or len(x) != len(y) or y.dtype.kind not in "iu":
             raise BadArray(
                 f"{part}_y in {path} has shape {y.shape} and dtype {y.dtype} for {len(x)} samples.",
                 "Expected one integer per sample.",
             )
         subclass = arrays.get(f"{part}_sub")
+        if subclass is not None and (subclass.shape != y.shape or subclass.dtype.kind not in "iu"):
+            raise BadArray(f"{part}_sub in {path} has shape {subclass.shape}.", "Expected one integer per sample.")
         subclass = None if subclass is None else subclass.astype(np.int64)
         parts.append(Samples(x, y.astype(np.int64), np.arange(len(y)), subclass))
-    n_classes = int(max(samples.y.max(initial=0) for samples in parts)) + 1
+    n_classes = number_of_classes([samples.y for samples in parts], path)
     names = next((arrays[k] for k in ("classes", "label_names", "labels") if k in arrays), None)
-    classes = [str(c) for c in names] if names is not None and len(names) >= n_classes else None
+    classes = [str(c) for c in names] if names is not None and names.ndim == 1 and len(names) >= n_classes else None
     return Dataset(path.stem, parts[0], parts[1], classes or [str(c) for c in range(n_classes)])
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 
 from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.arrays import number_of_classes
+from curate.core.outside.documents import read_text
 from stream_builder.datasets import Dataset, Format, Options, Samples
 from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, tar_members
 
@@ -17,9 +20,9 @@ def open_tars(path: Path, options: Options) -> Dataset:
     if not test_tars:
         raise MissingFile(f"{path} has tars *train*, but neither *test* nor *val*.", "Expected one of them.")
     train, test = (_samples(tars, options.size) for tars in (sorted(path.glob("*train*.tar")), test_tars))
-    n_classes = int(max(samples.y.max(initial=0) for samples in (train, test))) + 1
+    n_classes = number_of_classes([train.y, test.y], path)
     file = path / "class_names.txt"
-    names = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    names = read_text(file).splitlines() if file.is_file() else []
     classes = names if len(names) >= n_classes else [str(c) for c in range(n_classes)]
     return Dataset(path.name, train, test, classes)
 
@@ -39,7 +42,7 @@ def _samples(tars: list[Path], size: int) -> Samples:
                 offset, length = parts["cls"]
                 file.seek(offset)
                 text = file.read(length).decode("ascii", "replace").strip()
-                if not text.isdigit():
+                if not re.fullmatch(r"[0-9]{1,18}", text):
                     raise BadInput(f"{tar}: {key}.cls contains {text[:20]!r}.", "Expected a number from 0.")
                 labels.append(int(text))
                 locations.append((number, *parts["image"]))

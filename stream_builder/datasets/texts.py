@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadArray, BadInput, MissingFile
+from curate.core.errors import BadArray, BadInput, MissingFile, reason
+from curate.core.outside.documents import read_text
+from curate.core.outside.tables import csv_rows
 from stream_builder.datasets import Dataset, Format, Options, Samples
 
 TEXT = ("text", "utterance", "sentence", "question", "query", "content")  # names of a column of texts
@@ -53,21 +53,14 @@ def open_texts(path: Path, options: Options) -> Dataset:
 
 def _table(path: Path, with_split: bool) -> list[tuple[str, str, str]]:
     """(text, label, split) of each row."""
-    try:
-        data = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is not UTF-8 ({error.reason} at byte {error.start}).", "Expected UTF-8 text.") from None
     records: Iterable[Mapping[str, Any]]
     if path.suffix == ".jsonl":
-        records = [_parsed(line, f"{path}, line {i + 1}") for i, line in enumerate(data.splitlines()) if line.strip()]
+        records = [
+            _parsed(line, f"{path}, line {i + 1}") for i, line in enumerate(read_text(path).split("\n")) if line.strip()
+        ]
     else:
-        try:
-            csv.field_size_limit(1 << 24)
-            records = list(
-                csv.DictReader(io.StringIO(data, newline=""), delimiter="\t" if path.suffix == ".tsv" else ",")
-            )
-        except csv.Error as error:
-            raise BadInput(f"{path} cannot be read ({error}).", "Expected a table with a header.") from None
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        records = [row for _, row in csv_rows(path, [], "Expected a table with a header.", delimiter=delimiter)]
     rows = []
     for i, record in enumerate(records):
         row = f"{path}, row {i + 1}"
@@ -88,12 +81,15 @@ def _column(record: Mapping[str, Any], names: Iterable[str], row: str) -> str:
 
 def _clinc(path: Path) -> dict[str, Rows]:
     """`train`, `test`, `oos_train` and `oos_test` are lists of [text, intent] [Larson et al. 2019]."""
-    lists = _parsed(path.read_text(encoding="utf-8"), str(path))
+    lists = _parsed(read_text(path), str(path))
     parts: dict[str, Rows] = {}
     for part in ("train", "test"):
         rows: Rows = []
         for key in (part, f"oos_{part}"):
-            for i, pair in enumerate(lists.get(key, [])):
+            pairs = lists.get(key, [])
+            if not isinstance(pairs, list):
+                raise BadInput(f"{path}: {key} is {type(pairs).__name__}.", "Expected a list of [text, intent].")
+            for i, pair in enumerate(pairs):
                 row = f"{path}, {key}, row {i + 1}"
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise BadInput(f"{row}: {str(pair)[:60]!r}.", "Expected [text, intent].")
@@ -105,8 +101,8 @@ def _clinc(path: Path) -> dict[str, Rows]:
 def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"{source}: invalid JSON ({error.msg} at character {error.pos}).") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{source}: invalid JSON ({reason(error)}).") from None
     if not isinstance(value, dict):
         raise BadInput(f"{source}: {type(value).__name__}.", "Expected a JSON object.")
     return value
@@ -118,6 +114,8 @@ def checked(text: str, row: str) -> str:
         raise BadInput(f"{row}: an empty text or label.", "Expected some characters.", "Leave the row out.")
     if "\0" in text:
         raise BadInput(f"{row}: the text contains a NUL byte.", "Expected text.", "Remove it.")
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise BadInput(f"{row}: the text contains half of a surrogate pair.", "Expected text.", "Remove it.")
     if len(text) > MAX_LENGTH:
         raise BadInput(f"{row}: {len(text):,} characters.", f"Expected at most {MAX_LENGTH:,}.", "Shorten it.")
     return text

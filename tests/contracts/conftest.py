@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.old import unpacked
 from support.plugins import importable, install_acme
-
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +23,5 @@ def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run, one that waits for answers, and a stream of features."""
     folder = tmp_path_factory.mktemp("fixtures")
     for name in ("finished", "waiting", "finished-stream"):
-        with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
-            file.extractall(folder, filter="data")
+        unpacked(name, folder)
     return folder

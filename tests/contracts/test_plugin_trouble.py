@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.console import answer, driftline
+from support.old import unpacked
 from support.plugins import importable, install
 
 import driftline as dl
@@ -22,7 +22,6 @@ from eval.leaderboard.submission import pack
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 pytestmark = pytest.mark.usefixtures("packages")
 
 
@@ -112,9 +111,7 @@ class TestFiles:
         assert not trap.exists()
 
     def test_a_release(self, trap: Path, tmp_path: Path) -> None:
-        with tarfile.open(FIXTURES / "finished.tar.gz") as file:
-            file.extractall(tmp_path, filter="data")
-        release = dl.Release.open(tmp_path / "finished").path
+        release = dl.Release.open(unpacked("finished", tmp_path)).path
         facts = read_json(release / "release.json")
         facts["provenance"]["encoder"] |= {"kind": "trap:Name", "model": "trap:Name"}
         facts["provenance"]["source"] = "trap:Name"

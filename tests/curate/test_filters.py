@@ -127,7 +127,7 @@ def test_withdrawn_photos_are_dropped_and_a_list_without_ids_is_refused(tmp_path
     assert outcome(FilterSettings(withdrawn=str(path))) == "withdrawn"
     assert outcome(FilterSettings(withdrawn=str(path)), id="2") == "kept"
     path.write_text("photo\n1\n")
-    with pytest.raises(BadInput, match="no column 'id'"):
+    with pytest.raises(BadInput, match="no column id"):
         check(FilterSettings(withdrawn=str(path)))
 
 

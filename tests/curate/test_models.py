@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from support.console import answer, driftline
 from support.helpers import album, photo_config
+from support.old import unpacked
 
 from curate.core.errors import BadInput, UnknownName
 from curate.encoders.clip import Clip
@@ -27,7 +27,6 @@ from curate.release import Release
 from pipelines.config.presets import write_run_file
 from pipelines.stages.embed import BUILT_IN, built_in
 
-FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0" / "finished.tar.gz"
 MODEL = Path(built_in(BUILT_IN))
 REPOSITORY = KNOWN["RN50:yfcc15m"].repository
 
@@ -166,9 +165,7 @@ class TestTrain:
             captioned(fetched, 32)
 
     def test_a_release_gives_its_classes_without_test_images(self, tmp_path: Path) -> None:
-        with tarfile.open(FIXTURE) as file:
-            file.extractall(tmp_path, filter="data")
-        release = Release.open(tmp_path / "finished")
+        release = Release.open(unpacked("finished", tmp_path))
         made = captioned(release.path, 32)
         trained = [row for row in release.table.to_pylist() if row["split_0"] != "test"]
         assert sorted(made.texts) == sorted(row["class"] for row in trained)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.core.errors import BadInput
+from curate.core.errors import BadInput, IntegrityError
 from curate.core.executor import Executor
 from curate.retrieval import exact_search as searching
 from curate.retrieval.approximate import approximate_search
@@ -116,7 +116,7 @@ def test_a_file_without_a_matrix_of_floats_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"x\.npy holds int64 of shape \(6,\)"):
         vector_file(tmp_path / "x.npy")
     (tmp_path / "y.npy").write_bytes(b"no numpy")
-    with pytest.raises(BadInput, match=r"y\.npy cannot be read"):
+    with pytest.raises(IntegrityError, match=r"y\.npy cannot be read"):
         vector_file(tmp_path / "y.npy")
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import typer.main
 from PIL import Image
 from support.console import answer
 from support.helpers import yfcc_line
+from support.old import unpacked
 
 from curate.core.digests import content_digest, listing
 from curate.core.seeding import rng_for
@@ -28,7 +28,6 @@ from pipelines.demo.draw import photo
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
-FIXTURES = ROOT / "tests" / "fixtures" / "v0.1.0"
 Write = Callable[..., Path]
 CONFIG = """\
 collection: {{source: {source}, path: {path}}}
@@ -216,10 +215,7 @@ class TestWaiting:
 
     @pytest.fixture(scope="class")
     def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        place = tmp_path_factory.mktemp("waiting")
-        with tarfile.open(FIXTURES / "waiting.tar.gz") as archive:
-            archive.extractall(place, filter="data")
-        return place / "waiting"
+        return unpacked("waiting", tmp_path_factory.mktemp("waiting"))
 
     @pytest.mark.parametrize("more", [(), ("--until", "ask"), ("--until", "publish")])
     def test_a_run_that_needs_answers(self, folder: Path, more: tuple[str, ...]) -> None:

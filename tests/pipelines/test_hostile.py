@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 
 import pytest
 import typer
+from support.old import unpacked
 
 from pipelines.cli.app import app, main
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.
 WORDS = {
@@ -56,8 +55,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("hostile")
     for name in ("finished", "finished-stream"):
-        with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
-            file.extractall(folder, filter="data")
+        unpacked(name, folder)
     (folder / "file").write_bytes(b"\x00\xff no table, no image")
     (folder / "folder").mkdir()
     names = {"run": "finished", "stream": "finished-stream", "file": "file", "folder": "folder", "new": "new"}

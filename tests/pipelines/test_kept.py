@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.faults import picture
 from support.helpers import album, photo_config
+from support.old import unpacked
 
 import driftline as dl
 from curate.core.atomic_io import read_json, write_json
@@ -37,7 +37,6 @@ from pipelines.stage import Context, retry_of
 from pipelines.stage_folder import beside, folder_of, settle
 from pipelines.stages.embed import Embed
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 ALL_DONE = ["done"] * 9
 
 
@@ -84,9 +83,7 @@ def finished(built: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     """A finished run of 0.1.0."""
-    with tarfile.open(FIXTURES / "finished.tar.gz") as file:
-        file.extractall(tmp_path, filter="data")
-    return tmp_path / "finished"
+    return unpacked("finished", tmp_path)
 
 
 class TestTypos:

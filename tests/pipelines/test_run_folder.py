@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import tarfile
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,13 +14,13 @@ import pytest
 from PIL import Image
 from support.console import driftline
 from support.helpers import album
+from support.old import unpacked
 
 import driftline as dl
 from curate.core.errors import BadConfig, MissingFile, UnknownName
 from curate.core.notebook import Thumbnail, table
 from pipelines.config.loader import load
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "v0.1.0"
 VOID = {"img", "br"}
 
 
@@ -54,12 +53,6 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text.append(data)
-
-
-def unpacked(name: str, out: Path) -> Path:
-    with tarfile.open(FIXTURES / f"{name}.tar.gz") as file:
-        file.extractall(out, filter="data")
-    return out / name
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput
-
-LARGEST = 256 << 20  # bytes of a document
+from curate.core.errors import BadInput, MissingFile, shortened
+from curate.core.outside.limits import DOCUMENT
 
 
 class Schema(BaseModel):
@@ -21,16 +20,24 @@ class Schema(BaseModel):
 
 def read_document(path: Path, schema: type[Schema], way_out: str) -> dict[str, Any]:
     """The document in a file, as plain data. Raises MissingFile, or BadInput naming file and first bad field."""
-    if path.is_file() and path.stat().st_size > LARGEST:
-        raise BadInput(f"{path} has {path.stat().st_size:,} bytes.", f"Expected at most {LARGEST:,}.", way_out)
+    document = read_json(path)
     try:
-        document = read_json(path)
         schema.model_validate(document)
-    except RecursionError:
-        raise BadInput(f"{path} is nested too deeply.", "", way_out) from None
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"])) or "the document"
-        value = repr(first["input"])[:60]
+        value = shortened(repr(first["input"]), 60)
         raise BadInput(f"{path}: {field} is {value}.", f"{first['msg']}.", way_out) from None
     return dict(document)
+
+
+def read_text(path: Path, way_out: str = "") -> str:
+    """A file of UTF-8 text. Raises MissingFile, BadInput naming the file and the first byte that is not."""
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "", way_out)
+    if (size := path.stat().st_size) > DOCUMENT:
+        raise BadInput(f"{path} has {size:,} bytes.", f"Expected at most {DOCUMENT:,}.", way_out)
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is not UTF-8 ({error.reason} at byte {error.start}).", "", way_out) from None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadInput, MissingFile, reason
 from curate.core.settings import PathText, Stages
 from curate.metadata.schema import SOURCE, rebatch
 from curate.sources.base import HERE, FileSource, Workplace
@@ -134,7 +134,7 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
     done = row
     try:
         base.execute("PRAGMA trusted_schema = OFF")
-        names = [found[1].decode() for found in base.execute(f"PRAGMA table_info({TABLE_NAME})")]
+        names = [found[1].decode("utf-8", "replace") for found in base.execute(f"PRAGMA table_info({TABLE_NAME})")]
         if missing := [name for name in NAMES if name not in names]:
             raise BadInput(
                 f"{path} has no table {TABLE_NAME} with the column{'s' if missing[1:] else ''} {', '.join(missing)}.",
@@ -164,9 +164,9 @@ def _sqlite(path: Path, row: int, skip: int) -> Iterator[tuple[int, pa.RecordBat
             elif damage is None:
                 return
         raise damage
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the latter: names of columns
         raise BadInput(
-            f"{path} is damaged after record {done - row:,} ({error}).",
+            f"{path} is damaged after record {done - row:,} ({reason(error)}).",
             "Expected a whole SQLite file.",
             "Download it again (its published MD5 is in docs/guides/scale.md), or set collection.damaged: keep.",
         ) from None
@@ -197,8 +197,8 @@ def _from_rows(found: list[tuple[Any, ...]], row: int) -> pa.RecordBatch:
 def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]]:
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(f"{path} is not a whole Parquet file ({error}).", "", "Download it again.") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} is not a whole Parquet file ({reason(error)}).", "", "Download it again.") from None
     names = set(file.schema_arrow.names)
     if missing := {"photoid", "dateuploaded", "downloadurl"} - names:
         raise BadInput(
@@ -217,8 +217,8 @@ def _parquet(path: Path, row: int) -> Iterator[tuple[int, pa.RecordBatch | None]
             raw = partial(_as_line, list(columns.values()))
             yield row, records(columns, np.arange(row, row + len(batch)), raw)
             row += len(batch)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise BadInput(f"{path} is damaged after record {row:,} ({error}).", "", "Download it again.") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
+        raise BadInput(f"{path} is damaged after record {row:,} ({reason(error)}).", "", "Download it again.") from None
 
 
 def _as_line(columns: list[pa.Array], i: int) -> str:

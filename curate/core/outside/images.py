@@ -1,0 +1,52 @@
+"""Images from outside are opened here: within limits of pixels and work, with one kind of error."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from curate.core.errors import BadInput, DriftlineError, reason
+from curate.core.outside.limits import DECODING
+
+START_OF_SCAN = re.compile(rb"\xff\xda")
+
+
+@contextmanager
+def opened(source: bytes | Path, what: object) -> Iterator[Any]:
+    """A Pillow image, for the block in which it is decoded. what: its name, for messages.
+
+    Raises BadInput for bytes that are no image, whatever the decoder says, and for an image whose pixels times scans
+    exceed DECODING. A file that cannot be opened raises OSError.
+    """
+    from PIL import Image
+
+    data = source.read_bytes() if isinstance(source, Path) else source
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(io.BytesIO(data)) as image:
+                if (scans := work(data, image)) is not None:
+                    raise BadInput(f"{what} is an image of {scans}.", "Expected less to decode.")
+                yield image
+    except DriftlineError:
+        raise
+    except Exception as error:  # Pillow's decoders raise OSError, SyntaxError, struct.error and others
+        raise BadInput(f"{what} cannot be decoded ({reason(error)}).", "Expected an image.") from None
+
+
+def work(data: bytes, image: Any) -> str | None:
+    """None for an image that may be decoded; else its size and number of scans.
+
+    A decoder visits every pixel in each scan of a progressive JPEG: a file of some hundred kilobytes may hold a
+    thousand nearly empty scans of a hundred megapixels. data: the file. image: opened by Pillow, not decoded.
+    """
+    width, height = image.size
+    scans = 1
+    if image.format in ("JPEG", "MPO") and image.info.get("progressive"):
+        scans = max(1, sum(1 for _ in START_OF_SCAN.finditer(data)))
+    return f"{width} × {height} pixels in {scans:,} scans" if width * height * scans > DECODING else None

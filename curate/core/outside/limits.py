@@ -1,0 +1,22 @@
+"""What input may cost, in one place. Limits that belong to a setting are with the setting (`fetch`, `eval`)."""
+
+from __future__ import annotations
+
+DOCUMENT = 256 << 20
+"""bytes of a JSON or YAML document, which is read as a whole"""
+UNPACKED = 1 << 30
+"""bytes of all members of an .npz file once unpacked; more only if the file has a hundredth of it"""
+RATIO = 100
+"""bytes that one byte of a compressed file may become beyond UNPACKED"""
+CLASSES = 1_000_000
+"""classes of arrays without names: memory follows the largest label"""
+DECODING = 2_000_000_000
+"""pixels times scans of an image: a decoder visits every pixel in every scan of a progressive JPEG"""
+BODY = 100_000
+"""bytes of a request to a local page"""
+ROW_LINES = 100
+"""lines of one row of a CSV table: a longer one has a quote that nothing closes"""
+CELL = 16 << 20
+"""characters of one cell of a CSV table"""
+MESSAGE = 200
+"""characters of a library's message in one of ours"""

@@ -1,0 +1,707 @@
+"""Every reader of bytes from outside, each with a small sound input: what `make fuzz` mutates."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sqlite3
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+from support.faults import picture
+from support.helpers import drifting, release_of, write_base, yfcc_line
+
+from curate.core.atomic_io import csv_text, write_json
+from curate.core.run_log import RunLog
+from curate.core.seeding import rng_for
+from curate.release import Release
+from curate.release.settings import ReleaseSettings
+from stream_builder.stream import Stream
+
+Make = Callable[[Path], None]
+READERS: dict[str, Reader] = {}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One reader: how its input is made, and what opens all of it."""
+
+    make: Make
+    """writes a sound input into an empty folder"""
+    read: Callable[[Path], Any]
+    """opens and uses everything in it; what it returns is compared if the input is sealed"""
+    sealed: bool = False
+    """digests cover the input: another value than the sound one must be an error"""
+
+
+def reader(make: Make, sealed: bool = False) -> Callable[[Callable[[Path], Any]], Callable[[Path], Any]]:
+    """Enter a function into the table, under its name."""
+
+    def entered(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+        READERS[read.__name__] = Reader(make, read, sealed)
+        return read
+
+    return entered
+
+
+def files(contents: Mapping[str, str | bytes]) -> Make:
+    """Writes these files."""
+
+    def make(folder: Path) -> None:
+        for name, content in contents.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    return make
+
+
+# --- sources of photos -----------------------------------------------------------------------------------------------
+
+TABLE = "file,year,species,tags,lon\n" + "".join(f'a{i}.jpg,{2000 + i},"owl, {i}",x y,{i}.5\n' for i in range(5))
+COLUMNS = {"path": "file", "uploaded": "year", "label": "species", "tags": "tags", "longitude": "lon"}
+
+
+def drained(source: Any, folder: Path) -> int:
+    from curate.metadata.schema import SOURCE, judge_times
+    from curate.sources.base import Workplace
+
+    rows = 0
+    for batch in source.batches(at=Workplace(folder, folder / "work")):
+        assert batch.schema == SOURCE
+        batch.validate(full=True)
+        judge_times(pa.Table.from_batches([batch]))
+        rows += len(batch)
+    return rows
+
+
+@reader(files({"t.csv": TABLE, "t.csv.gz": gzip.compress(TABLE.encode(), mtime=0)}))
+def delimited(folder: Path) -> int:
+    from curate.sources.delimited import Delimited
+
+    return sum(drained(Delimited(path=name, columns=COLUMNS), folder) for name in ("t.csv", "t.csv.gz"))
+
+
+@reader(files({"t.jsonl": "".join(json.dumps({"file": f"{i}.jpg", "year": 2000 + i, "species": "owl", "tags": ["a"],
+                                                "lon": 1.5}) + "\n" for i in range(5))}))  # fmt: skip
+def json_lines(folder: Path) -> int:
+    from curate.sources.delimited import Delimited
+
+    return drained(Delimited(path="t.jsonl", columns=COLUMNS), folder)
+
+
+def photo_table(folder: Path) -> None:
+    times = pa.array([10**9 + i for i in range(5)], pa.timestamp("s", "UTC"))
+    images = pa.array([{"bytes": picture(seed=i), "path": "a"} for i in range(5)])
+    table = pa.table({"image": images, "time": times, "species": ["owl"] * 5, "tags": [["a"]] * 5, "lon": [1.5] * 5})
+    pq.write_table(table, folder / "t.parquet")
+
+
+PICTURES = {"image": "image", "uploaded": "time", "label": "species", "tags": "tags", "longitude": "lon"}
+
+
+def cells(folder: Path) -> None:
+    """The images of a table, as the stage fetch reads them."""
+    from curate.images.local_files import cell_path, read_local
+
+    part = pa.table({"row": range(5), "path": [cell_path(folder / "t.parquet", "image", i) for i in range(5)]})
+    seen: list[int] = []
+    read_local(part, 10**6, lambda row, data, reason, detail: seen.append(row))
+    assert sorted(seen) == list(range(5))
+
+
+@reader(photo_table)
+def parquet(folder: Path) -> None:
+    from curate.sources.parquet import Parquet
+
+    drained(Parquet(path="t.parquet", columns=PICTURES), folder)
+
+
+@reader(photo_table)
+def parquet_cells(folder: Path) -> None:
+    cells(folder)
+
+
+def arrow(folder: Path) -> None:
+    photo_table(folder)
+    table = pq.read_table(folder / "t.parquet")
+    with pa.ipc.new_stream(folder / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    (folder / "t.parquet").unlink()
+
+
+@reader(arrow)
+def hugging_face(folder: Path) -> None:
+    from curate.sources.huggingface import HuggingFace
+
+    drained(HuggingFace(path=".", columns={k: v for k, v in PICTURES.items() if k != "image"}), folder)
+
+
+def yfcc_lines(n: int = 6) -> bytes:
+    return "".join(yfcc_line(10 + i) + "\n" for i in range(n)).encode()
+
+
+def yfcc_sqlite(folder: Path) -> None:
+    from curate.sources.yfcc import NAMES, TABLE_NAME
+
+    base = sqlite3.connect(folder / "dataset.sql")
+    base.execute(f"CREATE TABLE {TABLE_NAME} ({', '.join(f'{name} TEXT' for name in NAMES)})")
+    for line in yfcc_lines().decode().splitlines():
+        base.execute(f"INSERT INTO {TABLE_NAME} VALUES ({', '.join('?' * len(NAMES))})", line.split("\t"))
+    base.commit()
+    base.close()
+
+
+def yfcc(folder: Path, name: str, **more: Any) -> None:
+    from curate.sources.yfcc import Yfcc
+
+    drained(Yfcc(source="yfcc", path=name, **more), folder)
+
+
+@reader(files({"dataset.tsv": yfcc_lines(), "tags.tsv": "".join(f"{10 + i}\towl:0.{i}\n" for i in range(6))}))
+def yfcc_rows(folder: Path) -> None:
+    yfcc(folder, "dataset.tsv", side={"autotags": "tags.tsv"})
+
+
+@reader(lambda folder: files({"dataset.bz2": __import__("bz2").compress(yfcc_lines())})(folder))
+def yfcc_bzip2(folder: Path) -> None:
+    yfcc(folder, "dataset.bz2")
+
+
+@reader(yfcc_sqlite)
+def yfcc_database(folder: Path) -> None:
+    yfcc(folder, "dataset.sql")
+
+
+def flickr_answer(folder: Path) -> None:
+    from support.flickr_server import photo
+
+    photos = {"photos": {"total": 3, "photo": [photo(i, 1_300_000_000 + i) for i in range(3)]}, "stat": "ok"}
+    write_json(folder / "answer.json", photos)
+
+
+@reader(flickr_answer)
+def flickr(folder: Path) -> None:
+    """The answers of a server that sends what it likes, through the client, the windows and their files."""
+    from curate.sources import flickr as source
+
+    body = (folder / "answer.json").read_bytes()
+
+    class Pool:
+        status, headers = 200, {"Retry-After": "0"}
+
+        def request(self, *given: Any, **more: Any) -> Any:
+            return type("Answer", (), {"status": 200, "headers": {}, "read": lambda self, n: body[:n],
+                                       "release_conn": lambda self: None})()  # fmt: skip
+
+    api = source.Api.__new__(source.Api)
+    vars(api).update(_key="KEY", _endpoint="", _pause=0.0, _next=0.0, _pool=Pool())
+    made = source.Flickr(source="flickr", start=1_300_000_000, end=1_300_000_010)
+    window = source.Window(made.start, made.end, ("4",))
+    for photos in made._windows(api, window, folder / "work"):
+        source.batch_of([made._record(photo, i) for i, photo in enumerate(photos)]).validate(full=True)
+
+
+def dated(folder: Path) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(0x8769).update({0x9003: "2010:05:01 10:00:00", 0x9011: "+02:00"})
+    exif[0x0110] = "Camera"
+    Image.new("RGB", (8, 8)).save(folder / "a.jpg", exif=exif)
+    for suffix in ("png", "webp", "tif"):
+        Image.new("RGB", (8, 8)).save(folder / f"b.{suffix}")
+    (folder / "b.png.json").write_text('{"photoTakenTime": {"timestamp": "1300000000"}, "date": "2011-02"}')
+    (folder / "b.xmp").write_text('<x exif:DateTimeOriginal="2010-05-01T10:00:00+02:00"/>')
+
+
+@reader(dated)
+def photo_folder(folder: Path) -> None:
+    from curate.sources.folder import Folder
+
+    assert drained(Folder(path=".", dates=("exif", "sidecar", "path", "file")), folder) == 4
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+def progressive() -> bytes:
+    buffer = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.open(io.BytesIO(picture((40, 30)))).save(buffer, "JPEG", progressive=True, exif=exif, comment=b"hello")
+    return buffer.getvalue()
+
+
+KINDS = {kind.lower(): picture(kind=kind, mode="P" if kind == "GIF" else "RGB")
+         for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")}  # fmt: skip
+
+
+@reader(files({f"a.{kind}": data for kind, data in KINDS.items()} | {"p.jpeg": progressive()}))
+def image(folder: Path) -> None:
+    from curate.images.checks import ImageLimits, check_image
+    from curate.images.near_duplicates import thumbnail
+    from curate.images.strip_exif import strip_metadata
+
+    for path in sorted(folder.iterdir()):
+        data = path.read_bytes()
+        if check_image(data, ImageLimits()).reason is None:
+            thumbnail(data)
+            assert check_image(strip_metadata(data)[0], ImageLimits()).reason is None, path.name
+
+
+@reader(files({f"a.{kind}": data for kind, data in KINDS.items()}))
+def lazy_image(folder: Path) -> None:
+    from stream_builder.lazy_images import from_files
+
+    from_files(sorted(folder.iterdir()), 8)[:]
+
+
+def shard(folder: Path) -> None:
+    from curate.core.atomic_io import sha256_bytes
+    from curate.images.shards import write_tar
+
+    write_tar(folder / "00000.tar", [(f"{i}.jpg", picture(seed=i)) for i in range(3)])
+    rows = [{"id": str(i), "shard": 0, "member": f"{i}.jpg", "sha256": sha256_bytes(picture(seed=i)),
+             "bytes": len(picture(seed=i))} for i in range(3)]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(rows), folder / "00000.parquet")
+
+
+@reader(shard)
+def shards(folder: Path) -> None:
+    from curate.images.shards import Reader as ShardReader
+    from curate.images.shards import read_tar
+
+    list(read_tar(folder / "00000.tar"))
+    found = ShardReader(folder, 0)
+    for id_ in list(found._members):
+        found.get(id_)
+
+
+# --- arrays, datasets, weights ---------------------------------------------------------------------------------------
+
+
+def npz(folder: Path) -> None:
+    rng = rng_for(0)
+    x = rng.normal(size=(12, 4)).astype(np.float32)
+    np.savez(folder / "a.npz", x=x, y=np.arange(12) % 3, step=np.arange(12) // 6, time=np.arange(12),
+             id=np.array([f"i{i}" for i in range(12)]), group=np.arange(12) // 2, classes=np.array(["a", "b", "c"]),
+             split=np.array(["train", "test"] * 6))  # fmt: skip
+
+
+@reader(npz)
+def arrays(folder: Path) -> None:
+    from stream_builder.builders.arrays import from_arrays
+
+    from_arrays(folder / "a.npz").save(folder / "out")
+
+
+def base_npz(folder: Path) -> None:
+    x = rng_for(0).integers(0, 255, (8, 4, 4, 3)).astype(np.uint8)
+    y = np.arange(8) % 2
+    np.savez(folder / "b.npz", train_x=x, train_y=y, test_x=x, test_y=y, train_sub=y, test_sub=y,
+             classes=np.array(["a", "b"]))  # fmt: skip
+
+
+def opened(path: Path) -> None:
+    """A dataset, with the first of its images."""
+    from stream_builder.datasets import open_dataset
+
+    dataset = open_dataset(path)
+    for part in (dataset.train, dataset.test):
+        np.asarray(part.x[:3])
+
+
+@reader(base_npz)
+def dataset_arrays(folder: Path) -> None:
+    opened(folder / "b.npz")
+
+
+def base_parquet(folder: Path) -> None:
+    write_base(folder / "base")
+    (folder / "base" / "names.json").write_text('{"fine_names": ["a", "b"], "coarse_names": [], "subpop_order": [[0]]}')
+    np.savez(folder / "base" / "toy_draws.npz", t0_train=np.arange(3))
+
+
+@reader(base_parquet)
+def dataset_parquet(folder: Path) -> None:
+    opened(folder / "base")
+
+
+def base_tars(folder: Path) -> None:
+    for name in ("train", "test"):
+        with tarfile.open(folder / f"{name}.tar", "w") as tar:
+            for i in range(3):
+                for suffix, data in (("jpg", picture(seed=i)), ("cls", str(i % 2).encode())):
+                    info = tarfile.TarInfo(f"{i}.{suffix}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+    (folder / "class_names.txt").write_text("owl\nbat\n")
+
+
+@reader(base_tars)
+def dataset_tars(folder: Path) -> None:
+    opened(folder)
+
+
+@reader(files({f"t/{part}.csv": 'text,label\nhow are you,a\nfine,b\n"x, y",a\n' for part in ("train", "test")}))
+def dataset_texts(folder: Path) -> None:
+    opened(folder / "t")
+
+
+@reader(
+    files({"data.json": json.dumps({part: [["hello", "a"], ["bye", "b"]] for part in ("train", "test", "oos_train")})})
+)
+def dataset_intents(folder: Path) -> None:
+    opened(folder / "data.json")
+
+
+def order(folder: Path) -> None:
+    import h5py
+
+    for part in ("train", "test"):
+        for name, values in (("labels", np.arange(4) % 2), ("image_paths", np.array([b"a", b"b", b"c", b"d"]))):
+            with h5py.File(folder / f"{part}_{name}.hdf5", "w") as file:
+                file["store_list"] = values
+        np.save(folder / f"{part}.npy", np.ones((4, 3), np.float32))
+
+
+@reader(order)
+def hdf5(folder: Path) -> None:
+    from stream_builder.builders.time_order import open_timed
+
+    open_timed(folder, str(folder))
+
+
+def timed(folder: Path) -> None:
+    (folder / "t.csv").write_text("id,time,label,user\n" + "".join(f"i{i},{i},c{i % 2},u\n" for i in range(6)))
+    pq.write_table(pa.table({"id": ["a", "b"], "time": [1, 2], "label": ["x", "y"]}), folder / "t.parquet")
+    np.save(folder / "csv.npy", np.ones((6, 3), np.float32))
+    np.save(folder / "parquet.npy", np.ones((2, 3), np.float32))
+
+
+@reader(timed)
+def time_table(folder: Path) -> None:
+    from stream_builder.builders.time_order import open_timed
+
+    for kind in ("csv", "parquet"):
+        open_timed(folder / f"t.{kind}", str(folder / f"{kind}.npy"))
+
+
+def vectors(folder: Path) -> None:
+    (folder / "img_emb").mkdir()
+    (folder / "metadata").mkdir()
+    np.save(folder / "img_emb" / "img_emb_0.npy", rng_for(0).normal(size=(4, 3)).astype(np.float16))
+    pq.write_table(pa.table({"image_path": ["a", "b", "c", "d"]}), folder / "metadata" / "metadata_0.parquet")
+
+
+@reader(vectors)
+def clip_retrieval(folder: Path) -> None:
+    from curate.embedding.import_vectors import import_vectors
+
+    members = pa.table({"id": ["a", "b"], "member": ["a.jpg", "b.jpg"], "bucket": pa.array([0, 1], pa.int32())})
+    import shutil
+
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    import_vectors(folder, members, folder / "out", RunLog(quiet=True))
+
+
+def texts(folder: Path) -> None:
+    (folder / "texts.json").write_text('["a", "b"]')
+    np.save(folder / "texts.npy", np.eye(2, dtype=np.float32))
+
+
+@reader(texts)
+def text_vectors(folder: Path) -> None:
+    from curate.encoders.precomputed import TableOfVectors
+
+    TableOfVectors(str(folder)).texts(["a"])
+
+
+def weights(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    state = torch.nn.Linear(3, 2).state_dict()
+    save_file(state, folder / "w.safetensors")
+    torch.save({"state_dict": state}, folder / "w.pt")
+
+
+@reader(weights)
+def checkpoints(folder: Path) -> None:
+    import torch
+
+    from curate.encoders.backbone import load_checkpoint
+    from eval.engine.deep import load_weights
+
+    for name in ("w.safetensors", "w.pt"):
+        load_checkpoint(torch.nn.Linear(3, 2), folder / name)
+        load_weights(torch.nn.Linear(3, 2), folder / name)
+
+
+def fit(folder: Path) -> None:
+    import torch
+
+    from eval.finetuning.fit import Fitted, Hyper
+    from eval.finetuning.fit_cache import Store
+
+    fitted = Fitted(torch.nn.Linear(3, 2).state_dict(), 0.5, 1, [0.5], 3, Hyper(lr=0.1))
+    Store(folder).put("abc", fitted, {"network": "conv-1"}, 0.1)
+
+
+@reader(fit)
+def fits(folder: Path) -> None:
+    from eval.finetuning.fit_cache import Store
+
+    Store(folder).get("abc")
+
+
+def state(folder: Path) -> None:
+    from collections import Counter
+
+    from eval.checkpoint import Checkpoint
+
+    Checkpoint(folder / "state.safetensors", last=-1e9).keep({"a": [1, 2.5, "x"], "n": Counter("abca")}, np.eye(3))
+
+
+@reader(state)
+def run_state(folder: Path) -> None:
+    from eval.checkpoint import Checkpoint
+
+    Checkpoint(folder / "state.safetensors").load({}, np.eye(3))
+
+
+# --- streams, releases, results --------------------------------------------------------------------------------------
+
+
+def stream_folder(folder: Path) -> None:
+    made = drifting(steps=2, n=6)
+    steps = [
+        replace(s, splits={n: replace(p, group=np.arange(len(p)) // 3) for n, p in s.splits.items()})
+        for s in made.steps
+    ]
+    replace(made, steps=steps).save(folder / "S")
+
+
+@reader(stream_folder, sealed=True)
+def stream(folder: Path) -> Any:
+    found = Stream.load(folder / "S")
+    found.verify(folder / "S")
+    seen: list[Any] = [found.name, list(found.classes), dict(found.facts), found.sha256]
+    for step in found.steps:
+        for name, split in step.splits.items():
+            columns = {"x": split.x[:], "y": split.y, "ids": split.ids} | split.columns()
+            seen.append([step.name, name, {key: np.asarray(column).tolist() for key, column in columns.items()}])
+    return seen
+
+
+def release_folder(folder: Path) -> None:
+    rows = [
+        {"id": f"p{i}", "bucket": i % 2, "concept": "ab"[i // 2 % 2], "uploaded": 10**9 + i, "score": 0.5,
+         "votes": "{}", "width": 20, "height": 16, "user": f"u{i}", "creator": "c", "title": "t", "licence": "l",
+         "licence_url": "http://l", "page_url": "http://p", "url": "http://u"}
+        for i in range(8)
+    ]  # fmt: skip
+    buckets = [{"index": i, "name": str(i), "start": None, "end": None} for i in range(2)]
+    provenance = {
+        "driftline": "0", "notice": "", "source": "yfcc", "seed": 0, "encoder": {"model": "m", "fingerprint": "f" * 64},
+        "prompts": {"a": ["a"]}, "validation": {"method": "crowd", "workers": 3, "agree": 2, "rule": "exact"},
+        "counts": {"ingest": {"read": 9, "kept": 8, "dropped": {"not_utf8": 1}}}, "judgement": None,
+    }  # fmt: skip
+    release_of(rows, {f"p{i}": (picture(seed=i), "jpg") for i in range(8)}, np.eye(8, 4, dtype=np.float16), buckets,
+               ["a", "b"], provenance, folder / "R", ReleaseSettings(per_class=2, splits=1))  # fmt: skip
+
+
+@reader(release_folder, sealed=True)
+def release(folder: Path) -> Any:
+    found = Release.open(folder / "R")
+    features = {name: found.features(name)[:].tolist() for name in found.facts["features"]}
+    found.verify()
+    return [found.facts, found.table.to_pylist(), features, list(found.images())]
+
+
+def rows_folder(folder: Path) -> None:
+    from eval.run import evaluate
+
+    evaluate(drifting(2, 2, 6), "clear-iid", ["majority"], seeds=[0], out=folder / "runs")
+
+
+@reader(rows_folder)
+def rows(folder: Path) -> None:
+    from eval import outcomes
+    from eval.leaderboard.submission import documents_of
+    from eval.rows import find_skipped, folders, load
+
+    for place in folders([folder / "runs"]):
+        run = load(place)
+        outcomes.attached(place / outcomes.FILE, place / outcomes.FILE, run.rows)
+        documents_of([run])
+    find_skipped([folder / "runs"])
+
+
+@reader(rows_folder)
+def report(folder: Path) -> None:
+    from eval.reporting.report import report as write
+
+    write([folder / "runs"], folder / "report")
+
+
+def submission_file(folder: Path) -> None:
+    from eval.leaderboard.submission import pack
+
+    rows_folder(folder)
+    pack([folder / "runs"], "me", folder / "s.zip")
+    import shutil
+
+    shutil.rmtree(folder / "runs")
+
+
+@reader(submission_file)
+def submission(folder: Path) -> None:
+    from eval.leaderboard import submission as files_of
+
+    members, _ = files_of.opened(folder / "s.zip")
+    runs = [files_of.with_records(run, members, i) for i, run in enumerate(files_of.runs_of(members))]
+    files_of.documents_of(runs)
+
+
+def ledger_file(folder: Path) -> None:
+    from eval.memory.correction_ledger import Ledger, erase
+    from eval.memory.ledger_proof import prove
+
+    with Ledger(folder / "l.ledger") as ledger:
+        for i in range(4):
+            ledger.append({"label": i, "who": "me"}, np.arange(3, dtype=np.float32))
+    erase(folder / "l.ledger", 1)
+    write_json(folder / "proof.json", prove(folder / "l.ledger", 2))
+    (folder / "l.ledger.lock").unlink()
+
+
+@reader(ledger_file)
+def ledger(folder: Path) -> None:
+    from eval.memory.correction_ledger import Ledger, lines, verify
+    from eval.memory.ledger_proof import check_proof
+
+    root = verify(folder / "l.ledger").root
+    list(lines(folder / "l.ledger"))
+    check_proof(folder / "proof.json", root)
+    Ledger(folder / "l.ledger").close()
+
+
+# --- answers, settings, states of runs -------------------------------------------------------------------------------
+
+ANSWER_XML = (
+    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
+    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier><FreeText>bus</FreeText></Answer>'
+    "</QuestionFormAnswers>"
+)
+ANSWER_HEAD = ("WorkerId", "AssignmentId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item")
+ANSWER_ROWS = {
+    "labels": ["bus|car", "['bus', 'car']", "none", "bus"],
+    "taskAnswers": [json.dumps([v]) for v in ({"labels": {"bus": True}}, {"labels.car": {"on": True}},
+                                               {"labels": {"labels": ["bus"]}}, {"sensitive": {"yes": True}})],
+    "xml": [ANSWER_XML] * 4,
+}  # fmt: skip
+
+
+def answer_files(folder: Path) -> None:
+    for name, answers in ANSWER_ROWS.items():
+        lines = [(f"W{i}", f"A{i}", "Submitted", "7", "b1", f"i{i % 2}", answer) for i, answer in enumerate(answers)]
+        (folder / f"{name}.csv").write_text(csv_text((*ANSWER_HEAD, f"Answer.{name}"), lines, quote_all=True))
+
+
+@reader(answer_files)
+def answers(folder: Path) -> None:
+    from curate.validation.answers import read_answers, read_lines
+    from curate.validation.settings import ValidationSettings
+    from curate.validation.verdicts import agreement, tally
+
+    batch = {"batch": "b1", "items": {"i0": "p0", "i1": "p1"}, "concepts": ["bus", "car"], "per_worker": 9}
+    for path in sorted(folder.glob("*.csv")):
+        table = read_answers(read_lines([path]).get("b1", []), batch, "key")
+        tally([{"id": "p0", "bucket": 0, "concept": "bus"}], table, ValidationSettings(workers=2, agree=1))
+        agreement(table)
+
+
+@reader(files({"gold.csv": "id,labels\np1,bus\np2,bus|car\n", "reject.csv": "AssignmentId,Reject\nA1,too fast\n"}))
+def lists_of_people(folder: Path) -> None:
+    from curate.validation.batches import read_gold
+    from curate.validation.mturk import read_rejections
+
+    read_gold(folder / "gold.csv", ["bus", "car"])
+    read_rejections(folder / "reject.csv")
+
+
+def journal_file(folder: Path) -> None:
+    from curate.validation.mturk import Journal
+
+    journal = Journal(folder / "j.jsonl")
+    journal.add(event="type", type="T", endpoint="http://e")
+    journal.add(event="asking", item="i", token="t")
+    journal.add(event="hit", item="i", hit="H")
+
+
+@reader(journal_file)
+def journal(folder: Path) -> None:
+    from curate.validation.mturk import Journal
+
+    made = Journal(folder / "j.jsonl")
+    made.hits(), made.requested(), made.endpoint()
+
+
+def run_file(folder: Path) -> None:
+    from pipelines.config.presets import write_run_file
+
+    write_run_file(folder, "folder", ["collection.path=photos"])
+
+
+@reader(run_file)
+def settings(folder: Path) -> None:
+    from pipelines.config.loader import load
+
+    load(folder / "driftline.yaml")
+
+
+def marks(folder: Path) -> None:
+    from pipelines import VERSION
+
+    run_file(folder)
+    place = folder / "stages" / "01_ingest"
+    write_json(place / "done.json", {"stage": "ingest", "fingerprint": "a", "inputs": [], "seconds": 1.0,
+                                     "counts": {"read": 3, "kept": 2, "dropped": {"x": 1}}, "version": VERSION,
+                                     "content": "c", "outside": {}})  # fmt: skip
+    write_json(place / "files.json", {"done.txt": [3, "0" * 64]})
+    write_json(folder / "stages" / "02_filter" / "begun.json", {"fingerprint": "a", "because": "x", "spent": 1.0})
+    write_json(folder / "record.json", {"changes": [], "seconds": {}})
+    (folder / "log.jsonl").write_text('{"time": "2026-01-01T00:00:00", "event": "started", "stage": "ingest"}\n')
+
+
+@reader(marks)
+def state_of_a_run(folder: Path) -> None:
+    from pipelines.run_folder import open_run
+    from pipelines.runner import table
+
+    table(open_run(folder).status())
+
+
+@reader(
+    files({"head": "noai, max-image-preview:large\n3\nhttp://u@[::1]:80/a\n127.0.0.1\nSun, 06 Nov 1994 08:49:37 GMT"})
+)
+def heads(folder: Path) -> None:
+    """Values of answers' heads and addresses."""
+    from curate.fetch.address_guard import is_private_host, origin
+    from curate.fetch.native import _host
+    from curate.fetch.outcome import opted_out, seconds_after
+
+    for line in (folder / "head").read_bytes().decode("utf-8", "surrogateescape").split("\n"):
+        opted_out([line])
+        assert 0 <= seconds_after(line) <= 120
+        is_private_host(line)
+        if _host(line):
+            origin(line)

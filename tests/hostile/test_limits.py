@@ -1,0 +1,240 @@
+"""Input that costs more than it looks, and rows that would take others with them: each limit and each sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from curate.core.atomic_io import csv_text, read_json
+from curate.core.errors import BadArray, BadConfig, BadInput, DriftlineError, IntegrityError
+from curate.core.outside import limits
+from curate.core.outside.images import opened
+from curate.core.outside.tables import csv_rows
+from curate.images.checks import ImageLimits, check_image
+from curate.images.strip_exif import _segments
+from curate.metadata.filters import withdrawn_ids
+from curate.retrieval.settings import Concept
+from curate.validation.answers import read_answers, read_lines
+from curate.validation.mturk import Journal
+from stream_builder.builders.arrays import from_arrays
+from stream_builder.datasets import open_dataset
+
+XML = (
+    '<QuestionFormAnswers xmlns="http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/'
+    'QuestionFormAnswers.xsd"><Answer><QuestionIdentifier>labels</QuestionIdentifier>{}</Answer></QuestionFormAnswers>'
+)
+
+BATCH = {"batch": "b1", "items": {"i1": "p1"}, "concepts": ["bus"]}
+
+
+class TestImages:
+    def many_scans(self, edge: int, times: int) -> bytes:
+        """A progressive JPEG of one grey whose last scan is there many times."""
+        buffer = io.BytesIO()
+        Image.new("L", (edge, edge), 77).save(buffer, "JPEG", progressive=True)
+        parts = [
+            (struct.pack(">BBH", 0xFF, marker, len(content) + 2) + content + scan, marker == 0xDA)
+            for marker, content, scan in _segments(buffer.getvalue())
+        ]
+        last = [part for part, is_scan in parts if is_scan][-1]
+        return b"".join([b"\xff\xd8", *(part for part, _ in parts), last * times, b"\xff\xd9"])
+
+    def test_a_small_file_that_decodes_for_long_is_dropped_before_it_is_decoded(self) -> None:
+        data = self.many_scans(2000, 600)
+        assert len(data) < 100_000
+        found = check_image(data, ImageLimits())
+        assert found.reason == "too_many_pixels"
+        assert found.detail == "2000 × 2000 pixels in 606 scans"
+        with (
+            pytest.raises(BadInput, match=r"a\.jpg is an image of 2000 × 2000 pixels in 606 scans"),
+            opened(data, "a.jpg"),
+        ):
+            pass
+
+    def test_a_usual_progressive_image_of_a_hundred_megapixels_is_within_the_limit(self) -> None:
+        assert limits.DECODING >= 100_000_000 * 10
+        assert check_image(self.many_scans(500, 0), ImageLimits()).reason is None
+
+    def test_a_bomb_in_a_data_set_is_one_sentence(self, tmp_path: Path) -> None:
+        from support.faults import bomb
+
+        (tmp_path / "a.png").write_bytes(bomb(20_000, 20_000))
+        with (
+            pytest.raises(BadInput, match=r"a\.png cannot be decoded \(Image size"),
+            opened(tmp_path / "a.png", "a.png"),
+        ):
+            pass
+
+
+class TestArrays:
+    def npz(self, path: Path, shape: tuple[int, ...], data: bytes = b"") -> Path:
+        """An .npz file whose x has a header that says more than there is."""
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for name in ("x", "y"):
+                with file.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array_header_1_0(
+                        member, {"descr": "<f4", "fortran_order": False, "shape": shape}
+                    )
+                    member.write(data)
+        return path
+
+    def test_a_header_of_petabytes_costs_nothing(self, tmp_path: Path) -> None:
+        with pytest.raises(BadInput, match=r"an array of 4,000,000,000,000,000 bytes in 8"):
+            from_arrays(self.npz(tmp_path / "a.npz", (10**9, 10**6), bytes(8)))
+
+    def test_a_bomb_is_refused_by_the_sizes_in_its_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("curate.core.outside.arrays.UNPACKED", 1 << 20)
+        path = self.npz(tmp_path / "a.npz", (1 << 20, 4), bytes(16 << 20))
+        assert path.stat().st_size < 60_000
+        with pytest.raises(BadInput, match=r"a\.npz would unpack to 33,554,688 bytes\. Expected at most"):
+            from_arrays(path)
+
+    def test_one_label_of_a_hundred_millions_is_refused(self, tmp_path: Path) -> None:
+        x, y = np.zeros((3, 2), np.float32), np.array([0, 1, 10**8])
+        np.savez(tmp_path / "a.npz", x=x, y=y)
+        np.savez(tmp_path / "b.npz", train_x=x, train_y=y, test_x=x, test_y=y)
+        with pytest.raises(BadArray, match=r"label 100000000.*less than 1,000,000"):
+            from_arrays(tmp_path / "a.npz")
+        with pytest.raises(BadArray, match=r"label 100000000.*less than 1,000,000"):
+            open_dataset(tmp_path / "b.npz")
+
+
+class TestDocuments:
+    @pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 100_000, "9" * 5000, "\udc80"])
+    def test_deep_and_long_json_is_one_sentence(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+        with pytest.raises(BadInput, match=r"a\.json is not valid JSON"):
+            read_json(tmp_path / "a.json")
+
+    def test_a_document_beyond_the_limit_is_not_read(self, tmp_path: Path) -> None:
+        with (tmp_path / "a.json").open("wb") as file:
+            file.truncate(limits.DOCUMENT + 1)  # takes no room on the disk
+        with pytest.raises(BadInput, match=r"a\.json has 268,435,457 bytes\. Expected a JSON file of at most"):
+            read_json(tmp_path / "a.json")
+
+    def test_an_escape_sequence_does_not_reach_the_terminal(self) -> None:
+        assert str(BadInput("The file \x1b[2J\x07.")) == "The file \ufffd[2J\ufffd."
+
+
+class TestTables:
+    def test_an_arrow_file_whose_offsets_lead_out_of_it_does_not_end_the_process(self, tmp_path: Path) -> None:
+        from curate.sources.huggingface import HuggingFace
+
+        table = pa.table({"image": [b"x"] * 5, "time": [1] * 5, "tags": [["a"]] * 5})
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as file:
+            file.write_table(table)
+        good = struct.pack("<6i", *range(6))  # offsets of the lists
+        data = sink.getvalue()
+        at = data.rindex(good, 0, data.rindex(good))
+        (tmp_path / "a.arrow").write_bytes(
+            data[:at] + struct.pack("<6i", 0, 2**28, 2, 3, 4, 5) + data[at + len(good) :]
+        )
+        source = HuggingFace(path=str(tmp_path), columns={"uploaded": "time", "tags": "tags"})
+        with pytest.raises(BadInput, match=r"a\.arrow cannot be read"):
+            list(source.batches())
+
+    def test_an_unclosed_quote_loses_no_row_unnoticed(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text('id,why\n1,"gone\n' + "".join(f"{i},x\n" for i in range(2, 200)))
+        with pytest.raises(BadInput, match=r"a\.csv, line 200: not a CSV row"):
+            withdrawn_ids(tmp_path / "a.csv")
+
+    @pytest.mark.parametrize("text", ["a,b\n1\n", "a,b\n1,2,3\n", "a,a\n1,2\n", "b,c\n1,2\n", 'a,b\n1,"2"x\n'])
+    def test_other_rows_and_columns_are_named(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(BadInput, match=r"a\.csv(, line 2)?[ :]"):
+            list(csv_rows(tmp_path / "a.csv", ["a"], ""))
+
+    def test_a_shard_index_of_another_kind_is_named(self, tmp_path: Path) -> None:
+        from curate.images.shards import Reader, write_tar
+
+        write_tar(tmp_path / "00000.tar", [("a.jpg", b"x")])
+        pq.write_table(
+            pa.table({"id": ["a"], "member": ["a.jpg"], "sha256": ["0"], "bytes": [None]}), tmp_path / "00000.parquet"
+        )
+        with pytest.raises(DriftlineError, match=r"00000\.parquet has a member without a size"):
+            Reader(tmp_path, 0)
+
+
+class TestAnswers:
+    """One odd answer costs one answer."""
+
+    HEAD = ("WorkerId", "WorkTimeInSeconds", "Input.batch", "Input.item")
+
+    @pytest.mark.parametrize(
+        ("column", "odd"),
+        [
+            ("labels", "[" * 3000),
+            ("labels", "['bus'"),
+            ("labels", "[1](2)"),
+            ("labels", "['\\ud800']"),
+            ("taskAnswers", "[" * 3000),
+            ("taskAnswers", "7"),
+            ("taskAnswers", '[{"labels": 7}]'),
+            ("taskAnswers", '[{"labels": {"labels": ["\\ud800"]}}]'),
+            ("taskAnswers", '{"a": ' + "9" * 5000 + "}"),
+            ("xml", "<a"),
+            ("xml", '<!DOCTYPE a [<!ENTITY b "c">]>'),
+        ],
+    )
+    def test_an_odd_form_is_one_row_with_a_reason(self, tmp_path: Path, column: str, odd: str) -> None:
+        good = {
+            "labels": "bus",
+            "taskAnswers": json.dumps([{"labels": {"bus": True}}]),
+            "xml": XML.format("<FreeText>bus</FreeText>"),
+        }
+        rows = [("A", "5", "b1", "i1", good[column]), ("B", "5", "b1", "i1", odd), ("C", "5", "b1", "i1", good[column])]
+        (tmp_path / "r.csv").write_text(csv_text((*self.HEAD, f"Answer.{column}"), rows, quote_all=True))
+        table = read_answers(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k")
+        assert sorted(fault or "" for fault in table["fault"].to_pylist()) == ["", "", "unreadable"]
+
+    @pytest.mark.parametrize("seconds", ["²", "9" * 5000, "2147483648", "-1", "1.5", "١"])
+    def test_an_odd_time_is_no_time(self, tmp_path: Path, seconds: str) -> None:
+        rows = [("A", "7", "b1", "i1", "bus"), ("B", seconds, "b1", "i1", "bus")]
+        (tmp_path / "r.csv").write_text(csv_text((*self.HEAD, "Answer.labels"), rows))
+        table = read_answers(read_lines([tmp_path / "r.csv"])["b1"], BATCH, "k")
+        assert sorted(table["seconds"].to_pylist(), key=str) == [7, None]
+        assert table["fault"].to_pylist() == [None, None]
+
+    def test_a_damaged_journal_pays_nothing_twice(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path / "j.jsonl")
+        journal.add(event="asking", item="i", token="t")
+        for line in (b"{\n", b'{"event": "hit", "item": "i"}\n', b"\xff\n", b"[" * 9000 + b"\n"):
+            (tmp_path / "j.jsonl").write_bytes(b'{"event": "asking", "item": "i"}\n' + line)
+            with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* would be paid twice"):
+                Journal(tmp_path / "j.jsonl")
+
+
+@pytest.mark.parametrize("name", ["A$AP", "${image_url}", "$"])
+def test_a_concept_with_a_dollar_is_refused_where_it_is_named(name: str) -> None:
+    """Marketplaces put values in place of $ and what follows, so that no answer would name the concept."""
+    with pytest.raises(ValueError, match=r"\[\^\|\$<>"):
+        Concept(name=name, prompts=("a",))
+
+
+def test_features_of_another_kind_are_named(tmp_path: Path) -> None:
+    from stream_builder.builders.time_order import open_timed
+
+    (tmp_path / "t.csv").write_text("id,time,label\na,1,x\n")
+    (tmp_path / "t.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    with pytest.raises(IntegrityError, match=r"t\.npy cannot be read as an array"):
+        open_timed(tmp_path / "t.csv", str(tmp_path / "t.npy"))
+
+
+def test_a_run_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    from pipelines.config.loader import load
+
+    (tmp_path / "driftline.yaml").write_text("a: " + "[" * 20_000)
+    with pytest.raises(BadConfig, match=r"driftline\.yaml"):
+        load(tmp_path / "driftline.yaml")
