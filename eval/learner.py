@@ -140,8 +140,14 @@ class Learner(ABC):
         """Samples that will be predicted, without labels: a learner may precompute, but its answers must not change."""
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Confidence of each answer (N,), 0 … 1; None if the learner has none."""
+        """Confidence of each answer (N,), 0 … 1: how probable the learner thinks that it is right; None if the learner
+        has none."""
         return None
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """`predict` and `confidence` of the same samples, as every test asks for them; write it where one computation
+        gives both."""
+        return self.predict(x), self.confidence(x)
 
     def recall(self, x: Array) -> float:
         """Share of the nearest neighbours of x that its search finds; 1 if search is exact or there is none."""

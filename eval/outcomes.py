@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import writing
-from curate.core.errors import BadInput, IntegrityError, reason
+from curate.core.atomic_io import sha256_file, writing
+from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, reason
 from eval import rows as row_files
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
@@ -52,13 +52,13 @@ class Tally:
     """of the samples, part after part; None: not known"""
     labels: list[Labels] = field(default_factory=list)
     predicted: list[Labels] = field(default_factory=list)
-    confidence: list[float | None] = field(default_factory=list)
-    """of all answers of a part; None: it was not asked for"""
+    confidence: list[Labels | float | None] = field(default_factory=list)
+    """of each answer of a part, or of all; None: it was not asked for, or there is none"""
 
     def add(
-        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: float | None = None
+        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None
     ) -> None:  # fmt: skip
-        """Answers (N,) to samples with these positions and labels. confidence: of the answers, if it was asked for."""
+        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1."""
         self.positions.append(positions)
         self.labels.append(labels)
         self.predicted.append(predicted)
@@ -77,10 +77,16 @@ class Tally:
         if len(known) == len(self.positions):
             kept = None
             if any(value is not None for value in self.confidence):
-                values = [np.nan if value is None else value for value in self.confidence]
-                kept = np.repeat(np.array(values, np.float32), [len(part) for part in self.labels])
+                parts = zip(self.confidence, self.labels, strict=True)
+                values = [np.broadcast_to(np.nan if c is None else c, len(part)) for c, part in parts]
+                kept = recorded(np.concatenate(values))
             answers = Answers(_joined(known), _small(labels), _small(predicted), kept)
         return Row(self.tested_on, len(labels), int(right.sum()), **fields, answers=answers)
+
+
+def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
+    """Confidences as they are stored: float32 in steps of 1 / 255; NaN: not known."""
+    return (np.rint(np.clip(confidence, 0, 1) * 255) / 255).astype(np.float32)
 
 
 def table(rows: Sequence[Row]) -> pa.Table | None:
@@ -94,7 +100,10 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
     columns |= {name: np.concatenate([getattr(a, name) for _, a in found]) for name in ("sample", "label", "predicted")}
     if any(a.confidence is not None for _, a in found):
         parts = [np.full(len(a), np.nan, np.float32) if a.confidence is None else a.confidence for _, a in found]
-        columns["confidence"] = pa.array(np.concatenate(parts), from_pandas=True)
+        values = np.concatenate(parts)
+        unknown = np.isnan(values)
+        steps = np.rint(np.where(unknown, 0, values) * 255).astype(np.uint8)
+        columns["confidence"] = pa.array(steps, mask=unknown if unknown.any() else None)
     return pa.table(columns)
 
 
@@ -118,11 +127,30 @@ def find(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
     for folder in row_files.folders(paths):
         run, path = row_files.load(folder), folder / FILE
         try:
+            expected = run.about.get(row_files.OUTCOMES_DIGEST)  # older versions wrote none
+            if expected is not None and not path.is_file():
+                raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
+            if expected is not None and sha256_file(path) != expected:
+                raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
             runs.append(Run(run.about, attached(path, path, run.rows)) if path.is_file() else run)
         except (BadInput, IntegrityError) as error:
             runs.append(run)
             wrong.append(str(error))
     return runs, wrong
+
+
+def check_stream(runs: Sequence[Run], stream: Stream) -> None:
+    """Raise IncompatibleStream, naming both versions, if the outcomes of a run are of another stream: their positions
+    would be those of other samples."""
+    for run in runs:
+        of = run.about["stream"]
+        if of["sha256"] != stream.sha256:
+            problem = f"The run of {run.about['learner']}, seed {run.about['seed']}, is of {of['name']!r}"
+            raise IncompatibleStream(
+                f"{problem}, version {of['sha256'][:12]}; the stream is {stream.name!r}, version {stream.sha256[:12]}.",
+                "Expected the stream on which the run was evaluated.",
+                "Name that one, or evaluate again.",
+            )
 
 
 def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
@@ -133,7 +161,7 @@ def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
     columns = _read(path, source)
     number = columns["row"]
     if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((np.diff(number) < 0).any())):
-        raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", _AGAIN)
+        raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
     edges = np.searchsorted(number, np.arange(len(rows) + 1))
     out = []
     for i, row in enumerate(rows):
@@ -145,12 +173,12 @@ def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
             continue
         if (n, right) != (row.n, row.n_correct):
             problem = f"Row {i} has {row.n_correct} right of {row.n}, its records in {path} {right} of {n}."
-            raise IntegrityError(problem, "", _AGAIN)
+            raise IntegrityError(problem, "", AGAIN)
         if row.class_n:
             size = len(row.class_n)
             counts = [np.bincount(part, minlength=size).tolist() for part in (label, label[label == predicted])]
             if counts != [list(row.class_n), list(row.class_correct)]:
-                raise IntegrityError(f"Row {i} has other counts of classes than its records in {path}.", "", _AGAIN)
+                raise IntegrityError(f"Row {i} has other counts of classes than its records in {path}.", "", AGAIN)
         confidence = columns["confidence"][part] if "confidence" in columns else None
         kept = None if confidence is None or not np.isfinite(confidence).any() else confidence
         out.append(replace(row, answers=Answers(columns["sample"][part], label, predicted, kept)))
@@ -170,13 +198,21 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
             columns = {name: found[name].to_numpy() for name in names}
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
+    if "confidence" in columns:
+        stored = found.schema.field("confidence").type
+        values = columns["confidence"]
+        if stored in (pa.uint8(), pa.float32()):  # older versions wrote float32
+            values = values.astype(np.float32) / np.float32(255 if stored == pa.uint8() else 1)
+        if values.dtype != np.float32 or bool(((values < 0) | (values > 1)).any()):
+            raise BadInput(f"The column confidence of {path} has other values than 0 … 1.", "Expected those.")
+        columns["confidence"] = values
     for name in COLUMNS[:4]:
         if columns[name].dtype.kind not in "iu" or (len(columns[name]) and int(columns[name].min()) < 0):
             raise BadInput(f"The column {name} of {path} has other values than numbers from 0.", "Expected those.")
     return columns
 
 
-_AGAIN = "Evaluate again: delete the folder of the run."
+AGAIN = "Evaluate again: delete the folder of the run."
 
 
 def _joined(parts: Sequence[Labels]) -> Labels:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eval.plotting.charts import Figure, Section
 
 CHUNK = 8192  # samples predicted at once
+ROUNDING = 1e-6  # of a confidence
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
 
@@ -330,7 +331,33 @@ def skip_reason(error: Exception) -> Exception:
 
 def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
     """The learner's answers (n,) for n samples. Raises BadArray if they have another shape."""
-    answer = np.asarray(learner.predict(x))
+    return _labels(learner, learner.predict(x), n)
+
+
+def sure_answers(learner: Learner, x: Any, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
+    """The same with the confidence (n,) of each answer, None if the learner has none. Raises BadArray as `answers` and
+    `checked_confidence`."""
+    answer, confidence = learner.predict_with_confidence(x)
+    return _labels(learner, answer, n), checked_confidence(learner, confidence, n)
+
+
+def checked_confidence(learner: Learner, given: Any, n: int) -> npt.NDArray[np.float64] | None:
+    """What a learner gave as the confidence of n answers. Raises BadArray, which names the learner, if it has another
+    shape or a value that is not in 0 … 1."""
+    if given is None:
+        return None
+    confidence, name = np.asarray(given), type(learner).__name__
+    if confidence.shape != (n,):
+        raise BadArray(f"{name}.confidence gave shape {confidence.shape} for {n} samples.", f"Expected ({n},) or None.")
+    inside = (confidence >= -ROUNDING) & (confidence <= 1 + ROUNDING)
+    if not inside.all():
+        problem = f"{name}.confidence gave {confidence[int(inside.argmin())]!s} for a sample."
+        raise BadArray(problem, "Expected a number from 0 to 1 for each answer, or None for all.")
+    return confidence
+
+
+def _labels(learner: Learner, given: Any, n: int) -> npt.NDArray[np.int64]:
+    answer = np.asarray(given)
     if answer.shape != (n,):
         problem = f"{type(learner).__name__}.predict gave shape {answer.shape} for {n} samples."
         raise BadArray(problem, f"Expected ({n},).")
@@ -346,5 +373,8 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     tally = Tally(tested_on)
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
-        tally.add(part.position, part.y, answers(learner, part.x, len(part)))
+        if part.position is None:  # nothing is recorded
+            tally.add(None, part.y, answers(learner, part.x, len(part)))
+        else:
+            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part)))
     return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

@@ -21,6 +21,7 @@ SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
+OUTCOMES_DIGEST = "outcomes_sha256"  # of the file of outcomes, if there is one
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
@@ -39,7 +40,7 @@ class Answers:
     predicted: Any
     """(N,)"""
     confidence: Any = None
-    """(N,) float32, NaN where it was not asked for; None: nowhere"""
+    """(N,) float32 in 0 … 1, in steps of 1 / 255; NaN: not known; None: nowhere"""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -120,10 +121,13 @@ def digest(run: Run) -> str:
 
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Write one run; `run.json` last."""
+    """Write one run; `run.json` last, with the digests of its rows and of the outcomes that are there."""
     table = pa.Table.from_pylist([plain(r) for r in rows], schema=ROWS)
     write_parquet(folder / "rows.parquet", table)
-    write_json(folder / "run.json", {"format": FORMAT, **about, ROWS_DIGEST: sha256_file(folder / "rows.parquet")})
+    digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}
+    if (outcomes := folder / "outcomes.parquet").is_file():
+        digests[OUTCOMES_DIGEST] = sha256_file(outcomes)
+    write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 
 def load(folder: Path) -> Run:

@@ -369,13 +369,32 @@ def grown(head: Net, more: int) -> Net:
 
 
 def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
-    """x (N, D), or images → labels (N,). length: divisor of the inputs; the weights of the first layer are divided
-    instead."""
+    """x (N, D), or images → labels (N,). length: divisor of the inputs."""
     import torch
 
     with one_thread(), torch.inference_mode():
-        if length != 1.0:
-            net = net.copy()
-            net.params[0] /= length
-        labels: Labels = net.scores(on(x, net)).argmax(1).cpu().numpy()
+        labels: Labels = _scores(net, x, length).argmax(1).cpu().numpy()
     return labels
+
+
+def predict_sure(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, npt.NDArray[np.float64]]:
+    """The same with the softmax probability (N,) of each answer."""
+    import torch
+
+    with one_thread(), torch.inference_mode():
+        return sure(_scores(net, x, length))
+
+
+def sure(scores: Any) -> tuple[Labels, npt.NDArray[np.float64]]:
+    """Scores (N, C) → the class of the highest, and its softmax probability (0: no finite scores), (N,) each."""
+    labels = scores.argmax(1)
+    below = scores.float() - scores.gather(1, labels[:, None]).float()
+    return labels.cpu().numpy(), below.exp_().sum(1).reciprocal_().nan_to_num_(0.0).double().cpu().numpy()
+
+
+def _scores(net: Net, x: npt.NDArray[Any], length: float) -> Any:
+    """The weights of the first layer are divided instead of the inputs."""
+    if length != 1.0:
+        net = net.copy()
+        net.params[0] /= length
+    return net.scores(on(x, net))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import BadConfig
@@ -56,6 +57,12 @@ class Sklearn(Learner):
         if not self.fitted:
             return np.zeros(len(x), np.int64)
         return np.asarray(self.model.predict(flat(x)), np.int64)
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """The highest of predict_proba; None if the estimator has none, or has not learned."""
+        if not self.fitted or not hasattr(self.model, "predict_proba"):
+            return None
+        return np.asarray(self.model.predict_proba(flat(x)).max(1), np.float64)
 
     def stored_bytes(self) -> int:
         """Bytes of the pickled estimator."""

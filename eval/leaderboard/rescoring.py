@@ -51,6 +51,11 @@ class Replay(Learner):
         found = self.confidences[self.next - len(x) : self.next]
         return np.concatenate([found, np.full(len(x) - len(found), np.nan)])
 
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """The next answers; no confidence where one is not recorded."""
+        answers, confidence = self.predict(x), self.confidence(x)
+        return answers, None if confidence is None or np.isnan(confidence).any() else confidence
+
     def learn(self, x: Array, y: Labels) -> None:
         """Nothing."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import NonNegativeInt, PositiveInt
 
 from curate.core.torch_threads import one_thread
@@ -40,10 +41,26 @@ class Acm(Learner):
         """The vote; 0 before anything was learned."""
         if not self.memory.n:
             return np.zeros(len(x), np.int64)
+        return voted(self._near(x))
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the neighbours that have the answer's label."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from one search."""
+        if not self.memory.n:
+            return np.zeros(len(x), np.int64), np.zeros(len(x))
+        near = self._near(x)
+        answers = voted(near)
+        return answers, np.asarray((near == answers[:, None]).mean(1), np.float64)
+
+    def _near(self, x: Array) -> Labels:
+        """(m, k) labels of the nearest, nearest first."""
         self.labels = [np.concatenate(self.labels)]
         with one_thread():
             _, positions = self.memory.search(np.asarray(x), self.k)
-        return voted(self.labels[0][positions])
+        return self.labels[0][positions]
 
     def metadata(self) -> dict[str, Any]:
         """Recall of the index at several sizes, if one is used."""

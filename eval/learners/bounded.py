@@ -69,10 +69,15 @@ class BoundedReservoir(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Share of the neighbours that have the answer's label."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from one search."""
         if not self.seen:
-            return np.zeros(len(x))
+            return np.zeros(len(x), np.int64), np.zeros(len(x))
         cosines, places = self.nearest(x)
-        return agreement(self.y[places], votes(cosines, self.y[places], self.order[places], self.margin, "band"))
+        answers = votes(cosines, self.y[places], self.order[places], self.margin, "band")
+        return answers, agreement(self.y[places], answers)
 
     def nearest(self, x: Array) -> tuple[Array, Array]:
         """Cosines and places (m, k) of the nearest samples in memory, best first."""

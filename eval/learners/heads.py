@@ -95,7 +95,14 @@ class KnnLm(StaticLinear):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Mean probability of the answer."""
-        return self.mixed(x).max(1) if self.memory.n else super().confidence(x)
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same probabilities."""
+        if not self.memory.n:
+            return super().predict(x), super().confidence(x)
+        mixed = self.mixed(x)
+        return np.asarray(mixed.argmax(1), np.int64), np.asarray(mixed.max(1), np.float64)
 
     def mixed(self, x: Array) -> npt.NDArray[np.float64]:
         """(m, C) probabilities."""

@@ -161,9 +161,13 @@ class Lora(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's probability."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
         scores = self.scores(np.asarray(x)).astype(np.float64)
         share = np.exp(scores - scores.max(1, keepdims=True))
-        return np.asarray((share / share.sum(1, keepdims=True)).max(1), np.float64)
+        return np.asarray(scores.argmax(1), np.int64), np.asarray(1 / share.sum(1), np.float64)
 
     def stored_bytes(self) -> int:
         """Adapters and classifier."""

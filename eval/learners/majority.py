@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from eval.learner import Array, Labels, Learner, Task
 
@@ -20,6 +21,11 @@ class Majority(Learner):
     def predict(self, x: Array) -> Labels:
         """The same label for every sample."""
         return np.full(len(x), self.counts.argmax(), np.int64)
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the class among the labels so far; 1 / C before any."""
+        share = self.counts.max() / self.counts.sum() if self.counts.any() else 1 / len(self.counts)
+        return np.full(len(x), share)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Count the labels; the samples are ignored."""

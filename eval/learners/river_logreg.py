@@ -67,10 +67,16 @@ class RiverLogreg(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The answer's probability, normalised over all classifiers."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
         if not self.model.classifiers:
-            return np.zeros(len(x))
-        share = 1 / (1 + np.exp(-self._scores(x)))
-        return np.asarray(share.max(1) / share.sum(1), np.float64)
+            return np.zeros(len(x), np.int64), np.zeros(len(x))
+        scores = self._scores(x)
+        share = 1 / (1 + np.exp(-scores))
+        answers = np.array(list(self.model.classifiers), np.int64)[scores.argmax(1)]
+        return answers, np.asarray(share.max(1) / share.sum(1), np.float64)
 
     def _scores(self, x: Array) -> npt.NDArray[np.float64]:
         rows = unit(x).astype(np.float64)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
+from eval.engine.linear import sure
 from eval.finetuning import method as methods
 from eval.finetuning.fit_cache import Store
 from eval.finetuning.method import Data, Final, History, Method, Regulariser, Schedule, Weights
@@ -95,6 +97,17 @@ class ToFinal(Learner):
             return np.zeros(len(x), np.int64)
         with one_thread():
             return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores; 0 before anything was learned."""
+        if self.net is None:
+            return np.zeros(len(x), np.int64), np.zeros(len(x))
+        with one_thread():
+            return sure(methods.scores(self.net, x, self.work))
 
     def stored_bytes(self) -> int:
         """The network that answers."""

@@ -82,13 +82,17 @@ class Substrate(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Share of the neighbours that have the answer's label; with one neighbour, its cosine."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from one search."""
         if not self.memory.n:
-            return np.zeros(len(x))
+            return np.zeros(len(x), np.int64), np.zeros(len(x))
         cosines, positions = self.nearest(x)
-        if self.vote == "nearest":
-            return np.asarray(cosines[:, 0].clip(0, 1), np.float64)
         answers = self.voted(cosines, positions)
-        return agreement(self.labels[positions], answers)
+        if self.vote == "nearest":
+            return answers, np.asarray(cosines[:, 0].clip(0, 1), np.float64)
+        return answers, agreement(self.labels[positions], answers)
 
     def recall(self, x: Array) -> float:
         """Recall of the index on these queries."""

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from eval.outcomes import check_stream
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
@@ -75,8 +76,11 @@ def ageing(
 
     runs: of one protocol and stream. stream: gives the groups of uploaders and near copies, and the dates for runs of
     older versions. loss: half-lives become the time until accuracy has fallen by this much (0 … 1). resampling: the
-    draws; default: 1,000, clustered if the stream has groups.
+    draws; default: 1,000, clustered if the stream has groups. Raises IncompatibleStream for another stream than that of
+    the runs.
     """
+    if stream is not None:
+        check_stream(runs, stream)
     if resampling is None:
         resampling = Resampling(groups=None if stream is None else groups_of(stream))
     return [_ageing(group, stream, loss, resampling) for group in groups(runs)]

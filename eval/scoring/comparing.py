@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig
+from eval.outcomes import check_stream
 from eval.protocol import Protocol, stored_protocol
 from eval.rows import Row, Run
 from eval.scoring.aggregate import groups
@@ -58,12 +59,15 @@ def compare(
     """Compare the learners of runs of one protocol with the same settings on one stream. None where the protocol does
     not say which tests decide its primary score (`Protocol.decisive`), or runs have no outcomes.
 
-    stream: gives the groups of uploaders and near copies. Raises BadConfig for runs of several protocols.
+    stream: gives the groups of uploaders and near copies. Raises BadConfig for runs of several
+    protocols, IncompatibleStream for another stream than that of the runs.
     """
     names = {run.about["protocol"] for run in runs}
     if len(names) != 1:
         raise BadConfig(f"The runs are of {len(names)} protocols.", "Expected runs of one.")
     kind = stored_protocol(names.pop())
+    if stream is not None:
+        check_stream(runs, stream)
     if resampling is None:
         resampling = Resampling(groups=None if stream is None else groups_of(stream))
     learners = groups(runs)

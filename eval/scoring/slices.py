@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eval.outcomes import check_stream
 from eval.protocol import stored_protocol
 from eval.rows import Run
 from eval.scoring.aggregate import groups
@@ -57,9 +58,12 @@ def slices(
     """Accuracy on the tests that decide the primary score, by a column; None as for `compare`.
 
     column: (N,) a value for each position in the stream, as of `column_of`; numbers with more than `MOST` different
-    values are cut into `parts` ranges with about equally many samples. stream: gives the clusters.
+    values are cut into `parts` ranges with about equally many samples. stream: gives the clusters. Raises
+    IncompatibleStream for another stream than that of the runs.
     """
     kind = stored_protocol(runs[0].about["protocol"])
+    if stream is not None:
+        check_stream(runs, stream)
     if resampling is None:
         resampling = Resampling(groups=None if stream is None else groups_of(stream))
     learners = groups(runs)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.deep import CHUNK, Deep
-from eval.engine.linear import LinearSettings, errors, move, tensor
+from eval.engine.linear import LinearSettings, errors, move, predict_sure, sure, tensor
 from eval.engine.linear import predict as classify
 from eval.engine.wide import Cosine, Wide
 from eval.history import History, Past
@@ -154,13 +155,35 @@ class OnlineLearner(NetLearner):
 
         if self.wide is None:
             return classify(self.head, self.inputs(x))
-        rows = CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
         answers = [np.zeros(0, np.int64)]
         with one_thread(), torch.inference_mode():
-            for low in range(0, len(x), rows):
-                data = tensor(self.inputs(x[low : low + rows]), self.place)
+            for low in range(0, len(x), self._rows()):
+                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
                 answers.append(self.wide.scores(self._below(data)).argmax(1).cpu().numpy())
         return np.concatenate(answers)
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores, in the same blocks."""
+        import torch
+
+        if self.wide is None:
+            return predict_sure(self.head, self.inputs(x))
+        answers, confidences = [np.zeros(0, np.int64)], [np.zeros(0)]
+        with one_thread(), torch.inference_mode():
+            for low in range(0, len(x), self._rows()):
+                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
+                labels, confidence = sure(self.wide.scores(self._below(data)))
+                answers.append(labels)
+                confidences.append(confidence)
+        return np.concatenate(answers), np.concatenate(confidences)
+
+    def _rows(self) -> int:
+        """Samples of a block."""
+        return CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""

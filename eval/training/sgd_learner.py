@@ -15,7 +15,7 @@ from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, check_model
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, step
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, predict_sure, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
@@ -183,11 +183,14 @@ class NetLearner(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Softmax probability of the answer."""
-        import torch
+        return predict_sure(self.head, self.inputs(x))[1]
 
-        with one_thread(), torch.inference_mode():
-            scores = self.head.scores(on(self.inputs(x), self.head))
-            return torch.softmax(scores.float(), 1).max(1).values.double().cpu().numpy()
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
+        if type(self).predict is not NetLearner.predict:
+            return super().predict_with_confidence(x)
+        flat, divisor = self._plain(x)
+        return predict_sure(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the

@@ -69,6 +69,18 @@ class TestLearner:
         assert answer.dtype == np.int64
         assert set(answer.tolist()) <= {0, 1, 2}
 
+    def test_predicts_the_same_with_confidence(self, name: str) -> None:
+        learner = begun(name)
+        for _ in range(2):
+            answers, confidence = learner.predict_with_confidence(TEST.x)
+            assert (answers == learner.predict(TEST.x)).all()
+            alone = learner.confidence(TEST.x)
+            assert (alone is None) == (confidence is None)
+            if alone is not None and confidence is not None:
+                assert np.allclose(alone, confidence, atol=1e-5)
+                assert ((confidence >= 0) & (confidence <= 1 + 1e-6)).all()
+            learner.learn(TRAIN.x, TRAIN.y)
+
     def test_predicting_does_not_learn(self, name: str) -> None:
         a, b = begun(name), begun(name)
         a.learn(TRAIN.x, TRAIN.y)

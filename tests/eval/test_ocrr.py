@@ -140,7 +140,7 @@ class TestPolicies:
         @dataclass
         class Waverer(Diary):
             def confidence(self, x: Array) -> npt.NDArray[np.float64]:
-                return np.array([0.9 if x[0, 0] > 0 else 0.4])
+                return np.where(x[:, 0] > 0, 0.9, 0.4)
 
         learner = Waverer()
         evaluate(STREAM, "ocrr", [learner], settings={**HOLD, "policy": "confident:0.5"})

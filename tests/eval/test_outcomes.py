@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from support.helpers import drifting
 
 from curate.core.errors import BadInput, IntegrityError
 from eval import outcomes, rows
+from eval.engine.linear import sure
 from eval.leaderboard.rescoring import rescored
+from eval.learner import Learner, Task
+from eval.learners.nap import Nap
 from eval.outcomes import Tally, attached, numbered
 from eval.rows import Row, Run
 from eval.run import evaluate
@@ -106,6 +110,97 @@ def test_a_record_takes_at_most_three_bytes(protocol: str, tmp_path: Path) -> No
     assert path.stat().st_size / pq.ParquetFile(path).metadata.num_rows <= 3
 
 
+@dataclass
+class Sure(Learner):
+    """Answers as it is told, with the confidence that it is told; no number: at random."""
+
+    told: str = ""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        self.rng, self.task = rng, task
+
+    def learn(self, x: Any, y: Any) -> None:
+        pass
+
+    def predict(self, x: Any) -> Any:
+        return self.rng.integers(0, self.task.n_classes, len(x))
+
+    def confidence(self, x: Any) -> Any:
+        return np.full(len(x), float(self.told)) if self.told else self.rng.random(len(x))
+
+
+class TestConfidence:
+    @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "seq-to-final", "ocrr"])
+    def test_every_protocol_records_it(self, protocol: str, tmp_path: Path) -> None:
+        learner, settings = {
+            "near-future": ("fc-only", {"batch": 20, "shift": 40}),
+            "seq-to-final": ("ft", {"val_share": 0.2, "epochs": 2, "lrs": 0.001}),
+            "ocrr": ("substrate", {"every": 20}),
+        }.get(protocol, ("nap", {"epochs": 2}))
+        _, run = made(protocol, learner, settings, tmp_path)
+        tests = [row for row in run.rows if row.answers is not None and row.tested_on != "stream"]
+        assert tests
+        for row in tests:
+            assert row.answers is not None
+            assert row.answers.confidence is not None
+            assert 0 <= row.answers.confidence.min() <= row.answers.confidence.max() <= 1
+
+    def test_it_is_the_learners_own_to_a_step(self) -> None:
+        stream, kept, learner = drifting(), [], Nap(epochs=3)
+        evaluate(stream, "clear-iid", [learner], keep_run=kept.append)
+        last = kept[0].rows[-1]
+        x = stream.steps[-1]["test"].x
+        assert last.answers is not None
+        assert np.array_equal(last.answers.predicted, learner.predict(x))
+        assert np.abs(last.answers.confidence - learner.confidence(x)).max() <= 0.5 / 255 + 1e-6
+
+    @pytest.mark.parametrize("told", ["nan", "1.01", "-0.5", "inf"])
+    def test_one_that_is_none_names_the_learner(self, told: str) -> None:
+        found = evaluate(drifting(), "clear-iid", [Sure(told)])
+        (skipped,) = found["skipped"]
+        assert skipped["because"].startswith(f"Sure.confidence gave {told}")
+        assert "from 0 to 1" in skipped["because"]
+
+    def test_a_network_that_diverged_is_sure_of_nothing(self) -> None:
+        scores = torch.tensor([[float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]])
+        assert sure(scores)[1].tolist() == [0, 0, 0.5]
+
+    def test_a_random_one_still_takes_three_bytes(self, tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        sizes = {"train": 100, "test": 2000}
+        splits = [{k: Split(rng.normal(size=(n, 2)), rng.integers(0, 11, n)) for k, n in sizes.items()} for _ in "ab"]
+        steps = [Step(t, str(t), split) for t, split in enumerate(splits)]
+        stream = Stream("random", steps, [str(c) for c in range(11)], sha256="random")
+        evaluate(stream, "clear-iid", [Sure()], [0], out=tmp_path)
+        (path,) = tmp_path.rglob(outcomes.FILE)
+        assert path.stat().st_size / pq.ParquetFile(path).metadata.num_rows <= 3
+
+    def test_float32_of_older_versions_is_read(self, tmp_path: Path) -> None:
+        values = np.array([0.25, np.nan, 1.0, 0.0], np.float32)
+        pq.write_table(records(confidence=pa.array(values, from_pandas=True)), tmp_path / "o.parquet")
+        (row,) = attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
+        assert row.answers is not None
+        assert np.array_equal(row.answers.confidence, values, equal_nan=True)
+
+    @pytest.mark.parametrize("values", [[0.5, 2.0, 0.0, 0.0], ["a", "b", "c", "d"]])
+    def test_others_are_refused(self, values: list[Any], tmp_path: Path) -> None:
+        pq.write_table(records(confidence=pa.array(values)), tmp_path / "o.parquet")
+        with pytest.raises(BadInput, match=r"column confidence of .*o\.parquet"):
+            attached(tmp_path / "o.parquet", tmp_path / "o.parquet", [ROW])
+
+
+def test_an_edited_file_is_named(tmp_path: Path) -> None:
+    evaluate(drifting(), "clear-iid", ["nearest-mean", "nap"], settings={"epochs": 1}, out=tmp_path)
+    edited, missing = sorted(tmp_path.rglob(outcomes.FILE))
+    table = pq.read_table(edited)
+    pq.write_table(table.set_column(1, "sample", pa.array(table["sample"].to_numpy() + 1)), edited)
+    missing.unlink()
+    runs, wrong = outcomes.find([tmp_path])
+    assert [run.rows[0].answers for run in runs] == [None, None]
+    assert f"{edited} was changed after it was written" in wrong[0]
+    assert f"{missing} is missing" in wrong[1]
+
+
 def test_rows_of_older_versions_still_load(tmp_path: Path) -> None:
     _, run = made("clear-iid", "nearest-mean", {}, tmp_path)
     (path,) = tmp_path.rglob(outcomes.FILE)
@@ -168,13 +263,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_runs_with_damaged_records_keep_their_rows(tmp_path: Path) -> None:
-    stream = drifting()
-    evaluate(stream, "clear-iid", ["nearest-mean", "random", "nap"], out=tmp_path)
-    damaged, missing, _ = sorted(tmp_path.rglob(outcomes.FILE))
+    evaluate(drifting(), "clear-iid", ["nearest-mean", "random"], out=tmp_path)
+    damaged = min(tmp_path.rglob(outcomes.FILE))
     damaged.write_bytes(damaged.read_bytes()[:-30])
-    missing.unlink()
     runs, wrong = outcomes.find([tmp_path])
-    assert len(runs) == 3
-    assert [all(row.answers is not None for row in run.rows) for run in runs] == [False, False, True]
+    assert [all(row.answers is not None for row in run.rows) for run in runs] == [False, True]
     (message,) = wrong
     assert str(damaged) in message

@@ -21,11 +21,12 @@ from eval.checkpoint import Checkpoint
 from eval.history import History
 from eval.learner import Learner
 from eval.outcomes import Tally
-from eval.protocol import answers, evaluate_split, skip_reason
+from eval.protocol import evaluate_split, skip_reason, sure_answers
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
+Sure = tuple[Labels, npt.NDArray[np.float64] | None]  # answers, and how sure they are
 Spans = Mapping[int, tuple[int, int]]  # S → the samples that are predicted now, [low, high)
 
 
@@ -120,18 +121,18 @@ def advance(
         yield i, state.stopped or state.rows
 
 
-def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
+def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
-    found = answers(learner, x, size) if size else np.zeros(0, np.int64)
+    found: Sure = sure_answers(learner, x, size) if size else (np.zeros(0, np.int64), None)
     if start >= plan.lag:
         first = start - plan.lag
         learner.learn_from(whole.past(first, min(len(whole.labels), first + plan.batch)))
     return found
 
 
-def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Labels:
-    """The same, one sample after the other."""
+def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
+    """The same, one sample after the other, without confidence."""
     begins = np.cumsum([0, *(high - low for low, high in spans.values())]).tolist()
     found = np.zeros(begins[-1], np.int64)
     for position in range(start, min(len(whole.labels), start + plan.batch)):
@@ -141,14 +142,15 @@ def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Sp
                 found[row] = learner.predict_ahead(x[row : row + 1].copy(), shift + plan.lag)[0]
         if position >= plan.lag:
             learner.learn_from(whole.past(position - plan.lag, position - plan.lag + 1))
-    return found
+    return found, None
 
 
 def _count(
-    learner: Learner, state: Progress, plan: Plan, spans: Spans, found: Labels, labels: Labels,
+    learner: Learner, state: Progress, plan: Plan, spans: Spans, answers: Sure, labels: Labels,
     positions: Labels | None, n_classes: int,
 ) -> None:  # fmt: skip
     """Count right answers by name. Raises BadArray for a label that does not exist."""
+    found, confidence = answers
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n_classes:
         problem = f"{type(learner).__name__}.predict named label {int(found.max())}."
         raise BadArray(problem, f"Expected 0 … {n_classes - 1}.")
@@ -156,9 +158,10 @@ def _count(
     for name, shift in plan.shifts.items():
         if shift in spans:
             low, high = spans[shift]
-            answer = found[begins[shift] : begins[shift] + high - low]
+            part = slice(begins[shift], begins[shift] + high - low)
             tally = state.tallies.setdefault(name, Tally(name))
-            tally.add(None if positions is None else positions[low:high], labels[low:high], answer)
+            sure = None if confidence is None else confidence[part]
+            tally.add(None if positions is None else positions[low:high], labels[low:high], found[part], sure)
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from curate.core.errors import IncompatibleStream
 from eval.learner import Array, Learner
 from eval.memory.correction_ledger import Ledger
-from eval.outcomes import Tally
-from eval.protocol import evaluate_split
+from eval.outcomes import Tally, recorded
+from eval.protocol import checked_confidence, evaluate_split
 from eval.protocols.ocrr.policies import Policy
 from eval.protocols.ocrr.scenarios import Scenario
 from eval.rows import Row
@@ -99,9 +99,9 @@ def _confidence(policy: Policy, learner: Learner, x: Array) -> float | None:
     """Of the answer to x, if the policy asks for it. Raises IncompatibleStream for a learner without confidence."""
     if policy.confident is None:
         return None
-    confidence = learner.confidence(x)
+    confidence = checked_confidence(learner, learner.confidence(x), 1)
     if confidence is None:
         raise IncompatibleStream(
             f"{type(learner).__name__} has no confidence.", "The policy confident:P needs it.", "Leave confident:P out."
         )
-    return float(np.float32(confidence[0]))  # as it is recorded
+    return float(recorded(confidence)[0])

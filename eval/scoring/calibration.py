@@ -1,0 +1,198 @@
+"""Do models become overconfident as they age? Confidence against accuracy, by age; risk against coverage.
+
+A confidence is a learner's probability that its answer is right; everything here is of the answer alone (top label).
+Intervals of errors and gaps are from a delete-a-group jackknife: test samples, or their clusters, in 50 groups at
+random [Kott 2001]; seeds add the variance of their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from eval.outcomes import check_stream
+from eval.protocol import stored_protocol
+from eval.rows import Answers, Run
+from eval.scoring.aggregate import groups
+from eval.scoring.bands import Array, Band, Floats
+from eval.scoring.cells import groups_of
+from eval.scoring.timeline import Timeline, timeline
+from stream_builder.stream import Stream
+
+BINS = 15  # of equal width, as in Guo et al. 2017
+GROUPS = 50  # of the jackknife
+COVERAGES = np.linspace(0.05, 1, 20)  # of the risk–coverage curve
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One learner's calibration by lag. K lags, M bins, Q coverages."""
+
+    timeline: Timeline
+    """unit of `age`"""
+    lags: npt.NDArray[np.int64]
+    """(K,) steps from training to test, rising"""
+    age: Floats
+    """(K,) mean time from training to test"""
+    gap: Band
+    """(K,) mean confidence minus accuracy; above 0: overconfident"""
+    ece: Band
+    """(K,) expected calibration error: mean of |confidence − accuracy| over bins, weighted by samples"""
+    ece_debiased: Floats
+    """(K,) root of the squared error by bin, less what the binomial noise of each bin adds; 0 at least"""
+    brier: Band
+    """(K,) mean squared difference of confidence and being right"""
+    aurc: Floats
+    """(K,) area under the risk–coverage curve: mean risk over all coverages"""
+    confidence: Floats
+    """(K, M) mean confidence in each bin; NaN: empty"""
+    accuracy: Floats
+    """(K, M) accuracy in each bin"""
+    n: npt.NDArray[np.int64]
+    """(K, M) answers in each bin, of all seeds and pairs of steps"""
+    coverage: Floats
+    """(Q,) share of the answers that are kept, the most confident first"""
+    risk: Floats
+    """(K, Q) share of wrong answers among them"""
+
+
+def calibration(runs: Sequence[Run], stream: Stream | None = None) -> list[Calibration | None]:
+    """One entry for each result of `summary` of the same runs, in its order; None for a learner without confidences,
+    and where the protocol does not test models on steps.
+
+    stream: gives the groups of uploaders and near copies, and dates for runs of older versions. Raises
+    IncompatibleStream for another stream than that of the runs.
+    """
+    if stream is not None:
+        check_stream(runs, stream)
+    clusters = None if stream is None else groups_of(stream)
+    return [_calibration(group, stream, clusters) for group in groups(runs)]
+
+
+def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | None) -> Calibration | None:
+    kind, times = stored_protocol(runs[0].about["protocol"]), timeline(runs[0].about, stream)
+    by_lag: dict[int, list[tuple[int, int, Answers]]] = {}  # seed, trained step, answers
+    for s, run in enumerate(runs):
+        for row in run.rows:
+            j = kind.step_tested(row)
+            if j is None or row.learned_to < 0 or not row.n:
+                continue
+            if row.answers is None or row.answers.confidence is None:
+                return None
+            by_lag.setdefault(j - row.learned_to, []).append((s, row.learned_to, row.answers))
+    if not by_lag:
+        return None
+    lags, ages = sorted(by_lag), times.ages()
+    found = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
+    age = np.array([np.mean([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags])
+    gap, ece, brier = (_band([one.measures[m] for one in found]) for m in range(3))
+    return Calibration(
+        timeline=times,
+        lags=np.array(lags, np.int64),
+        age=age,
+        gap=gap,
+        ece=ece,
+        ece_debiased=np.array([one.debiased for one in found]),
+        brier=brier,
+        aurc=np.array([one.aurc for one in found]),
+        confidence=np.stack([one.confidence for one in found]),
+        accuracy=np.stack([one.accuracy for one in found]),
+        n=np.stack([one.n for one in found]),
+        coverage=COVERAGES,
+        risk=np.stack([one.risk for one in found]),
+    )
+
+
+@dataclass(frozen=True)
+class _Lag:
+    """What `Calibration` says of one lag."""
+
+    measures: list[tuple[float, float]]
+    """gap, ece, brier: value and standard error"""
+    debiased: float
+    aurc: float
+    confidence: Floats
+    accuracy: Floats
+    n: npt.NDArray[np.int64]
+    risk: Floats
+
+
+def _of_lag(tests: Sequence[tuple[int, int, Answers]], seeds: int, clusters: Array | None) -> _Lag:
+    confidence = np.concatenate([np.asarray(a.confidence, np.float32) for _, _, a in tests])
+    right = np.concatenate([a.label == a.predicted for _, _, a in tests])
+    known = ~np.isnan(confidence)
+    sample = np.concatenate([a.sample for _, _, a in tests])[known]
+    seed = np.concatenate([np.full(len(a), s, np.int64) for s, _, a in tests])[known]
+    confidence, right = confidence[known], right[known]
+    bins = bin_of(confidence)
+    cluster = np.asarray(sample if clusters is None else clusters[sample], np.uint64)
+    group = ((cluster * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)).astype(np.int64) % GROUPS
+    key, shape = (seed * GROUPS + group) * BINS + bins, (seeds, GROUPS, BINS)
+    counts, sums, hits, squares = (
+        np.bincount(key, weights, int(np.prod(shape))).reshape(shape).astype(np.float64)
+        for weights in (None, confidence, right, (confidence - right) ** 2)
+    )
+    all_ = [part.sum((0, 1)) for part in (counts, sums, hits)]
+    filled = np.where(all_[0] > 0, all_[0], np.nan)
+    measured = [_with_error(f, counts, sums, hits, squares) for f in (_gap, _ece, _brier)]
+    risk, aurc = risk_coverage(confidence, right)
+    return _Lag(
+        measured, debiased(*all_), aurc, all_[1] / filled, all_[2] / filled, all_[0].astype(np.int64), risk
+    )  # fmt: skip
+
+
+def bin_of(confidence: Array) -> npt.NDArray[np.int64]:
+    """Number of the bin of each confidence; a border belongs to the bin below, as in Guo et al. 2017."""
+    return np.clip(np.ceil(np.asarray(confidence, np.float64) * BINS - 1e-6).astype(np.int64) - 1, 0, BINS - 1)
+
+
+def debiased(n: Floats, confidence: Floats, right: Floats) -> float:
+    """Sums by bin → √max(0, Σ n/N ((c̄ − ā)² − ā(1 − ā)/(n − 1))) [Kumar, Liang & Ma 2019, eq. 3]; bins of one answer
+    are left out."""
+    more = n > 1
+    n, confidence, right = n[more], confidence[more] / n[more], right[more] / n[more]
+    if not len(n):
+        return float("nan")
+    squared = (confidence - right) ** 2 - right * (1 - right) / (n - 1)
+    return float(np.sqrt(max(0.0, float((n * squared).sum() / n.sum()))))
+
+
+def risk_coverage(confidence: Array, right: Array) -> tuple[Floats, float]:
+    """Share of wrong answers among the most confident ones, at `COVERAGES`, and its mean over all coverages (AURC)
+    [Geifman & El-Yaniv 2017]. Answers of equal confidence are kept in no order: each counts as their mean."""
+    levels, first = np.unique(-np.asarray(confidence), return_inverse=True)
+    size = np.bincount(first, minlength=len(levels))
+    wrong = np.bincount(first, ~np.asarray(right, bool), len(levels)) / size
+    kept = np.arange(1, len(first) + 1)
+    risks = np.cumsum(np.repeat(wrong, size)) / kept
+    at = np.maximum(1, np.rint(COVERAGES * len(kept)).astype(np.int64)) - 1
+    return risks[at], float(risks.mean())
+
+
+def _gap(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
+    return np.asarray((confidence.sum(-1) - right.sum(-1)) / n.sum(-1))
+
+
+def _ece(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
+    return np.asarray(np.abs(confidence - right).sum(-1) / n.sum(-1))
+
+
+def _brier(n: Floats, confidence: Floats, right: Floats, squares: Floats) -> Floats:
+    return np.asarray(squares.sum(-1) / n.sum(-1))
+
+
+def _with_error(function: Callable[..., Floats], *sums: Floats) -> tuple[float, float]:
+    """Sums (S, G, M) → mean over seeds of a measure, and its standard error: over groups, and over seeds."""
+    of_seeds = function(*(part.sum(1) for part in sums))  # (S,)
+    without = function(*(part.sum(1, keepdims=True) - part for part in sums)).mean(0)  # (G,)
+    samples = (GROUPS - 1) / GROUPS * float(((without - without.mean()) ** 2).sum())
+    seeds = float(np.var(of_seeds, ddof=1)) / len(of_seeds) if len(of_seeds) > 1 else 0.0
+    return float(of_seeds.mean()), float(np.sqrt(samples + seeds))
+
+
+def _band(found: Sequence[tuple[float, float]]) -> Band:
+    value, error = np.array(found).T
+    return Band(value, value - 1.96 * error, value + 1.96 * error)

@@ -1,0 +1,149 @@
+"""Calibration by age: against torchmetrics, scikit-learn and known answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss
+from support.helpers import drifting
+from torchmetrics.functional.classification import binary_calibration_error
+
+from curate.core.errors import IncompatibleStream
+from eval.rows import Answers, Row, Run
+from eval.run import evaluate
+from eval.scoring.ageing import ageing
+from eval.scoring.calibration import BINS, COVERAGES, Calibration, bin_of, calibration, debiased, risk_coverage
+from eval.scoring.comparing import compare
+
+Floats = npt.NDArray[np.float64]
+ABOUT: dict[str, Any] = {
+    "protocol": "clear-iid", "learner": "er", "settings": {}, "protocol_settings": {}, "seed": 0, "steps": 2,
+    "stream": {"name": "s", "sha256": "s"}, "stored_bytes": 0, "gradient_steps": 0, "seconds": 0.0,
+}  # fmt: skip
+
+
+def answered(confidence: Floats | None, right: npt.NDArray[np.bool_], j: int = 0) -> Row:
+    size = len(right)
+    given = None if confidence is None else confidence.astype(np.float32)
+    label = np.zeros(size, np.uint8)
+    answers = Answers(np.arange(size) + j * size, label, (~right).astype(np.uint8), given)
+    return Row(str(j), size, int(right.sum()), 0, answers=answers)
+
+
+def of(*rows: Row) -> Calibration:
+    (found,) = calibration([Run(ABOUT, list(rows))])
+    assert found is not None
+    return found
+
+
+def drawn(n: int, over: float, seed: int = 0) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Confidences, and answers that are right less often by `over`."""
+    rng = np.random.default_rng(seed)
+    confidence = rng.uniform(0.3, 0.99, n)
+    return confidence, rng.random(n) < confidence - over
+
+
+class TestMeasures:
+    @pytest.mark.parametrize("over", [0.0, 0.2])
+    def test_ece_is_that_of_torchmetrics(self, over: float) -> None:
+        confidence, right = drawn(500, over)
+        found = of(answered(confidence, right))
+        preds = torch.from_numpy(confidence.astype(np.float32))
+        expected = binary_calibration_error(preds, torch.from_numpy(right.astype(int)), n_bins=BINS, norm="l1")
+        assert found.ece.value[0] == pytest.approx(float(expected), abs=1e-5)
+
+    def test_brier_is_that_of_scikit_learn(self) -> None:
+        confidence, right = drawn(500, 0.1)
+        expected = brier_score_loss(right, confidence.astype(np.float32))
+        assert of(answered(confidence, right)).brier.value[0] == pytest.approx(expected, abs=1e-6)
+
+    def test_bins_hold_all_answers(self) -> None:
+        confidence, right = drawn(300, 0.1)
+        found = of(answered(confidence, right))
+        assert found.n.sum() == 300
+        assert np.nansum(found.accuracy * found.n) == pytest.approx(right.sum())
+        assert np.nansum(found.confidence * found.n) == pytest.approx(confidence.sum(), rel=1e-5)
+
+    def test_the_gap_is_overconfidence_with_an_interval(self) -> None:
+        confidence, right = drawn(4000, 0.15)
+        gap = of(answered(confidence, right)).gap
+        assert gap.value[0] == pytest.approx(0.15, abs=0.02)
+        expected = 1.96 * np.std(confidence - right) / np.sqrt(4000)
+        assert (gap.high - gap.low)[0] / 2 == pytest.approx(expected, rel=0.3)
+
+    def test_debiased_is_near_0_where_the_plain_error_is_noise(self) -> None:
+        plain, corrected = [], []
+        for seed in range(40):
+            found = of(answered(*drawn(200, 0.0, seed)))
+            plain.append(found.ece.value[0])
+            corrected.append(found.ece_debiased[0])
+        assert np.mean(corrected) < 0.6 * np.mean(plain)
+
+    def test_debiased_keeps_a_real_error(self) -> None:
+        assert of(answered(*drawn(20_000, 0.2))).ece_debiased[0] == pytest.approx(0.2, abs=0.02)
+
+    def test_debiased_by_hand(self) -> None:
+        n, confidence, right = np.array([10.0, 1.0]), np.array([9.0, 1.0]), np.array([5.0, 0.0])
+        assert debiased(n, confidence, right) == pytest.approx(np.sqrt(0.4**2 - 0.25 / 9))
+
+    @pytest.mark.parametrize(("value", "expected"), [(0.0, 0), (1 / 15, 0), (0.0667, 1), (0.5, 7), (1.0, 14)])
+    def test_borders_of_bins(self, value: float, expected: int) -> None:
+        assert bin_of(np.array([value], np.float32)).tolist() == [expected]
+
+
+class TestRisk:
+    @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=40))
+    def test_is_the_mean_over_all_orders_of_equal_confidences(self, answers: list[tuple[int, bool]]) -> None:
+        confidence, right = np.array([c / 5 for c, _ in answers]), np.array([r for _, r in answers])
+        risk, area = risk_coverage(confidence, right)
+        rng = np.random.default_rng(0)
+        areas = []
+        for _ in range(300):
+            order = np.lexsort((rng.random(len(right)), -confidence))
+            areas.append(np.mean(np.cumsum(~right[order]) / np.arange(1, len(right) + 1)))
+        assert area == pytest.approx(np.mean(areas), abs=0.06)
+        assert risk[-1] == pytest.approx((~right).mean())
+
+    def test_perfect_order(self) -> None:
+        risk, _ = risk_coverage(np.linspace(1, 0, 100), np.arange(100) < 80)
+        assert (risk[COVERAGES <= 0.8] == 0).all()
+        assert risk[-1] == pytest.approx(0.2)
+
+
+def test_by_age() -> None:
+    young, old = drawn(2000, 0.0), drawn(2000, 0.2, 1)
+    found = of(answered(*young), answered(*old, 1))
+    assert found.lags.tolist() == [0, 1]
+    assert found.gap.low[1] > found.gap.high[0]
+
+
+def test_without_confidence_there_is_none() -> None:
+    assert calibration([Run(ABOUT, [answered(None, np.ones(5, bool))])]) == [None]
+
+
+def test_of_real_runs_beside_learners_without_confidence() -> None:
+    stream, kept = drifting(n=120), []
+    evaluate(stream, "clear-iid", ["nap", "nearest-mean", "majority"], [0, 1], {"epochs": 3}, keep_run=kept.append)
+    nap, mean, majority = calibration(kept, stream)
+    assert mean is None
+    assert nap is not None
+    assert majority is not None
+    assert nap.lags.tolist() == list(range(-3, 4))
+    assert nap.timeline.unit == "days"
+    assert (nap.ece.value >= 0).all()
+    assert (nap.aurc <= 1).all()
+
+
+@pytest.mark.parametrize("function", [ageing, calibration, compare])
+def test_outcomes_of_another_stream_are_refused(function: Any) -> None:
+    stream, kept = drifting(), []
+    evaluate(stream, "clear-iid", ["nearest-mean"], keep_run=kept.append)
+    with pytest.raises(IncompatibleStream, match=r"nearest-mean, seed 0, .*version drifting; .*version other"):
+        function(kept, replace(stream, sha256="other"))
