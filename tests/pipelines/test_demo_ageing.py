@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from curate.core.atomic_io import write_json
@@ -15,10 +14,13 @@ from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import EncoderSpec, Vectors
 from curate.release import Release
+from eval.rows import Run
 from eval.run import evaluate
+from eval.scoring.ageing import Ageing, ageing
 from pipelines.config import presets
 from pipelines.demo.draw import CONCEPTS, SCENES, photo
 from pipelines.demo.journey import FEATURES, QUICK, demo
+from pipelines.demo.world import END, START
 from pipelines.stages.embed import BUILT_IN, OF_2004, built_in
 from stream_builder.step import Split, Step
 from stream_builder.stream import Stream
@@ -41,35 +43,37 @@ def encoded(spec: EncoderSpec) -> Stream:
                 labels.append(label)
         x: Vectors = encoder.images(torch.stack(images))
         y, test = np.array(labels), np.arange(len(labels)) % (TRAIN + TEST) >= TRAIN
-        splits = {"train": Split(x[~test], y[~test]), "test": Split(x[test], y[test])}
+        time = np.full(len(y), int((START + age * (END - START)).timestamp()))
+        splits = {name: Split(x[rows], y[rows], time=time[rows]) for name, rows in (("train", ~test), ("test", test))}
         steps.append(Step(number, str(2004 + round(age * 10)), splits))
     return Stream("photo-world", steps, [*CONCEPTS, "background"])
 
 
 @pytest.fixture(scope="module")
-def stream() -> Stream:
-    return encoded(EncoderSpec(encoder="backbone", model="test_resnet", weights=built_in(OF_2004)))
-
-
-@pytest.fixture(scope="module")
-def matrices(stream: Stream) -> dict[str, npt.NDArray[np.float64]]:
-    found = evaluate(stream, "clear-iid", ["nap", "finetune", "cumulative"], seeds=[0, 1], settings={"epochs": 100})
-    return {result["learner"]: np.array(result["matrix"]) for result in found["results"]}
+def aged() -> dict[str, Ageing]:
+    stream = encoded(EncoderSpec(encoder="backbone", model="test_resnet", weights=built_in(OF_2004)))
+    runs: list[Run] = []
+    learners = ["nap", "finetune", "cumulative"]
+    evaluate(stream, "clear-iid", learners, seeds=[0, 1], settings={"epochs": 100}, keep_run=runs.append)
+    found = {name: ageing([run for run in runs if run.about["learner"] == name])[0] for name in learners}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 @pytest.mark.parametrize("learner", ["nap", "finetune"])
-def test_a_model_of_the_first_year_loses_more_each_year(
-    learner: str, matrices: dict[str, npt.NDArray[np.float64]]
-) -> None:
-    row = matrices[learner][0]
+def test_a_model_of_the_first_year_loses_more_each_year(learner: str, aged: dict[str, Ageing]) -> None:
+    row = aged[learner].matrix.value[0]
     assert row[0] > 0.8
     assert row[0] > row[1] > row[-1]
     assert row[0] - row[-1] >= 0.1
 
 
-def test_learning_later_years_keeps_more(matrices: dict[str, npt.NDArray[np.float64]]) -> None:
-    newest = {learner: matrix[-1] for learner, matrix in matrices.items()}
-    assert newest["cumulative"][-1] > newest["nap"][-1] + 0.1
+def test_a_model_that_learns_on_ages_less(aged: dict[str, Ageing]) -> None:
+    half_life = {learner: found.half_life.value for learner, found in aged.items()}
+    assert aged["nap"].timeline.unit == "years"
+    assert 2 < half_life["nap"] < 8, "years"
+    assert half_life["cumulative"] > half_life["nap"]
+    newest = {learner: found.matrix.value[-1, -1] for learner, found in aged.items()}
+    assert newest["cumulative"] > newest["nap"] + 0.1
 
 
 def test_a_demo_without_these_features_is_refused(tmp_path: Path) -> None:
