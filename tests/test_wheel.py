@@ -24,12 +24,13 @@ def test_data_files_lie_inside_their_packages() -> None:
     assert (files("curate.release") / "templates" / "card.md.j2").is_file()
     assert (files("eval.reporting") / "templates" / "report.html.j2").is_file()
     assert (files("pipelines") / "demo" / "model" / "open_clip_model.safetensors").is_file()
+    assert (files("pipelines") / "demo" / "early" / "weights.safetensors").is_file()
     assert (files("pipelines.config") / "presets" / "mini.yaml").is_file()
 
 
-def test_the_shipped_model_is_small() -> None:
-    model = files("pipelines") / "demo" / "model" / "open_clip_model.safetensors"
-    assert len(model.read_bytes()) <= 8_000_000
+@pytest.mark.parametrize("model", ["model/open_clip_model.safetensors", "early/weights.safetensors"])
+def test_the_shipped_models_are_small(model: str) -> None:
+    assert len((files("pipelines") / "demo" / model).read_bytes()) <= 8_000_000
 
 
 def test_every_dependency_has_a_reason() -> None:

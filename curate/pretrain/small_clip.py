@@ -73,7 +73,7 @@ def train(
             total = 0.0
             for start in range(0, per_epoch * batch, batch):
                 chosen = order[start : start + batch]
-                x = torch.from_numpy(_augment(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
+                x = torch.from_numpy(flip_and_shift(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
                 tokens = tokenizer([captions(int(i), rng) for i in chosen])
                 seen_tokens[tokens.unique()] = True
                 image, text, scale = model((x - mean) / std, tokens)[:3]
@@ -97,7 +97,7 @@ def train(
     return losses
 
 
-def _augment(images: Images, rng: np.random.Generator) -> Images:
+def flip_and_shift(images: Images, rng: np.random.Generator) -> Images:
     """Random horizontal flips and shifts by up to a twelfth of the size."""
     flipped = np.where((rng.random(len(images)) < 0.5)[:, None, None, None], images[:, :, ::-1], images)
     reach = images.shape[1] // 12

@@ -21,7 +21,8 @@ from PIL import Image
 from curate.core.atomic_io import write_bytes, write_json
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
-from curate.pretrain.views import draw_views, render_views
+from curate.pretrain.small_clip import flip_and_shift
+from curate.pretrain.views import full_views, render_views
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
 from pipelines.demo.world import END, START
 
@@ -48,7 +49,7 @@ def render(run_log: RunLog) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64
 
 
 def main(out: Path) -> None:
-    """Render, train with labels, save the network without its last layer."""
+    """Render, train with labels (AdamW, one-cycle schedule, flips and shifts), save without the last layer."""
     import timm
     import torch
     from safetensors.torch import save
@@ -68,8 +69,8 @@ def main(out: Path) -> None:
             total = 0.0
             for start in range(0, steps * BATCH, BATCH):
                 chosen = order[start : start + BATCH]
-                x = torch.from_numpy(pixels[chosen]).permute(0, 3, 1, 2).float()
-                logits = network(render_views(x, draw_views(BATCH, EDGE, EDGE, rng), EDGE))
+                x = torch.from_numpy(flip_and_shift(pixels[chosen], rng)).permute(0, 3, 1, 2).float()
+                logits = network(render_views(x, full_views(BATCH, EDGE), EDGE))
                 loss = functional.cross_entropy(logits, torch.from_numpy(labels[chosen]), label_smoothing=0.1)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
