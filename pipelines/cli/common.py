@@ -6,6 +6,7 @@ import inspect
 import json
 import shlex
 import sys
+import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -100,11 +101,16 @@ def next_step(*words: object) -> str:
     return f"Next: driftline {shlex.join(map(str, words))}"
 
 
-def say_address(as_json: bool) -> Callable[[str], None]:
-    """What a local server calls with the URL of its page."""
+def say_address(as_json: bool, open_page: bool = False) -> Callable[[str], None]:
+    """What a local server calls with the URL of its page, when connections are accepted.
+
+    open_page: also open it in the browser.
+    """
 
     def say(url: str) -> None:
         print(json.dumps({"address": url}) if as_json else f"{url} (Ctrl-C stops the server)", flush=True)
+        if open_page and not webbrowser.open(url):
+            print("driftline: no browser was found; open the address yourself.", file=sys.stderr)
 
     return say
 

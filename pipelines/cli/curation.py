@@ -1,4 +1,4 @@
-"""`driftline explore`, `annotate`, `batch`, `mturk`, `release`, `audit`: prompts, answers of people, the release."""
+"""`driftline browse`, `explore`, `annotate`, `batch`, `mturk`, `release`, `audit`: photos, prompts, answers."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ curation_app = typer.Typer()
 
 Out = Annotated[Path, typer.Option("--out", help="Folder; each format gets a subfolder.")]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: any free one.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+
+
+@command(curation_app, "browse", "driftline browse photos2024 --open", panel="Build")
+def browse(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A run folder, a release or a stream.")],
+    port: Port = 8764,
+    open_page: Open = False,
+    as_json: Json = False,
+) -> None:
+    """Look at a collection in a browser: a grid of all photos, also dropped ones, over time.
+
+    Filters with counts, a timeline, a map of similar photos, "more like this", each photo's history, and lists to save.
+    """
+    from pipelines.browse.opening import open_collection
+    from pipelines.browse.server import application
+    from pipelines.web.local_server import serve
+
+    collection = open_collection(path)
+    serve(lambda taken: application(collection, taken), port, say_address(as_json, open_page))
 
 
 @command(curation_app, "explore", "driftline explore photos2024 --port 8765", panel="Build")
@@ -41,6 +61,7 @@ def explore(
     out: Annotated[Path | None, typer.Option("--out", help="Folder for contact sheets and candidates.csv.")] = None,
     concept: Annotated[str, typer.Option("--concept", help="The concept that the prompts describe.")] = "",
     k: Annotated[int, typer.Option("--pictures", min=1, max=200, help="Images per bucket on a sheet.")] = 12,
+    open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -65,7 +86,7 @@ def explore(
     from pipelines.prompt_explorer.server import application
     from pipelines.web.local_server import serve
 
-    serve(lambda taken: application(context, taken), port, say_address(as_json))
+    serve(lambda taken: application(context, taken), port, say_address(as_json, open_page))
 
 
 @command(curation_app, "annotate", "driftline annotate photos2024 --port 8766", panel="Validate")
@@ -78,6 +99,7 @@ def annotate(
     host: Annotated[
         str, typer.Option("--host", help="Also accept requests to this name or address: other machines can connect.")
     ] = "127.0.0.1",
+    open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -95,7 +117,7 @@ def annotate(
         n = answer_store_of(context).export(path)
         show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}\n{next_step('run', directory)}")
         return
-    serve(lambda taken: application(context, taken, host=host), port, say_address(as_json), host)
+    serve(lambda taken: application(context, taken, host=host), port, say_address(as_json, open_page), host)
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")

@@ -1,0 +1,164 @@
+"""The photos of a run, a release or a stream as one table of DuckDB, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from curate.encoders import Encoder
+from curate.retrieval.vector_store import VectorFile
+
+Row = Mapping[str, Any]
+Ints = npt.NDArray[np.int64]
+
+# Column → heading. A column is a facet of a collection in which it has several values.
+FACETS = {
+    "outcome": "Outcome",
+    "bucket": "Time bucket",
+    "class": "Class",
+    "reason": "Why it was dropped",
+    "verdict": "Verdict",
+    "judge": "Judge",
+    "split": "Split",
+    "licence": "Licence",
+    "uploader": "Uploader",
+}
+LISTS = ("judge",)  # columns with several values for a photo
+COLUMNS = ("id", "uploaded", "title", "place", "page_url", "path", "shard", "member", "vector", *FACETS)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the opener of a run, a release or a stream returns."""
+
+    name: str
+    """of the collection"""
+    kind: str
+    """run, release or stream"""
+    buckets: Sequence[str]
+    """labels of the time buckets, in order"""
+    picture: Callable[[Row], bytes | None]
+    """a row of the table → bytes of its image; None if there is no image on this machine"""
+    vectors: tuple[VectorFile, ...] = ()
+    """vectors of the photos; the column `vector` counts through all of them"""
+    unit: bool = True
+    """whether the vectors have unit length"""
+    encoder: Callable[[], Encoder] | None = None
+    """loads the model of the vectors, which also reads texts"""
+    trace: Callable[[str], Mapping[str, Any]] | None = None
+    """id → history of a photo"""
+    inputs: Sequence[Path] = ()
+    """files on which the table depends"""
+
+
+class Collection:
+    """A source with its table `photos`: n (0 … N - 1, in order of time, photos without a date last) and COLUMNS."""
+
+    def __init__(self, source: Source, database: duckdb.DuckDBPyConnection, query: str) -> None:
+        """query: selects some of COLUMNS, and `place_in_order` for photos of the same time."""
+        self.source, self._database, self._lock = source, database, Lock()
+        database.execute(f"CREATE TEMP VIEW found AS {query}")
+        given = {row[0] for row in database.execute("DESCRIBE found").fetchall()}
+        database.execute(
+            "CREATE TEMP TABLE ordered AS SELECT row_number() OVER (ORDER BY uploaded NULLS LAST, place_in_order) - 1 "
+            "AS n, * FROM found ORDER BY n"
+        )
+        chosen = ", ".join(_typed(database, name, name in given) for name in COLUMNS)
+        database.execute(f"CREATE TABLE photos AS SELECT n, {chosen} FROM ordered ORDER BY n")
+        database.execute("DROP TABLE ordered")
+        database.execute("DROP VIEW found")
+        (self.size,) = self.rows("SELECT count(*) FROM photos")[0]
+        self.span: tuple[int, int] | None = None
+        # Dates that a filter refused, such as 1970-01-01, would stretch the timeline.
+        span = "SELECT min(uploaded), max(uploaded) FROM photos"
+        for low, high in self.rows(f"{span} WHERE reason IS NULL OR reason NOT LIKE 'filter:%'") + self.rows(span):
+            if self.span is None and low is not None:
+                self.span = int(low), int(high)
+        (self.dated,) = self.rows("SELECT count(uploaded) FROM photos")[0]
+        self.facets = [name for name in FACETS if self._several(name)]
+
+    def _several(self, name: str) -> bool:
+        column = quoted(name)
+        some = f"unnest({column})" if name in LISTS else column
+        if name in LISTS and not self.rows(f"SELECT 1 FROM photos WHERE {column} IS NOT NULL LIMIT 1"):
+            return False
+        values = self.rows(f"SELECT DISTINCT {some} FROM photos LIMIT 2")
+        return len(values) > 1
+
+    def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._lock:
+            return self._database.execute(query, list(values)).fetchall()
+
+    def numbers(self, query: str, values: Sequence[Any] = ()) -> Ints:
+        """The first column of a query, whole numbers."""
+        with self._lock:
+            found = self._database.execute(query, list(values)).fetchnumpy()
+        return np.asarray(next(iter(found.values())), np.int64)
+
+    def chosen(self, numbers: Ints) -> str:
+        """The name of a table with these numbers, for the next query."""
+        import pyarrow as pa
+
+        with self._lock:
+            self._database.register("chosen", pa.table({"n": numbers}))
+        return "chosen"
+
+    def photos(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of some photos, in the order of `numbers`; unknown numbers are left out."""
+        names = ("n", *COLUMNS)
+        wanted = ", ".join(str(int(n)) for n in numbers)
+        if not wanted:
+            return []
+        near = f"n BETWEEN {int(min(numbers))} AND {int(max(numbers))}"  # skips the other blocks of the table
+        found = self.rows(f"SELECT {', '.join(map(quoted, names))} FROM photos WHERE {near} AND n IN ({wanted})")
+        by_number = {row[0]: dict(zip(names, row, strict=True)) for row in found}
+        return [by_number[n] for n in numbers if n in by_number]
+
+    def vector_rows(self) -> tuple[Ints, Ints]:
+        """(photos that have a vector, the vectors' rows)."""
+        query = "SELECT {} FROM photos WHERE vector IS NOT NULL ORDER BY n"
+        return self.numbers(query.format("n")), self.numbers(query.format("vector"))
+
+
+def _typed(database: duckdb.DuckDBPyConnection, name: str, given: bool) -> str:
+    """A column of the table. Facets are enumerations: numbers are counted three times as fast as text."""
+    column = quoted(name)
+    if not given:
+        return f"NULL::VARCHAR AS {column}"
+    if name not in FACETS or name in LISTS:
+        return column
+    kind = quoted(f"kind of {name}")
+    values = f"SELECT DISTINCT {column} FROM ordered WHERE {column} IS NOT NULL ORDER BY 1"
+    database.execute(f"CREATE TYPE {kind} AS ENUM ({values})")
+    return f"{column}::{kind} AS {column}"
+
+
+def quoted(column: str) -> str:
+    """A column name in SQL: class is a word of the language for some databases."""
+    return f'"{column}"'
+
+
+def view(database: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], columns: Mapping[str, str]) -> None:
+    """A view of Parquet files with exactly these columns (name → type): NULL where the files lack one."""
+    import pyarrow.dataset
+
+    if not files:
+        empty = ", ".join(f"NULL::{kind} AS {quoted(column)}" for column, kind in columns.items())
+        database.execute(f"CREATE TEMP VIEW {name} AS SELECT {empty} WHERE false")
+        return
+    # Not read_parquet: it would read the characters *, ? and [ of a path as a pattern.
+    data = pyarrow.dataset.dataset([str(file) for file in files], format="parquet")
+    database.register(f"{name}_files", data)
+    shown = ", ".join(
+        f"{quoted(column)}::{kind} AS {quoted(column)}" if column in data.schema.names else f"NULL::{kind} AS {column}"
+        for column, kind in columns.items()
+    )
+    database.execute(f"CREATE TEMP VIEW {name} AS SELECT {shown} FROM {name}_files")

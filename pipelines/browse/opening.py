@@ -1,0 +1,28 @@
+"""Which kind of collection a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from curate.core.errors import MissingFile
+from curate.core.run_log import RunLog
+from curate.release import Release
+from pipelines.browse.collection import Collection
+from pipelines.browse.release_table import release_collection, stream_collection
+from pipelines.browse.run_table import run_collection
+from pipelines.config.loader import load
+from pipelines.stage import Context
+
+
+def open_collection(path: Path) -> Collection:
+    """The photos of a run, a release or a stream. Raises MissingFile for a folder that is none of them."""
+    if (path / "stream.json").is_file():
+        return stream_collection(path)
+    if (path / "driftline.yaml").is_file():
+        return run_collection(Context(path, load(path / "driftline.yaml"), RunLog(quiet=True)))
+    if (path / "release.json").is_file():
+        return release_collection(Release.open(path))
+    raise MissingFile(
+        f"{path} is neither a run, nor a release, nor a stream.",
+        "Expected a folder with driftline.yaml, release.json or stream.json.",
+    )

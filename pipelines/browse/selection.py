@@ -1,0 +1,219 @@
+"""What a person asks the page for: filters, a prompt, an order. And the photos, counts and timeline that answer it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import BadConfig, did_you_mean
+from pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
+from pipelines.browse.vectors import Vectors
+
+VALUES = 12  # of a facet that are shown; the page asks for more
+BINS = 160  # of the timeline
+KEPT = 8  # orders that are remembered
+ORDERS = ("oldest", "newest", "random", "nearest")
+FOUND_IN = ("id", "title", "place", "class", "uploader")  # columns that `find` looks in
+DAY = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Filters, prompt and order."""
+
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """column → values, any of which a photo must have; "": no value"""
+    since: int | None = None
+    """first second, UTC"""
+    until: int | None = None
+    """second after the last one, UTC"""
+    find: str = ""
+    """text in id, title, path, class or uploader"""
+    text: str = ""
+    """prompt: photos are ranked by their cosine to it"""
+    like: int | None = None
+    """number of a photo: photos are ranked by their similarity to it"""
+    box: tuple[float, float, float, float] | None = None
+    """left, low, right, high on the map, from 0 to 1"""
+    sort: str = "oldest"
+    """one of ORDERS"""
+
+    @staticmethod
+    def parse(pairs: Iterable[tuple[str, str]], facets: Sequence[str]) -> Asked:
+        """The query of an address: facets by name (several times), since, until, find, text, like, box, sort, more.
+
+        Raises BadConfig for unknown names and values of another form.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        plain: dict[str, str] = {}
+        known = (*facets, "since", "until", "find", "text", "like", "box", "sort")
+        for name, value in pairs:
+            if name in facets:
+                found[name] = (*found.get(name, ()), value)
+            elif name in known and name not in plain:
+                plain[name] = value
+            else:
+                raise BadConfig(
+                    f"Unknown filter {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}."
+                )
+        sort = plain.get("sort") or ("nearest" if plain.get("text") or plain.get("like") else "oldest")
+        if sort not in ORDERS:
+            raise BadConfig(f"Unknown order {sort!r}.", did_you_mean(sort, ORDERS), f"Available: {', '.join(ORDERS)}.")
+        until = _second("until", plain.get("until"))
+        return Asked(
+            found, _second("since", plain.get("since")), None if until is None else until + DAY,
+            plain.get("find", ""), plain.get("text", "").strip(), _whole("like", plain.get("like")),
+            _box(plain.get("box")), sort,
+        )  # fmt: skip
+
+    def where(self, without: str = "") -> tuple[str, list[Any]]:
+        """The condition in SQL and its values; without: leave out this facet, or "time"."""
+        parts: list[str] = []
+        values: list[Any] = []
+        for name, wanted in self.facets.items():
+            if name == without:
+                continue
+            given = [value for value in wanted if value]
+            column = quoted(name)
+            either = [f"{column} IS NULL"] if "" in wanted else []
+            if given and name in LISTS:
+                either.append(f"list_has_any({column}, ?)")
+                values.append(given)
+            elif given:
+                either.append(f"{column} IN ({', '.join('?' * len(given))})")
+                values += given
+            parts.append(f"({' OR '.join(either)})")
+        for moment, sign in ((self.since, ">="), (self.until, "<")):
+            if moment is not None and without != "time":
+                parts.append(f"uploaded {sign} ?")
+                values.append(moment)
+        if self.find:
+            parts.append(f"({' OR '.join(f'contains(lower({quoted(c)}), lower(?))' for c in FOUND_IN)})")
+            values += [self.find] * len(FOUND_IN)
+        return " AND ".join(parts) or "true", values
+
+
+class Selections:
+    """Answers over one collection; the last orders are remembered, so that the next page costs nothing."""
+
+    def __init__(self, collection: Collection, vectors: Vectors) -> None:
+        self.collection, self.vectors = collection, vectors
+        self._orders: OrderedDict[str, tuple[Ints, Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def ordered(self, asked: Asked) -> tuple[Ints, Any]:
+        """(numbers of the photos, in order; their scores, or None without a prompt)."""
+        key = repr(asked)
+        with self._lock:
+            if key not in self._orders:
+                self._orders[key] = self._order(asked)
+                while len(self._orders) > KEPT:
+                    self._orders.popitem(last=False)
+            self._orders.move_to_end(key)
+            return self._orders[key]
+
+    def _order(self, asked: Asked) -> tuple[Ints, Any]:
+        condition, values = asked.where()
+        numbers = self.collection.numbers(f"SELECT n FROM photos WHERE {condition} ORDER BY n", values)
+        if asked.box is not None:
+            numbers = numbers[self.vectors.in_box(asked.box)[numbers]]
+        scores = None
+        if asked.text or asked.like is not None:
+            every = self.vectors.to_text(asked.text) if asked.text else self.vectors.to_photo(asked.like or 0)
+            numbers = numbers[np.isfinite(every[numbers])]
+            scores = every[numbers]
+        if asked.sort == "nearest" and scores is not None:
+            order = np.argsort(-scores, kind="stable")
+            return numbers[order], scores[order]
+        if asked.sort == "newest":
+            dated = len(numbers) - int(np.count_nonzero(numbers >= self.collection.dated))
+            order = np.concatenate([np.arange(dated)[::-1], np.arange(dated, len(numbers))])
+        elif asked.sort == "random":
+            # A photo keeps its place when filters change: the order is a mix of its number.
+            order = np.argsort(numbers * 2_654_435_761 % 4_294_967_296, kind="stable")
+        else:
+            order = np.arange(len(numbers))
+        return numbers[order], None if scores is None else scores[order]
+
+    def counts(self, asked: Asked, name: str, most: int = VALUES) -> dict[str, Any]:
+        """Values of a facet with counts under all other filters, most first (time buckets in order).
+
+        {"values": [[value, count], …], "more": whether there are others}. The chosen values are always among them.
+        """
+        condition, values = asked.where(without=name)
+        column = f"unnest({quoted(name)})" if name in LISTS else quoted(name)
+        counted = self._of_map(asked, condition)
+        rows = self.collection.rows(
+            f"SELECT {column} AS value, count(*) AS found FROM photos WHERE {counted} GROUP BY 1 "
+            f"ORDER BY found DESC, value LIMIT {most + 1 if name != 'bucket' else 10_000}",
+            values,
+        )
+        pairs = [["" if value is None else value, count] for value, count in rows]
+        if name == "bucket":
+            place = {label: i for i, label in enumerate(self.collection.source.buckets)}
+            pairs.sort(key=lambda pair: place.get(pair[0], len(place)))
+            return {"values": pairs, "more": False}
+        more, pairs = len(pairs) > most, pairs[:most]
+        shown = {value for value, _ in pairs}
+        pairs += [[value, 0] for value in asked.facets.get(name, ()) if value not in shown]
+        return {"values": pairs, "more": more}
+
+    def timeline(self, asked: Asked) -> list[int]:
+        """Photos in each of BINS equal spans of time, under all filters but that of time."""
+        if self.collection.span is None:
+            return []
+        low, high = self.collection.span
+        condition, values = asked.where(without="time")
+        rows = self.collection.rows(
+            f"SELECT (uploaded - {low}) * {BINS} // {high - low + 1} AS bin, count(*) FROM photos "
+            f"WHERE uploaded BETWEEN {low} AND {high} AND {self._of_map(asked, condition)} GROUP BY 1",
+            values,
+        )
+        found = dict(rows)
+        return [int(found.get(i, 0)) for i in range(BINS)]
+
+    def _of_map(self, asked: Asked, condition: str) -> str:
+        """The condition, and the box on the map, which is not in the table."""
+        if asked.box is None:
+            return condition
+        inside = self.collection.chosen(np.flatnonzero(self.vectors.in_box(asked.box)))
+        return f"({condition}) AND n IN (SELECT n FROM {inside})"
+
+
+def _second(name: str, text: str | None) -> int | None:
+    """A day as its first second, UTC."""
+    if not text:
+        return None
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        raise BadConfig(f"The date {name} is {text!r}.", "Expected YYYY-MM-DD.") from None
+
+
+def _whole(name: str, text: str | None) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise BadConfig(f"{name} is {text!r}.", "Expected the number of a photo.")
+    return int(text)
+
+
+def _box(text: str | None) -> tuple[float, float, float, float] | None:
+    if not text:
+        return None
+    try:
+        left, low, right, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise BadConfig(f"box is {text!r}.", "Expected four numbers: left,low,right,high.") from None
+    return left, low, right, high
+
+
+def headings(collection: Collection) -> dict[str, str]:
+    """Facet → heading, of the facets that this collection has."""
+    return {name: FACETS[name] for name in collection.facets}

@@ -1,0 +1,207 @@
+"""The browse page: the collection as a grid and a map, with counts, a timeline, history of a photo and export."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import fastapi
+import numpy as np
+from fastapi import Body, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.types import ASGIApp
+
+from curate.core.atomic_io import csv_text
+from curate.core.errors import BadConfig, BadInput
+from curate.core.outside.escaping import no_formula
+from pipelines.browse.collection import Collection
+from pipelines.browse.selection import BINS, Asked, Selections, headings
+from pipelines.browse.vectors import Vectors
+from pipelines.web.dates import day
+from pipelines.web.local_server import guarded
+from pipelines.web.page import local_app, template
+from pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
+
+PAGE = 120  # photos that one answer brings
+POINTS = 6000  # of the map
+COLOURS = 10  # classes with a colour of their own
+MOST_VALUES = 500  # of one facet
+EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader", "licence", "title", "place")
+FORMS = ("csv", "ids", "withdrawn")
+At = Annotated[int, fastapi.Query(ge=0, le=10**12)]
+
+
+def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
+    """(app for one collection, path to open, which contains a secret)."""
+    cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
+    vectors = Vectors(collection, cache)
+    selections, thumbnails = Selections(collection, vectors), Thumbnails(cache)
+    page = template("pipelines.browse", "browse.html.j2")
+    app = local_app("pipelines.browse")
+
+    def asked_of(request: Request, leave: Sequence[str] = ()) -> Asked:
+        return Asked.parse([p for p in request.query_params.multi_items() if p[0] not in leave], collection.facets)
+
+    def one(number: int) -> dict[str, Any]:
+        found = collection.photos([number])
+        if not found:
+            raise BadInput(f"There is no photo {number}.")
+        return found[0]
+
+    @app.get("/", response_class=HTMLResponse)
+    def start() -> str:
+        return page.render(
+            name=collection.source.name, kind=collection.source.kind, size=collection.size,
+            facets=headings(collection), has_vectors=bool(vectors), has_model=collection.source.encoder is not None,
+            dated=collection.span is not None,
+        )  # fmt: skip
+
+    @app.get("/view")
+    def view(request: Request) -> dict[str, Any]:
+        """Total, counts of every facet, timeline and the first photos."""
+        asked = asked_of(request)
+        numbers, _ = selections.ordered(asked)
+        low, high = collection.span or (0, 0)
+        return {
+            "total": len(numbers), "size": collection.size, "photos": tiles(asked, 0),
+            "facets": {name: selections.counts(asked, name) for name in collection.facets},
+            "timeline": selections.timeline(asked), "span": [low, high], "bins": BINS,
+            "days": [day(low), day(high)],
+        }  # fmt: skip
+
+    @app.get("/rows")
+    def rows(request: Request, at: At) -> list[Any]:
+        return tiles(asked_of(request, ("at",)), at)
+
+    @app.get("/values")
+    def values(request: Request, facet: str) -> dict[str, Any]:
+        """More values of one facet."""
+        if facet not in collection.facets:
+            raise BadConfig(f"Unknown facet {facet!r}.", "", f"Available: {', '.join(collection.facets)}.")
+        return selections.counts(asked_of(request, ("facet",)), facet, MOST_VALUES)
+
+    def tiles(asked: Asked, at: int) -> list[Any]:
+        """[number, day, class, reason, score, whether there may be a picture] of PAGE photos."""
+        numbers, scores = selections.ordered(asked)
+        shown = numbers[at : at + PAGE].tolist()
+        return [
+            [
+                row["n"], None if row["uploaded"] is None else day(row["uploaded"]), row["class"], row["reason"],
+                None if scores is None else round(float(scores[at + i]), 3),
+                row["shard"] is not None or row["path"] is not None,
+            ]
+            for i, row in enumerate(collection.photos(shown))
+        ]  # fmt: skip
+
+    @app.get("/thumb/{number}")
+    def thumb(number: int) -> Response:
+        try:
+            row = one(number)
+            picture = thumbnails.get(str(number), lambda: _image(collection, row))
+        except BadInput as error:
+            return JSONResponse({"error": str(error)}, 404)
+        return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+
+    @app.get("/picture/{number}")
+    def picture(number: int) -> Response:
+        try:
+            return Response(small(_image(collection, one(number)), LARGE), media_type="image/jpeg")
+        except BadInput as error:
+            return JSONResponse({"error": str(error)}, 404)
+
+    @app.get("/photo/{number}")
+    def photo(number: int) -> dict[str, Any]:
+        """What is known of one photo."""
+        row = one(number)
+        shown = {k: v for k, v in row.items() if v is not None and k not in ("path", "shard", "member", "n", "vector")}
+        if row["uploaded"] is not None:
+            shown["uploaded"] = day(row["uploaded"])
+        return {"n": number, "facts": shown, "vector": row["vector"] is not None}
+
+    @app.get("/trace/{number}")
+    def trace(number: int) -> dict[str, Any]:
+        """The history of one photo."""
+        if collection.source.trace is None:
+            return {"lines": []}
+        from pipelines.reporting.trace import text
+
+        return {"lines": text(collection.source.trace(one(number)["id"])).splitlines()}
+
+    @app.get("/map")
+    def points(request: Request, colour: str = "time") -> dict[str, Any]:
+        """Places of the photos that are asked for (a sample), with a colour by time or class."""
+        asked = asked_of(request, ("colour",))
+        numbers, _ = selections.ordered(asked)
+        return _points(collection, vectors, np.sort(numbers), colour)
+
+    @app.post("/export")
+    def export(
+        query: Annotated[str, Body(max_length=8000)],
+        form: Annotated[str, Body(max_length=20)],
+        rows: Annotated[list[int], Body()],
+    ) -> Response:
+        """The chosen photos, or all that are asked for, as a file."""
+        if form not in FORMS:
+            raise BadConfig(f"Unknown form {form!r}.", "", f"Available: {', '.join(FORMS)}.")
+        from urllib.parse import parse_qsl
+
+        pairs = parse_qsl(query, keep_blank_values=True)
+        numbers = rows or selections.ordered(Asked.parse(pairs, collection.facets))[0].tolist()
+        kind = "text/plain" if form == "ids" else "text/csv"
+        return StreamingResponse(_lines(collection, numbers, form), media_type=f"{kind}; charset=utf-8")
+
+    return guarded(app, port, "browse")
+
+
+def _image(collection: Collection, row: dict[str, Any]) -> bytes:
+    data = collection.source.picture(row)
+    if data is None:
+        raise BadInput(f"There is no image of {row['id']} on this machine.")
+    return data
+
+
+def _points(collection: Collection, vectors: Vectors, numbers: Any, colour: str) -> dict[str, Any]:
+    """{"points": [[number, x, y, colour], …], "legend": names of the colours, or the first and the last day}; x and y
+    from 0 to 1000."""
+    if colour not in ("time", "class"):
+        raise BadConfig(f"Unknown colour {colour!r}.", "", "Available: time, class.")
+    places = vectors.map
+    numbers = numbers[np.isfinite(places[numbers, 0])]
+    step = max(1, math.ceil(len(numbers) / POINTS))
+    shown = numbers[::step]
+    rows = {row["n"]: row for row in collection.photos(shown.tolist())}
+    if colour == "class":
+        names = [name for name, _ in collection.rows(
+            'SELECT class, count(*) AS found FROM photos WHERE class IS NOT NULL AND vector IS NOT NULL '
+            f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {COLOURS}"
+        )]  # fmt: skip
+        of = {name: i for i, name in enumerate(names)}
+        colours = [of.get(rows[n]["class"], -1) for n in shown.tolist()]
+        legend = names
+    else:
+        low, high = collection.span or (0, 1)
+        times = [rows[n]["uploaded"] for n in shown.tolist()]
+        colours = [-1 if t is None else round(100 * (t - low) / max(1, high - low)) for t in times]
+        legend = [day(low), day(high)]
+    flat = np.rint(places[shown] * 1000).astype(int).tolist()
+    points = [[n, x, y, c] for n, (x, y), c in zip(shown.tolist(), flat, colours, strict=True)]
+    return {"points": points, "legend": legend, "of": len(numbers)}
+
+
+def _lines(collection: Collection, numbers: Sequence[int], form: str) -> Iterator[str]:
+    """A file of photos: `ids`, one a line; `csv`; `withdrawn`, as the setting filter.withdrawn reads it."""
+    columns = {"ids": ("id",), "withdrawn": ("id", "since", "reason")}.get(form, EXPORTED)
+    if form != "ids":
+        yield csv_text(columns, [])
+    for low in range(0, len(numbers), 10_000):
+        rows = collection.photos(numbers[low : low + 10_000])
+        if form == "csv":
+            for row in rows:
+                row["uploaded"] = None if row["uploaded"] is None else day(row["uploaded"])
+        cells = [[no_formula(row.get(name) or "") for name in columns] for row in rows]
+        if form == "withdrawn":
+            cells = [[row["id"], "", ""] for row in rows]
+        yield (
+            "".join(f"{row['id']}\n" for row in rows) if form == "ids" else csv_text(columns, cells).partition("\n")[2]
+        )

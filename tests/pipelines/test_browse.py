@@ -1,0 +1,348 @@
+"""The browse page: every photo with its fate, counts that add up, exact neighbours, a server that stays local."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+from support.helpers import drifting
+from support.pages import Served, chromium_browser, served, violations
+
+from curate.core.atomic_io import read_json
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.metadata.filters import withdrawn_ids
+from curate.release import Release
+from pipelines.browse.collection import Collection
+from pipelines.browse.opening import open_collection
+from pipelines.browse.selection import Asked, Selections
+from pipelines.browse.server import application
+from pipelines.browse.vectors import Vectors
+from pipelines.reporting.trace import trace
+from pipelines.stage_folder import folder_of
+from pipelines.web.dates import labels
+from pipelines.web.thumbnails import Thumbnails, small
+from stream_builder.stream import Stream
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'`${1}"
+
+
+@pytest.fixture(scope="module")
+def collection(journey: Path) -> Collection:
+    return open_collection(journey)
+
+
+@pytest.fixture(scope="module")
+def selections(collection: Collection) -> Selections:
+    return Selections(collection, Vectors(collection, None))
+
+
+@pytest.fixture
+def client(collection: Collection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TestClient]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    app, path = application(collection, 8)
+    with TestClient(app, base_url=f"http://127.0.0.1:8{path}", headers={"origin": "http://127.0.0.1:8"}) as browser:
+        yield browser
+
+
+def values(collection: Collection, column: str) -> list[Any]:
+    return [row[0] for row in collection.rows(f'SELECT "{column}" FROM photos ORDER BY n')]
+
+
+class TestTheTable:
+    def test_every_photo_is_in_it_and_the_reasons_are_those_of_the_stages(
+        self, collection: Collection, journey: Path
+    ) -> None:
+        done = {
+            name: read_json(folder_of(journey, name) / "done.json")["counts"] for name in ("ingest", "filter", "fetch")
+        }
+        assert collection.size == done["ingest"]["read"]
+        reasons = Counter(r.split(": ")[0] for r in values(collection, "reason") if r)
+        for stage, counts in done.items():
+            assert reasons.get(stage, 0) == sum(counts["dropped"].values())
+        assert values(collection, "outcome").count("in the release") == Release.open(journey).facts["images"]
+
+    @pytest.mark.parametrize("stage", ["filter", "fetch", "retrieve", "tally"])
+    def test_where_a_photo_was_dropped_is_where_trace_says(
+        self, collection: Collection, journey: Path, stage: str
+    ) -> None:
+        query = "SELECT id, reason FROM photos WHERE reason LIKE ? AND reason NOT LIKE '%not_retrieved' LIMIT 1"
+        (id_, reason) = collection.rows(query, [f"{stage}: %"])[0]
+        assert trace(journey, id_)["ended"].startswith(f"It was dropped at {reason.split(':')[0]}")
+
+    def test_photos_are_in_order_of_time(self, collection: Collection) -> None:
+        dates = [t for t in values(collection, "uploaded") if t is not None]
+        assert dates == sorted(dates)
+        assert collection.dated == len(dates)
+
+    def test_a_release_and_a_stream_open_too(self, journey: Path) -> None:
+        release = open_collection(Release.open(journey).path)
+        assert (release.source.kind, release.size) == ("release", Release.open(journey).facts["images"])
+        row = release.photos([3])[0]
+        data = release.source.picture(row)
+        assert data is not None
+        assert Image.open(io.BytesIO(data)).format == "JPEG"
+        stream = open_collection(journey / "stream")
+        assert stream.size == sum(
+            len(s) for step in Stream.load(journey / "stream").steps for s in step.splits.values()
+        )
+        assert set(stream.facets) == {"bucket", "class", "split"}
+
+    def test_a_run_whose_images_are_not_fetched_opens(self, journey: Path, tmp_path: Path) -> None:
+        shutil.copy(journey / "driftline.yaml", tmp_path)
+        for stage in ("01_ingest", "02_filter"):
+            (tmp_path / "stages").mkdir(exist_ok=True)
+            (tmp_path / "stages" / stage).symlink_to(journey / "stages" / stage)
+        opened = open_collection(tmp_path)
+        assert set(values(opened, "outcome")) == {"dropped", "in the run"}
+        assert not opened.source.vectors
+
+    def test_another_folder_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingFile, match="neither a run, nor a release, nor a stream"):
+            open_collection(tmp_path)
+
+    def test_a_file_that_is_no_image_file_is_not_read(self, collection: Collection, tmp_path: Path) -> None:
+        row = {"id": "x", "shard": None, "reason": "filter: video", "path": "/dev/zero"}
+        assert collection.source.picture(row) is None
+        Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
+        assert collection.source.picture({**row, "path": str(tmp_path / "a.png")})
+
+
+def test_buckets_of_numbers_are_named_by_their_dates() -> None:
+    day = "2010-05-{:02d}T00:00:00Z".format
+    buckets = [{"index": i, "name": str(i), "start": day(i + 1), "end": day(i + 2)} for i in range(2)]
+    assert labels(buckets) == {0: "2010-05-01", 1: "2010-05-02"}
+    assert labels([{**buckets[0], "name": "1990s"}]) == {0: "1990s"}
+    assert labels([{**buckets[0], "start": None}, {**buckets[1], "end": None}]) == {
+        0: "until 2010-05",
+        1: "from 2010-05",
+    }
+
+
+class TestSelections:
+    def test_counts_leave_out_the_choice_in_their_own_facet(self, selections: Selections) -> None:
+        asked = Asked.parse([("class", "bus"), ("outcome", "dropped")], selections.collection.facets)
+        numbers, _ = selections.ordered(asked)
+        classes, outcomes = (dict(selections.counts(asked, name)["values"]) for name in ("class", "outcome"))
+        assert classes["bus"] == outcomes["dropped"] == len(numbers)
+        assert len(classes) > 1
+        assert set(outcomes) == {"dropped", "in the release"}
+
+    def test_a_judge_counts_the_photos_that_it_judged(self, selections: Selections) -> None:
+        every = selections.counts(Asked(), "judge")["values"]
+        judge, count = next((value, n) for value, n in every if value)
+        assert len(selections.ordered(Asked({"judge": (judge,)}))[0]) == count
+
+    def test_the_timeline_holds_every_dated_photo(self, selections: Selections) -> None:
+        low, high = selections.collection.span or (0, 0)
+        inside = [t for t in values(selections.collection, "uploaded") if t is not None and low <= t <= high]
+        assert sum(selections.timeline(Asked())) == len(inside)
+
+    def test_a_span_of_days_includes_both(self, selections: Selections) -> None:
+        asked = Asked.parse([("since", "2008-01-01"), ("until", "2008-12-31")], [])
+        rows = selections.collection.photos(selections.ordered(asked)[0].tolist())
+        assert rows
+        assert all(1199145600 <= row["uploaded"] < 1230768000 for row in rows)
+
+    def test_an_order_by_similarity_is_the_exact_one(self, selections: Selections) -> None:
+        photos, rows = selections.collection.vector_rows()
+        x = np.concatenate([np.asarray(f.map(), np.float32) for f in selections.vectors.files])[rows]
+        numbers, scores = selections.ordered(Asked(like=int(photos[7]), sort="nearest"))
+        exact = x @ (x[7] / np.linalg.norm(x[7]))
+        assert numbers[0] == photos[7]
+        assert np.allclose(scores, np.sort(exact)[::-1], atol=1e-5)
+        assert len(numbers) == len(photos)
+
+    def test_a_prompt_ranks_as_the_model_does(self, selections: Selections) -> None:
+        numbers, scores = selections.ordered(Asked(text="a photo of a bus", sort="nearest"))
+        assert (np.diff(scores) <= 0).all()
+        best = [row["class"] for row in selections.collection.photos(numbers[:10].tolist())]
+        assert best.count("bus") >= 8
+
+    def test_a_region_of_the_map_selects_and_counts(self, selections: Selections) -> None:
+        asked = Asked(box=(0.0, 0.0, 0.5, 1.0))
+        numbers, _ = selections.ordered(asked)
+        assert 0 < len(numbers) < selections.collection.size
+        assert (selections.vectors.map[numbers, 0] <= 0.5).all()
+        assert sum(n for _, n in selections.counts(asked, "outcome")["values"]) == len(numbers)
+
+    def test_newest_first_keeps_photos_without_a_date_last(self, selections: Selections) -> None:
+        numbers, _ = selections.ordered(Asked(sort="newest"))
+        dates = [row["uploaded"] for row in selections.collection.photos(numbers.tolist())]
+        dated = selections.collection.dated
+        assert dates[:dated] == sorted(dates[:dated], reverse=True)
+        assert dates[dated:] == [None] * (len(dates) - dated)
+
+    @pytest.mark.parametrize(
+        ("pair", "message"),
+        [
+            (("clas", "bus"), "Unknown filter 'clas'. Did you mean 'class'"),
+            (("since", "May"), "Expected YYYY-MM-DD"),
+            (("box", "1,2"), "Expected four numbers"),
+            (("like", "x"), "Expected the number of a photo"),
+            (("sort", "best"), "Unknown order 'best'"),
+        ],
+    )
+    def test_a_filter_that_makes_no_sense_is_refused(self, pair: tuple[str, str], message: str) -> None:
+        with pytest.raises(BadConfig, match=message):
+            Asked.parse([pair], ["class"])
+
+    def test_text_that_is_sought_is_never_sql(self, selections: Selections) -> None:
+        assert len(selections.ordered(Asked(find="' OR 1=1 --"))[0]) == 0
+        assert len(selections.ordered(Asked({"class": ("' OR 1=1 --",)}))[0]) == 0
+
+
+class TestServer:
+    def test_one_answer_holds_the_first_screen(self, client: TestClient, collection: Collection) -> None:
+        view = client.get("view", params={"class": "bus"}).json()
+        assert view["size"] == collection.size
+        assert view["total"] == len([c for c in values(collection, "class") if c == "bus"])
+        assert {tile[2] for tile in view["photos"]} == {"bus"}
+        assert client.get("rows", params={"class": "bus", "at": 5}).json()[0] == view["photos"][5]
+
+    def test_pictures_are_small_and_missing_ones_are_404(self, client: TestClient, collection: Collection) -> None:
+        (fetched,) = collection.rows("SELECT n FROM photos WHERE vector IS NOT NULL LIMIT 1")[0]
+        (missing,) = collection.rows("SELECT n FROM photos WHERE reason LIKE 'fetch: %' LIMIT 1")[0]
+        answer = client.get(f"thumb/{fetched}")
+        assert (answer.headers["content-type"], answer.content[:2]) == ("image/jpeg", b"\xff\xd8")
+        assert client.get(f"thumb/{missing}").status_code == 404
+        assert client.get("thumb/999999999").status_code == 404
+        assert client.get("thumb/..%2f..%2fetc").status_code in (404, 422)
+
+    def test_facts_and_history_of_a_photo(self, client: TestClient, collection: Collection) -> None:
+        (n, id_) = collection.rows("SELECT n, id FROM photos WHERE vector IS NOT NULL LIMIT 1")[0]
+        assert client.get(f"photo/{n}").json()["facts"]["id"] == id_
+        assert client.get(f"trace/{n}").json()["lines"][0].startswith("ingest")
+
+    def test_a_mistake_is_one_sentence(self, client: TestClient) -> None:
+        answer = client.get("view", params={"clas": "x"})
+        assert (answer.status_code, answer.json()["error"][:22]) == (400, "Unknown filter 'clas'.")
+
+    def test_what_is_saved_can_be_read_again(self, client: TestClient, tmp_path: Path, collection: Collection) -> None:
+        query = {"query": "class=bus", "form": "csv", "rows": []}
+        rows = list(csv.DictReader(io.StringIO(client.post("export", json=query).text)))
+        assert {row["class"] for row in rows} == {"bus"}
+        chosen = client.post("export", json={"query": "", "form": "withdrawn", "rows": [2, 5]}).content
+        (tmp_path / "withdrawn.csv").write_bytes(chosen)
+        assert withdrawn_ids(tmp_path / "withdrawn.csv") == [r["id"] for r in collection.photos([2, 5])]
+
+    def test_only_its_own_pages_may_ask_for_files(self, client: TestClient) -> None:
+        content = {"query": "", "form": "ids", "rows": []}
+        assert client.post("export", json=content, headers={"origin": "http://evil.example"}).status_code == 403
+
+    def test_without_the_secret_nothing_is_shown(self, client: TestClient) -> None:
+        answer = client.get("http://127.0.0.1:8/view")
+        assert answer.status_code == 401
+        assert "driftline browse" in answer.text
+
+    @pytest.mark.parametrize("name", ["../server.py", "..%2fserver.py", "page.css%00", "Page.css", "browse.html.j2"])
+    def test_no_other_file_is_served(self, client: TestClient, name: str) -> None:
+        assert client.get(f"static/{name}").status_code in (401, 404)
+        assert client.get("static/page.css").headers["content-type"].startswith("text/css")
+
+
+class TestThumbnails:
+    def picture(self) -> bytes:
+        buffer = io.BytesIO()
+        Image.new("RGB", (900, 300), "red").save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def test_they_outlive_the_server(self, tmp_path: Path) -> None:
+        made = Thumbnails(tmp_path).get("1", self.picture)
+        assert Image.open(io.BytesIO(made)).size == (192, 64)
+        assert Thumbnails(tmp_path).get("1", lambda: b"") == made
+
+    def test_without_a_folder_they_are_kept_in_memory(self) -> None:
+        thumbnails = Thumbnails(None)
+        made = thumbnails.get("1", self.picture)
+        assert thumbnails.get("1", lambda: b"") == made
+
+    def test_a_damaged_cache_is_left_out(self, tmp_path: Path) -> None:
+        (tmp_path / "thumbnails.sqlite").write_bytes(b"not a database" * 100)
+        assert Thumbnails(tmp_path).get("1", self.picture)[:2] == b"\xff\xd8"
+
+    def test_what_is_no_image_is_refused(self) -> None:
+        with pytest.raises(BadInput, match="cannot be decoded"):
+            small(b"<svg onload=alert(1)>", 10)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A stream whose classes and steps are hostile, in a browser's reach."""
+    folder = tmp_path_factory.mktemp("hostile") / "s"
+    stream = drifting()
+    named = [HOSTILE, "<b>bold</b>", "=1+1"][: len(stream.classes)]
+    Stream(HOSTILE, stream.steps, named).save(folder)
+    with served(lambda port: application(open_collection(folder), port)) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_in_a_real_browser_hostile_names_are_text_keys_work_and_axe_finds_nothing(hostile: Served) -> None:
+    from playwright.sync_api import expect
+
+    with chromium_browser() as browser:
+        for scheme, width in (("light", 1400), ("dark", 390)):
+            page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+            problems: list[str] = []
+            page.on("pageerror", lambda error, problems=problems: problems.append(str(error)))
+            page.on("dialog", lambda dialog, problems=problems: problems.append(dialog.message))
+            page.goto(hostile.address)
+            expect(page.locator("body[data-ready=yes]")).to_be_attached()
+            assert page.locator("main img[src='x'], aside img, aside b").count() == 0
+            expect(page.locator(".tile").first).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert violations(page) == {}
+            if width > 1000:
+                page.locator(".facet[data-facet=class] label", has_text="=1+1").click()
+                expect(page.locator("#chips .chip")).to_have_text("=1+1×")
+                assert "class=%3D1%2B1" in page.url
+                page.locator("#grid").focus()
+                page.keyboard.press("ArrowRight")
+                page.keyboard.press("x")
+                expect(page.locator("#selected output")).to_have_text("1 photo selected")
+                page.keyboard.press("Enter")
+                expect(page.locator("dialog#photo")).to_contain_text("=1+1")
+                assert violations(page) == {}
+                page.keyboard.press("Escape")
+                page.keyboard.press("m")
+                expect(page.locator("#map canvas")).to_be_visible()
+                page.go_back()
+                expect(page.locator("#grid")).to_be_visible()
+            assert problems == []
+            page.close()
+
+
+def test_json_of_hostile_names_is_json(tmp_path: Path) -> None:
+    stream = drifting()
+    Stream("s", stream.steps, [HOSTILE, "b", "c"]).save(tmp_path / "s")
+    app, path = application(open_collection(tmp_path / "s"), 8)
+    with TestClient(app, base_url=f"http://127.0.0.1:8{path}") as client:
+        answer = client.get("view", params={"class": HOSTILE})
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert {tile[2] for tile in json.loads(answer.text)["photos"]} == {HOSTILE}
+
+
+def test_a_table_of_an_older_version_that_lacks_columns_opens(journey: Path, tmp_path: Path) -> None:
+    shutil.copy(journey / "driftline.yaml", tmp_path)
+    source = folder_of(journey, "ingest")
+    shutil.copytree(source, folder_of(tmp_path, "ingest"))
+    for part in (folder_of(tmp_path, "ingest") / "table").glob("*.parquet"):
+        table = pq.read_table(part)
+        pq.write_table(table.drop_columns(["licence", "label"]), part)
+    opened = open_collection(tmp_path)
+    assert opened.size == sum(len(pq.read_table(p)) for p in source.glob("*/*.parquet"))
+    assert "licence" not in opened.facets
+    assert pa.types.is_string(pa.array(values(opened, "id")).type)

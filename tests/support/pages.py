@@ -1,0 +1,64 @@
+"""Local pages in tests: a served app, a real browser, what axe finds."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import uvicorn
+
+from pipelines.web.local_server import listen
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running local page."""
+
+    address: str
+    """with its secret; ends in /"""
+
+
+@contextmanager
+def served(make: Callable[[int], tuple[Any, str]]) -> Iterator[Served]:
+    """The app that `make(port)` returns, on loopback."""
+    sock = listen(0)
+    port = sock.getsockname()[1]
+    app, path = make(port)
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+    thread = threading.Thread(target=running.run, args=([sock],), daemon=True)
+    thread.start()
+    while not running.started:
+        time.sleep(0.01)
+    yield Served(f"http://127.0.0.1:{port}{path}")
+    running.should_exit = True
+    thread.join(10)
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Any]:
+    """A headless Chromium; the test is skipped without one."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    quiet += ["--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, args=quiet)
+        yield browser
+        browser.close()
+
+
+def violations(page: Any) -> dict[str, list[str]]:
+    """What axe finds on the page: rule → elements."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return {one["id"]: [node["html"][:120] for node in one["nodes"][:3]] for one in found}
