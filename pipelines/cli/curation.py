@@ -38,9 +38,9 @@ def browse(
     open_page: Open = False,
     as_json: Json = False,
 ) -> None:
-    """Look at a collection in a browser: a grid of all photos, also dropped ones, over time.
+    """Look at all photos of a collection over time, in a browser.
 
-    Filters with counts, a timeline, a map of similar photos, "more like this", each photo's history, and lists to save.
+    Also dropped ones, with the reason. Filters with counts, a timeline, a map of similar photos, "more like this", each photo's history, and lists to save.
     """
     from pipelines.browse.opening import open_collection
     from pipelines.browse.server import application
