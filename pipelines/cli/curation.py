@@ -40,7 +40,8 @@ def browse(
 ) -> None:
     """Look at all photos of a collection over time, in a browser.
 
-    Also dropped ones, with the reason. Filters with counts, a timeline, a map of similar photos, "more like this", each photo's history, and lists to save.
+    Also dropped ones, with the reason. Filters with counts, a timeline, a map of similar photos, "more like this", each
+    photo's history, and lists to save.
     """
     from pipelines.browse.opening import open_collection
     from pipelines.browse.server import application
