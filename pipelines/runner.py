@@ -6,10 +6,13 @@ continues where it stopped. Finished output is removed only when its successor i
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import re
 import shlex
 import shutil
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import sweep, write_json
-from curate.core.errors import Busy, DriftlineError, Shortage, Unfinished, Waiting
+from curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from pipelines import plan as planning
 from pipelines.identity import adopt, is_current, known_identity, mark_of, marks_of_0_1, outside_of, update_record
 from pipelines.plan import Plan, check_stage, confirm, make, plan
@@ -40,14 +43,31 @@ from pipelines.stages import STAGES
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """Lock a run folder: one process at a time works on it. Raises Busy."""
+    """Lock a run folder: one process at a time works on it. Raises Busy, naming that process, and BadInput for a folder
+    that cannot be written."""
     check_is_folder(root)
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / ".lock").open("w") as file:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        file = (root / ".lock").open("a+")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise BadInput(
+            f"{root.absolute()} cannot be written.",
+            "Here driftline status, trace, dropped, plan and report work.",
+            "To run it, copy the folder or change its rights.",
+        ) from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Busy(f"Another driftline process is working on {root}.", "", "Wait until it ends.") from None
+            file.seek(0)
+            worker = " ".join(file.read(200).split())
+            process = f"Another driftline process ({worker})" if worker else "Another driftline process"
+            raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}")
+        file.flush()
         yield
 
 

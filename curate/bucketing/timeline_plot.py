@@ -37,7 +37,7 @@ def timeline(uploaded: npt.NDArray[np.int64], buckets: Sequence[Bucket]) -> byte
             bucket.name, (middle, 1.0), xycoords=("data", "axes fraction"), ha="center", va="bottom", fontsize=8
         )
     axes.set_ylabel("photos")
-    axes.set_xlabel("upload time (UTC); lines: where buckets are cut")
+    axes.set_xlabel("date (UTC); lines: where buckets are cut")
     axes.spines[["top", "right"]].set_visible(False)
     axes.margins(x=0)
     buffer = io.BytesIO()

@@ -27,7 +27,7 @@ class Bucket(Stage):
     name: ClassVar[str] = "bucket"
     records: ClassVar[Records] = (("members.parquet", ""), ("rejects.parquet", "reason"))
     needs: ClassVar[tuple[str, ...]] = ("fetch",)
-    hint: ClassVar[str] = "No photo is in buckets.spans: compare them with the upload times."
+    hint: ClassVar[str] = "No photo is in buckets.spans: compare them with the dates of the photos."
 
     def settings(self) -> Any:
         """How to cut; which buckets stay unlabelled matters to later stages only."""

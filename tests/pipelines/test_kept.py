@@ -190,6 +190,35 @@ class TestSwap:
         assert tree(tmp_path).keys() == {"05_embed/data", "05_embed/done.json"}
         assert (folder / "data").read_text() == "new"
 
+    @pytest.mark.parametrize("moment", ["before old goes", "old is away", "new is there"])
+    def test_a_real_kill_while_output_is_swapped_loses_neither(self, moment: str, finished: Path) -> None:
+        before = tree(folder_of(finished, "publish") / "release")
+        code = (
+            "import os, signal, sys\n"
+            "from pathlib import Path\n"
+            "whole, moment = Path.rename, sys.argv.pop()\n"
+            "def rename(self, target):\n"
+            "    places = {str(self)[-4:], str(target)[-4:]}\n"
+            "    if moment == 'before old goes' and '.old' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    done = whole(self, target)\n"
+            "    if moment == 'old is away' and '.old' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    if moment == 'new is there' and 'next' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
+            "    return done\n"
+            "Path.rename = rename\n"
+            "from pipelines.cli.app import main\n"
+            "main()\n"
+        )
+        words = ["run", str(finished), "--set", "release.per_class=3"]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words, moment], capture_output=True, check=False, timeout=120
+        )
+        assert done.returncode == -signal.SIGKILL
+        run(context(finished, "release.per_class=3"))
+        assert states(finished, "release.per_class=3") == ALL_DONE
+        assert sorted(p.name for p in (finished / "stages").iterdir() if "publish" in p.name) == ["09_publish"]
+        run(context(finished))
+        assert tree(folder_of(finished, "publish") / "release") == before
+
     def test_begun_json_beside_done_json_is_removed(self, finished: Path) -> None:
         before = tree(finished / "stages")
         write_json(folder_of(finished, "embed") / "begun.json", {"fingerprint": "x"})
@@ -465,6 +494,50 @@ class TestStatus:
         assert record_of(finished)["changes"] == ["release.per_class=3"]
         assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
         assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
+
+
+# root may write everything: without this capability it is a user like others
+NOBODY = """
+import ctypes, sys
+head, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+libc = ctypes.CDLL(None)
+libc.capget(head, data)
+data[0] &= ~(1 << 1)  # CAP_DAC_OVERRIDE
+assert libc.capset(head, data) == 0
+from pipelines.cli.app import main
+main()
+"""
+
+
+class TestReadOnly:
+    @pytest.fixture
+    def locked(self, finished: Path) -> Iterator[Path]:
+        """A finished run that its reader may not change."""
+        folders = [finished, *(path for path in finished.rglob("*") if path.is_dir())]
+        for path in finished.rglob("*"):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        finished.chmod(0o555)
+        yield finished
+        for path in folders:
+            path.chmod(0o755)
+
+    def said(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", NOBODY, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    def test_it_can_be_looked_at(self, locked: Path) -> None:
+        before = tree(locked)
+        stages = json.loads(self.said("status", str(locked), "--json").stdout)["stages"]
+        assert [stage["state"] for stage in stages] == ALL_DONE
+        assert "It is in the release." in self.said("trace", str(locked), "car/2010-05-01.jpg").stdout
+        assert self.said("dropped", str(locked)).returncode == 0
+        assert tree(locked) == before
+
+    def test_a_run_says_so_in_one_sentence(self, locked: Path) -> None:
+        done = self.said("run", str(locked))
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"driftline: {locked} cannot be written. Here driftline status")
+        assert len(done.stderr.splitlines()) == 1
 
 
 def test_ctrl_c_says_what_is_kept(finished: Path) -> None:

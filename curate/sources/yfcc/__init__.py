@@ -29,6 +29,12 @@ SideName = Literal["autotags", "exif", "hash", "lines", "places"]
 FETCHED = 8192  # records of a database that are read at a time
 
 
+WHERE_TO_GET = (
+    "Check collection.path. Without keys, the whole table (SQLite, 66 GB) is at https://multimedia-commons.s3-us-west-2."
+    "amazonaws.com/tools/etc/yfcc100m_dataset.sql; the text form is yfcc100m_dataset.tgz in s3://mmcommons."
+)
+
+
 class Yfcc(FileSource):
     """YFCC100M metadata: 23- or 25-column lines (plain, .bz2, .gz), the SQLite file, or Parquet subsets.
 
@@ -62,7 +68,7 @@ class Yfcc(FileSource):
                 )
             return files
         if not path.is_file():
-            raise MissingFile(f"There is no file {path}.", "Expected YFCC100M metadata.", "Check collection.path.")
+            raise MissingFile(f"There is no file {path}.", "Expected YFCC100M metadata.", WHERE_TO_GET)
         return [path]
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,22 @@
+"""Presets for photos of one's own: what they ask of people, and where data comes from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from curate.core.errors import MissingFile
+from pipelines.config import presets
+from pipelines.config.schema import Config
+from pipelines.run_folder import init_run
+
+
+def test_one_annotator_is_the_default_for_a_folder() -> None:
+    validation = Config.model_validate(presets.values("folder")).validation
+    assert (validation.workers, validation.agree) == (1, 1)
+
+
+def test_where_to_get_the_metadata_of_yfcc_stands_in_the_message(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile, match=r"yfcc100m_dataset\.bz2.*multimedia-commons.*s3://mmcommons"):
+        init_run(tmp_path / "run", "yfcc").run(until="ingest")
