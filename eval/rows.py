@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, read_json, read_object, sha256_file, write_json, write_parquet
+from curate.core.atomic_io import check_format, read_json, read_object, sha256_file, sweep, write_json, write_parquet
 from curate.core.errors import BadInput, MissingFile, reason
 
 FORMAT = 1
@@ -122,6 +122,7 @@ def digest(run: Run) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last, with the digests of its rows and of the outcomes that are there."""
+    sweep(folder)
     table = pa.Table.from_pylist([plain(r) for r in rows], schema=ROWS)
     write_parquet(folder / "rows.parquet", table)
     digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.atomic_io import check_format, fingerprint, read_json, write_array, write_bytes, write_json
+from curate.core.atomic_io import check_format, fingerprint, read_json, sweep, write_array, write_bytes, write_json
 from curate.core.errors import DriftlineError, IntegrityError, MissingFile
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
@@ -49,6 +49,7 @@ def write(
     check_steps([(s.index, s.name) for s in steps], str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
+    sweep(folder)
     records: list[dict[str, Any]] = []
     for step in _stored_steps(steps, oracle):
         step_folder = folder / STEP_FOLDER.format(step.index)

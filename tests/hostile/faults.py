@@ -1,0 +1,285 @@
+"""Faults of the disk at every system call that changes a file: full, short writes, EIO, and kills between two calls.
+
+    python -m hostile.faults [JOB …] [--kind kill …] [--points 250]        (make fuzz; PYTHONPATH=tests)
+
+`faults.c` is loaded by LD_PRELOAD. Each point forks a process that does the job until its fault, and one that does the
+same job again without a fault: that must end in the bytes of an undisturbed job, and say nothing but sentences.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from curate.core.errors import DriftlineError
+
+KINDS = {"kill": 1, "full": 2, "short": 3, "eio": 4}
+SECONDS = 120  # of one job
+ASIDE = {"log.jsonl", "verified.json", "digests.sqlite", "digests.sqlite-journal"}  # times, and memories of digests
+OF_CLOCKS = {"seconds", "spent"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something that writes files."""
+
+    do: Callable[[Path], Any]
+    """in a folder; again, if it was stopped"""
+    prepare: Callable[[Path], Any] = lambda folder: None
+    """what is there before"""
+    kept: Callable[[Path], Any] | None = None
+    """what the folder says in the end (default: the bytes of its files)"""
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Name → SHA-256 of each file, without clocks."""
+    found = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in ASIDE):
+        data = path.read_bytes()
+        if path.name == "done.json":
+            data = json.dumps({k: v for k, v in json.loads(data).items() if k not in OF_CLOCKS}).encode()
+        found[path.relative_to(folder).as_posix()] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+def _photos(folder: Path) -> None:
+    """A run file for photos that are outside the folder, because their paths are in its tables."""
+    from curate.core.seeding import rng_for
+    from pipelines.demo.draw import photo
+
+    photos = folder.parents[1] / "photos"
+    for thing in ("car", "bus"):
+        if not (photos / thing).is_dir():
+            (photos / thing).mkdir(parents=True)
+            for i in range(4):
+                photo([thing], 0.2, rng_for(i, thing)).save(photos / thing / f"201{i % 2}-05-0{i + 1}.jpg")
+    (folder / "driftline.yaml").write_text(RUN_FILE.format(photos=photos))
+
+
+RUN_FILE = """
+collection: {{source: folder, path: {photos}, label: parent, dates: [path]}}
+filter: {{upload_after_capture: false}}
+buckets: {{kind: calendar, unlabelled: []}}
+embed: {{model: driftline-photo-world}}
+retrieve:
+  per_class: 4
+  depth: 4
+  background: false
+  short: fewer
+  concepts: [{{name: car, prompts: [a car]}}, {{name: bus, prompts: [a bus]}}]
+validation: {{method: catalogue}}
+release: {{per_class: 2, splits: 1, short: fewer}}
+"""
+
+
+def _run(folder: Path, until: str | None = None, start: str | None = None) -> None:
+    from curate.core.run_log import RunLog
+    from pipelines.config.loader import load
+    from pipelines.runner import run
+    from pipelines.stage import Context
+
+    log = RunLog(folder / "log.jsonl", quiet=True)
+    run(Context(folder, load(folder / "driftline.yaml"), log), start, until)
+
+
+def _stream(folder: Path) -> None:
+    from support.helpers import drifting
+
+    drifting(2, 2, 6).save(folder / "S")
+
+
+def _rows(folder: Path) -> None:
+    from support.helpers import drifting
+
+    from eval.run import evaluate
+
+    evaluate(drifting(2, 2, 6), "clear-iid", ["majority", "nearest-mean"], seeds=[0, 1], out=folder / "rows")
+
+
+def _counts(folder: Path) -> Any:
+    from eval.rows import digest, find
+
+    left = [path for path in folder.rglob("*") if path.name.startswith(".partial-")]
+    return [sorted(digest(run) for run in find([folder])), len(left)]
+
+
+def _ledger(folder: Path) -> None:
+    """Six corrections; each that was acknowledged is noted outside the folder, where no fault happens."""
+    from eval.memory.correction_ledger import Ledger
+
+    noted = folder.with_name("acknowledged")
+    with Ledger(folder / "l.ledger") as ledger:
+        for _ in range(ledger.n, 6):
+            number = ledger.append({"correction": ledger.n})
+            with noted.open("a") as file:
+                file.write(f"{number}\n")
+
+
+def _corrections(folder: Path) -> Any:
+    """All corrections, once, in order; none that was acknowledged is missing or was given again."""
+    from eval.memory.correction_ledger import entries
+
+    noted = [int(line) for line in folder.with_name("acknowledged").read_text().split()]
+    found = [entry.content[0] for entry in entries(folder / "l.ledger")]
+    return [found, len(noted) == len(set(noted)) and set(noted) <= set(range(len(found)))]
+
+
+JOBS = {
+    "run": Job(partial(_run, until="bucket"), _photos),
+    "whole-run": Job(_run, _photos),
+    "stream": Job(_stream),
+    "rows": Job(_rows, kept=_counts),
+    "ledger": Job(_ledger, kept=_corrections),
+}
+
+
+def swept(name: str, kinds: Sequence[str], points: int, library: Path) -> Iterator[dict[str, Any]]:
+    """Faults at `points` of the calls of a job, as evenly as possible. Yields calls, points and problems of each
+    kind."""
+    job, faults = JOBS[name], ctypes.CDLL(str(library))
+    with tempfile.TemporaryDirectory(prefix="faults-") as place:
+        warm, calm = (Path(place).resolve() / part / "x" for part in ("warm", "calm"))
+        _fresh(job, warm)
+        job.do(warm)  # forks then have its imports
+        _fresh(job, calm)
+        count = Path(place) / "count"
+
+        def counted() -> None:
+            faults.fault_arm(str(calm).encode(), 0, 0)
+            job.do(calm)
+            count.write_text(str(faults.fault_count()))
+
+        code, said = forked(counted, place)
+        assert not code, said
+        calls, expected = int(count.read_text()), (job.kept or tree)(calm)
+        chosen = sorted({calls * i // points for i in range(points)}) if points < calls else list(range(calls))
+        for kind in kinds:
+            problems, clock = [], time.monotonic()
+            for point in chosen:
+                folder = Path(place).resolve() / f"{kind}-{point}" / "x"
+                _fresh(job, folder)
+
+                def faulty(folder: Path = folder, point: int = point, kind: str = kind) -> None:
+                    faults.fault_arm(str(folder).encode(), KINDS[kind], point)
+                    job.do(folder)
+
+                code, said = forked(faulty, place)
+                if code == TRACEBACK or (kind == "kill" and code == 0):
+                    problems.append(f"call {point} of {calls}: {said or 'the job did not meet its fault'}")
+                code, said = forked(partial(job.do, folder), place)
+                if code:
+                    problems.append(f"call {point} of {calls}, once again: {said}")
+                elif (found := (job.kept or tree)(folder)) != expected:
+                    problems.append(f"call {point} of {calls}: other output: {_differ(expected, found)}")
+                shutil.rmtree(folder.parent)
+            seconds = round(time.monotonic() - clock, 1)
+            known = {"job": name, "kind": kind, "calls": calls, "points": len(chosen)}
+            yield known | {"problems": problems, "seconds": seconds}
+
+
+SENTENCE, TRACEBACK = 1, 2  # exit codes of a fork
+
+
+def forked(do: Callable[[], Any], place: str) -> tuple[int, str]:
+    """(exit code, what went wrong) of a function in a process of its own; a killed one has a negative code."""
+    said = Path(place) / "said"
+    said.unlink(missing_ok=True)
+    process = os.fork()
+    if not process:
+        code = 0
+        try:
+            signal.alarm(SECONDS)
+            do()
+        except (DriftlineError, OSError) as error:  # the command line explains errors of the operating system
+            code, text = SENTENCE, str(error)
+        except BaseException as error:
+            code, text = TRACEBACK, "".join(traceback.format_exception(error)[-3:])
+        if code:
+            said.write_text(text)
+        os._exit(code)
+    _, status = os.waitpid(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return code, said.read_text() if said.is_file() else f"exit code {code}" if code else ""
+
+
+def _fresh(job: Job, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    job.prepare(folder)
+
+
+def _differ(expected: Any, found: Any) -> Any:
+    if isinstance(expected, dict):
+        return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[:5]
+    return found
+
+
+def compiled(folder: Path) -> Path | None:
+    """The library; None without a compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or sys.platform != "linux":
+        return None
+    library = folder / "faults.so"
+    source = Path(__file__).with_name("faults.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+    return library
+
+
+def begun(library: Path, jobs: Sequence[str], kinds: Sequence[str], points: int) -> Iterator[dict[str, Any]]:
+    """`swept` for each job, in a process with the library."""
+    command = [sys.executable, "-m", "hostile.faults", *jobs, "--points", str(points), "--library", str(library)]
+    command += [word for kind in kinds for word in ("--kind", kind)]
+    environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None  # PIPE
+        yield from map(json.loads, process.stdout)
+    if process.returncode:
+        raise ChildProcessError(f"The process of {', '.join(jobs)} ended with code {process.returncode}.")
+
+
+def main() -> None:
+    """The jobs and kinds that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help=", ".join(JOBS))
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--points", type=int, default=250)
+    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    jobs, kinds = asked.jobs or list(JOBS), asked.kind or list(KINDS)
+    if asked.library:
+        for name in jobs:
+            for found in swept(name, kinds, asked.points, asked.library):
+                print(json.dumps(found), flush=True)
+        return
+    problems = 0
+    print(f"{'job':<11}{'kind':<7}{'calls':>7}{'points':>8}{'problems':>10}{'seconds':>9}")
+    with tempfile.TemporaryDirectory() as folder:
+        library = compiled(Path(folder))
+        if library is None:
+            sys.exit("There is no C compiler for Linux.")
+        for found in begun(library, jobs, kinds, asked.points):
+            numbers = f"{found['calls']:>7,}{found['points']:>8,}{len(found['problems']):>10,}{found['seconds']:>9,}"
+            print(f"{found['job']:<11}{found['kind']:<7}{numbers}", flush=True)
+            for problem in found["problems"]:
+                print(f"  {problem}", flush=True)
+            problems += len(found["problems"])
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
