@@ -23,7 +23,10 @@ UNVERIFIED = (
     "**Unverified**: results marked *unverified* are the submitter's own rows. They were neither computed again from "
     "answers nor run again."
 )
-
+OWN_CODE = (
+    "**Own code**: a learner that is marked so is a program of the submission. Where it was run again, it had no "
+    "network and could change no file; but a program may contain its answers, so read it before you believe them."
+)
 
 Entry = tuple["Verdict", Mapping[str, Any]]  # a submission, and one of its results
 
@@ -52,6 +55,7 @@ def board(verdicts: Sequence[Verdict], unverified: bool = False) -> str:
                 tables.setdefault(key, []).append((verdict, result))
     lines = ["# Leaderboard", "", ORIGIN, ""]
     lines += [UNVERIFIED, ""] if any(verdict.unverified for verdict in verdicts) else []
+    lines += [OWN_CODE, ""] if any(verdict.code for verdict in verdicts) else []
     for (protocol, stream, sha, settings), entries in sorted(tables.items()):
         lines += [f"## {markdown(protocol)} on {markdown(stream)}", ""]
         lines += _table(protocol, _listed(json.loads(settings)), sha, entries)
@@ -89,6 +93,7 @@ def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:
 def _checked(verdict: Verdict, runs: Sequence[str]) -> str:
     """How a result's runs, given by digest, were checked."""
     again = len(set(runs) & {run["digest"] for run in verdict.again})
+    own = ", own code" if set(runs) & set(verdict.code) else ""
     if set(runs) & {run["digest"] for run in verdict.unverified}:
-        return "unverified"
-    return f"{again} of {len(runs)} re-run" if again else "not re-run"
+        return f"unverified{own}"
+    return f"{f'{again} of {len(runs)} re-run' if again else 'not re-run'}{own}"

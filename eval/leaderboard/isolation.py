@@ -18,6 +18,7 @@ from typing import Any
 from curate.core.atomic_io import write_json
 from curate.core.errors import DriftlineError
 from curate.core.registry import Registry
+from eval.leaderboard.enclosure import NotEnclosed, enclose
 
 NEW_NETWORK = 0x10000000 | 0x40000000  # CLONE_NEWUSER | CLONE_NEWNET of Linux's unshare(2)
 ENVIRONMENT = (
@@ -47,18 +48,19 @@ class Stopped(DriftlineError):
     """A child process exceeded a limit or died."""
 
 
-def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None) -> Any:
+def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None, enclosed: bool = False) -> Any:
     """The answer of a function of driftline, called in a child process. Its working folder is new and empty, and is
     removed afterwards.
 
-    task: `module:function`, which takes the request and returns plain data. Raises what it raises, if that is an error
-    of driftline, else Stopped.
+    task: `module:function`, which takes the request and returns plain data. enclosed: in namespaces as well, for code
+    of somebody else. Raises what the task raises, if that is an error of driftline, NotEnclosed, and else Stopped.
     """
     limits = limits or Limits()
     here = Path.cwd()
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
-    asked = {"task": task, "request": request, "limits": asdict(limits), "path": [*path, str(_home())]}
+    asked = {"task": task, "request": request, "limits": asdict(limits), "enclosed": enclosed}
+    asked["path"] = [*path, str(_home())]
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
@@ -75,7 +77,8 @@ def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None
             raise Stopped(f"Its process ended with code {done.returncode}: out of time, memory or file size.")
         value = json.loads(answer.read_bytes())
     if "error" in value:
-        kind = getattr(importlib.import_module("curate.core.errors"), value["error"], Stopped)
+        errors = {"NotEnclosed": NotEnclosed, **vars(importlib.import_module("curate.core.errors"))}
+        kind = errors.get(value["error"], Stopped)
         raise kind(*value["parts"])
     return value["answer"]
 
@@ -90,10 +93,12 @@ def child(asked: Mapping[str, Any]) -> None:
         (resource.RLIMIT_FSIZE, limits["file"]),
     ):
         resource.setrlimit(kind, (value, value))
-    close_network()
+    close_network(own_namespace=not asked["enclosed"])
     Registry.by_path = False
     module, _, function = asked["task"].partition(":")
     try:
+        if asked["enclosed"]:
+            enclose(Path.cwd())
         answer = {"answer": getattr(importlib.import_module(module), function)(asked["request"])}
     except DriftlineError as error:
         answer = {"error": type(error).__name__, "parts": [error.given, error.expected, error.way_out]}
@@ -102,10 +107,11 @@ def child(asked: Mapping[str, Any]) -> None:
     write_json(Path("answer.json"), answer)
 
 
-def close_network() -> None:
+def close_network(own_namespace: bool = True) -> None:
     """No network for the rest of this process: an empty network namespace where the system allows one (Linux), and in
-    any case a guard that refuses sockets, those of this machine included. Cannot be undone."""
-    if sys.platform == "linux":
+    any case a guard that refuses sockets, those of this machine included. Cannot be undone. own_namespace: False if
+    `enclose` makes one."""
+    if sys.platform == "linux" and own_namespace:
         ctypes.CDLL(None).unshare(NEW_NETWORK)
 
     def guard(event: str, _: object) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from curate.core.errors import BadConfig, DriftlineError
+from curate.core.registry import Registry
 from eval.experiment.learner_spec import parsed
 from eval.experiment.settings import setting_names
-from eval.leaderboard.submission import opened, runs_of, with_records
+from eval.leaderboard.submission import modules_of, opened, runs_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import stored_protocol
 from eval.rows import Run, counted
@@ -23,21 +24,30 @@ MODULE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")  # package.module:Name as a 
 IDENTITY = ("protocol", "protocol_settings", "learner", "settings", "seed", "steps")
 
 
-def reach(about: Mapping[str, Any]) -> str:
+def own_code(about: Mapping[str, Any], modules: Container[str]) -> str:
+    """The module of a submission that its learner is in; "" if driftline or an installed package has the learner."""
+    module, colon, _ = about["learner"].partition("(")[0].strip().partition(":")
+    return module if colon and module in modules else ""
+
+
+def reach(about: Mapping[str, Any], coded: bool = False) -> str:
     """What a run names outside itself, as "endpoint names an address"; "" if nothing. Such a run is not repeated: a
     submission must not write to a folder of this machine, load a file from it, import code, or send requests and keys
     to an address.
 
-    about: of a run whose learner and protocol are registered. Raises BadConfig for settings that they do not have.
+    about: of a run whose learner and protocol are registered. coded: its learner is code of the submission, whose
+    settings only that code knows. Raises BadConfig for settings that they do not have.
     """
     name, in_name = parsed(about["learner"])
-    learner, protocol = LEARNERS[name], stored_protocol(about["protocol"])
+    learner, protocol = None if coded else LEARNERS[name], stored_protocol(about["protocol"])
     settings = dict(about["settings"])
     tuned = settings.pop("tune", {})
     if not isinstance(tuned, dict):
         raise BadConfig(f"tune is {tuned!r}.", "Expected settings and their candidates.")
     sources = [(learner, in_name), (learner, settings), (learner, tuned), (protocol, about["protocol_settings"])]
     for kind, given in sources:
+        if kind is None:
+            continue
         if unknown := sorted(set(given) - set(setting_names(kind))):
             raise BadConfig(f"{kind.__name__} has no setting {unknown[0]!r}.", "Expected settings of its class.")
         for key, value in given.items():
@@ -45,7 +55,7 @@ def reach(about: Mapping[str, Any]) -> str:
                 return f"{key} names {kind.reaches[key]}"
             if any(MODULE.fullmatch(text.strip()) for text in _texts(value)):
                 return f"{key} names a Python module"
-    for kind in (learner, protocol):
+    for kind in filter(None, (learner, protocol)):
         if by_default := [key for key in kind.reaches if getattr(kind, key, "")]:
             return f"{by_default[0]} names {kind.reaches[by_default[0]]}"
     return ""
@@ -61,10 +71,11 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def repeat(request: Mapping[str, Any]) -> dict[str, str]:
-    """Run one run of a submission again, in this process: call it by `isolated`.
+    """Run one run of a submission again, in this process: call it by `isolated`, and `enclosed` if its learner is code
+    of the submission.
 
-    request: archive, run (its number) and stream, a folder. Returns "differs": how, or ""; "because": why it could not
-    be run here, or "".
+    request: archive, run (its number), stream, a folder, and code, the learner's module or "". Returns "differs": how,
+    or ""; "because": why it could not be run here, or "".
     """
     members = opened(Path(request["archive"]))[0]
     run = with_records(runs_of(members)[request["run"]], members, request["run"])
@@ -76,7 +87,14 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
     recorded = {**stored_protocol(about["protocol"]).unrecorded, **about["protocol_settings"]}
     settings |= {f"{about['protocol']}.{key}": value for key, value in recorded.items()}
     kept: list[Run] = []
+
+    def failed(text: str) -> dict[str, str]:
+        """What code of somebody else says is not repeated: it may have read files."""
+        return {"differs": "its code failed" if request["code"] else text, "because": ""}
+
     try:
+        if request["code"]:
+            _admit(base, modules_of(members))
         document = evaluate(
             Stream.load(request["stream"]), about["protocol"], [about["learner"]], [about["seed"]], settings,
             tune=about["settings"].get("tune"), keep_run=kept.append,
@@ -84,12 +102,24 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
     except MemoryError:
         raise
     except DriftlineError as error:
-        return {"differs": f"it cannot be run: {error}", "because": ""}
+        return failed(f"it cannot be run: {error}")
     except Exception as error:  # any error that hostile settings cause
-        return {"differs": f"it cannot be run: {type(error).__name__}: {error}", "because": ""}
+        return failed(f"it cannot be run: {type(error).__name__}: {error}")
     if document["skipped"]:
-        return {"differs": f"it was skipped, because {document['skipped'][0]['because']}", "because": ""}
+        return failed(f"it was skipped, because {document['skipped'][0]['because']}")
     return {"differs": _difference(kept[0], run), "because": ""}
+
+
+def _admit(name: str, modules: Mapping[str, bytes]) -> None:
+    """Import the learner `module:Name` from the working folder, where its submission's modules are written. Installed
+    modules come first, so none is replaced."""
+    for module, source in modules.items():
+        Path(f"{module}.py").write_bytes(source)
+    Registry.by_path = True
+    try:
+        LEARNERS.resolve(name)
+    finally:
+        Registry.by_path = False
 
 
 def _difference(again: Run, run: Run) -> str:

@@ -1,7 +1,8 @@
 """The file of a submission: rows, outcomes, hashes and environment of runs, packed and read.
 
 A submission is a zip: `manifest.json` (written last, with the SHA-256 of every other member) and for each run
-`runs/NNNN/run.json`, `rows.parquet` and `outcomes.parquet`. The same runs give the same bytes.
+`runs/NNNN/run.json`, `rows.parquet` and `outcomes.parquet`; `code/NAME.py` are modules of learners that driftline does
+not have. The same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ MOST = 20_000  # members
 MOST_ROWS = 200_000  # rows of one run
 LONGEST = 300  # characters of a name
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same bytes every time
-MEMBER = re.compile(r"runs/\d{4,}/(run\.json|rows\.parquet|outcomes\.parquet)")
+MODULE = r"[^\W\d]\w*"  # the name of one
+MEMBER = re.compile(rf"runs/\d{{4,}}/(run\.json|rows\.parquet|outcomes\.parquet)|code/{MODULE}\.py")
 PACKAGES = ("driftline", "torch", "numpy", "faiss-cpu", "timm", "transformers", "peft", "river", "scikit-learn")
 NEEDED = {
     "protocol": str, "protocol_settings": dict, "learner": str, "settings": dict, "seed": int, "stream": dict,
@@ -43,9 +45,13 @@ NEEDED = {
 A_SUBMISSION = "Expected a submission of driftline submit."
 
 
-def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "") -> dict[str, Any]:
-    """Write a submission of all runs below some folders; returns its manifest. Raises MissingFile if there are none,
-    BadInput for an empty, long or unprintable name, IntegrityError for outcomes without the counts of their rows."""
+def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: Sequence[Path] = ()) -> dict[str, Any]:
+    """Write a submission of all runs below some folders; returns its manifest.
+
+    code: the modules of learners named `module:Name`. Raises MissingFile for one that is not there and if there are no
+    runs, BadInput for an empty, long or unprintable name and for a module with another, IntegrityError for outcomes
+    without the counts of their rows.
+    """
     if not name.strip() or len(name) > 200 or not name.isprintable():
         raise BadInput(f"The name is {name[:60]!r}.", "Expected up to 200 printable characters.")
     members: dict[str, bytes] = {}
@@ -58,6 +64,12 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "") -> dict
         if records.is_file():  # rows of older versions have none
             outcomes.attached(records, records, run.rows)
             members[f"runs/{i:04d}/{outcomes.FILE}"] = records.read_bytes()
+    for module in code:
+        if not MEMBER.fullmatch(member := f"code/{module.name}"):
+            raise BadInput(f"The code {module} has a name that is no module's.", "Expected NAME.py.")
+        if not module.is_file():
+            raise MissingFile(f"There is no file {module}.", "", "Check --code.")
+        members[member] = module.read_bytes()
     manifest = {
         "format": FORMAT,
         "name": name,
@@ -123,7 +135,9 @@ def _members(path: Path, file: zipfile.ZipFile) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for info in infos:
         if info.filename != "manifest.json" and not MEMBER.fullmatch(info.filename):
-            raise BadInput(f"{path} has a member {info.filename[:100]!r}.", "Expected runs/NNNN/run.json and rows.")
+            raise BadInput(
+                f"{path} has a member {info.filename[:100]!r}.", "Expected runs/NNNN/run.json, rows, and code/NAME.py."
+            )
         if info.filename in members:
             raise BadInput(f"{path} has {info.filename} twice.", "Expected every member once.")
         with file.open(info) as member:
@@ -154,6 +168,12 @@ def runs_of(members: Mapping[str, bytes]) -> list[Run]:
     if not runs:
         raise BadInput("It has no runs.", "Expected runs/NNNN/run.json.")
     return runs
+
+
+def modules_of(members: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The modules of its learners: name → source."""
+    found = {m: data for m, data in members.items() if m.startswith("code/")}
+    return {m.removeprefix("code/").removesuffix(".py"): data for m, data in found.items()}
 
 
 def with_records(run: Run, members: Mapping[str, bytes], number: int) -> Run:

@@ -15,15 +15,16 @@ from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
 from curate.core.seeding import rng_for
 from eval.leaderboard.isolation import Limits, Stopped, isolated
-from eval.leaderboard.repeating import reach
+from eval.leaderboard.repeating import own_code, reach
 from eval.leaderboard.rescoring import rescored
-from eval.leaderboard.submission import documents_of, opened, runs_of, scores_of, with_records
+from eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, scores_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from eval.rows import Run, digest
 from stream_builder.stream import Stream
 
 SHARE = 0.1  # of the runs that may be repeated, at least one
+OWN_CODE = "its learner is code of the submission, which only --run-code runs"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Verdict:
     """runs whose rows could not be computed again from answers, and why"""
     problems: list[str] = field(default_factory=list)
     """what is wrong; empty if the submission holds"""
+    code: list[str] = field(default_factory=list)
+    """digests of the runs whose learner is code of the submission"""
     sha256: str = ""
     """of the file"""
     public_value: str = ""
@@ -62,6 +65,7 @@ def verify(
     again: int | None = None,
     public_value: str = "",
     limits: Limits | None = None,
+    run_code: bool = False,
 ) -> Verdict:
     """Check members and hashes, compute rows and scores again, and run some again. Everything that reads the
     submission or runs its settings is done in child processes without network, each under `limits`; modules that it
@@ -69,8 +73,9 @@ def verify(
 
     streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
     file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
-    Raises MissingFile, BadInput for a file that is no submission, IntegrityError for a member whose hash is not the
-    manifest's, Stopped if a limit is too small for the check itself.
+    run_code: also run learners that are code of the submission, in namespaces (`enclosure`). Raises MissingFile,
+    BadInput for a file that is no submission, IntegrityError for a member whose hash is not the manifest's, Stopped if
+    a limit is too small for the check itself, NotEnclosed if code cannot be run safely here.
     """
     folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
     path = path.resolve()
@@ -78,6 +83,9 @@ def verify(
     sha256, public_value = sha256_file(path) if path.is_file() else "", public_value or secrets.token_hex(8)
     left: list[dict[str, Any]] = found["runs"]
     problems: list[str] = found["problems"]
+    for run in left:
+        if run["code"] and not run_code:
+            run["because"] = run["because"] or OWN_CODE
     here = [run for run in left if run["stream"] in folders]
     repeatable = [run for run in here if not run["because"]]
     if again is None:
@@ -86,9 +94,9 @@ def verify(
     if not problems:
         for i in drawn(sha256, public_value, len(repeatable))[:again]:
             run = repeatable[i]
-            request = {"archive": str(path), "run": run["run"], "stream": folders[run["stream"]]}
+            request = {"archive": str(path), "stream": folders[run["stream"]], **{k: run[k] for k in ("run", "code")}}
             try:
-                result = isolated("eval.leaderboard.repeating:repeat", request, limits)
+                result = isolated("eval.leaderboard.repeating:repeat", request, limits, enclosed=bool(run["code"]))
             except Stopped as error:
                 result = {"because": str(error), "differs": ""}
             if result["because"]:
@@ -101,7 +109,8 @@ def verify(
     tried = {run["run"] for run in done}
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]
     unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
-    return Verdict(found["name"], found["documents"], done, not_again, unverified, problems, sha256, public_value)
+    code = [run["digest"] for run in left if run["code"]]
+    return Verdict(found["name"], found["documents"], done, not_again, unverified, problems, code, sha256, public_value)
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:
@@ -118,13 +127,15 @@ def examined(request: Mapping[str, Any]) -> dict[str, Any]:
     members, manifest = opened(Path(request["archive"]))
     runs = runs_of(members)
     streams = {sha: Stream.load(folder) for sha, folder in request["streams"].items()}
+    modules = modules_of(members)
     problems, listed, documents = [], [], []
     for number, run in enumerate(runs):
-        problem, because, unverified = _odd(run), "", ""
+        code = own_code(run.about, modules)
+        problem, because, unverified = _odd(run, code), "", ""
         stream = streams.get(run.about["stream"]["sha256"])
         if not problem:
             try:
-                because = reach(run.about)
+                because = reach(run.about, bool(code))
                 problem, unverified = _rescored(with_records(run, members, number), stream)
             except (BadConfig, BadPlugin, UnknownName, BadInput, IntegrityError) as error:
                 problem = str(error)
@@ -132,7 +143,7 @@ def examined(request: Mapping[str, Any]) -> dict[str, Any]:
             problems.append(f"run {number:04d}: {problem}")
         because = because or ("" if stream is not None else "its stream is not here")
         facts = {key: run.about[key] for key in ("learner", "protocol", "seed")} | {"digest": digest(run)}
-        facts |= {"run": number, "stream": run.about["stream"]["sha256"]}
+        facts |= {"run": number, "stream": run.about["stream"]["sha256"], "code": code}
         listed.append(facts | {"because": because, "unverified": unverified})
     if not problems:
         documents = documents_of(runs)
@@ -151,16 +162,18 @@ def _rescored(run: Run, stream: Stream | None) -> tuple[str, str]:
     return rescored(run, stream), ""
 
 
-def _odd(run: Run) -> str:
-    """Why a run is none that `evaluate` writes: names of modules, unknown names, impossible counts; "" if it is."""
+def _odd(run: Run, code: str) -> str:
+    """Why a run is none that `evaluate` writes: names of modules, unknown names, impossible counts; "" if it is. code:
+    the submission's own module that its learner is in."""
     protocol, learner = run.about["protocol"], run.about["learner"].partition("(")[0].strip()
     for kind, given, registry in (("protocol", protocol, PROTOCOLS), ("learner", learner, LEARNERS)):
-        if given in registry:
+        if given in registry or (code and kind == "learner"):
             continue
         if ":" in given:
             return (
                 f"the {kind} {given!r} names a Python module, which is not imported from a submission. "
-                f"Register the {kind} in an installed package (entry point driftline.{kind}s)."
+                f"{'Submit its code (--code), or register' if kind == 'learner' else 'Register'} the {kind} in an "
+                f"installed package (entry point driftline.{kind}s)."
             )
         try:
             registry[given]

@@ -24,6 +24,14 @@ Public = Annotated[
         "repeated. Default: a random one, which is printed.",
     ),
 ]
+RunCode = Annotated[
+    bool,
+    typer.Option(
+        "--run-code",
+        help="Also run learners that are code of the submission: in Linux namespaces, without network, with read-only "
+        "files.",
+    ),
+]
 Seconds = Annotated[int, typer.Option("--seconds", min=1, help="Time limit of the check and of each repeated run.")]
 
 
@@ -33,12 +41,15 @@ def submit(
     name: Annotated[str, typer.Option("--name", help="The name on the leaderboard.")],
     out: Annotated[Path, typer.Option("--out", help="A .zip file.")],
     contact: Annotated[str, typer.Option("--contact", help="An e-mail address or a web page.")] = "",
+    code: Annotated[
+        list[Path] | None, typer.Option("--code", help="NAME.py of a learner named NAME:CLASS; may be repeated.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Pack rows, hashes and the environment into one file."""
     from eval.leaderboard.submission import pack
 
-    manifest = pack(paths, name, out, contact)
+    manifest = pack(paths, name, out, contact, code or ())
     runs, scores = sum(m.endswith("run.json") for m in manifest["files"]), len(manifest["scores"])
     show(as_json, {"file": str(out), "runs": runs, "scores": scores}, f"{out}: {runs} runs, {scores} scores")
 
@@ -50,6 +61,7 @@ def verify(
     again: Again = None,
     public_value: Public = "",
     seconds: Seconds = 3600,
+    run_code: RunCode = False,
     as_json: Json = False,
 ) -> None:
     """Check a submission: hashes, scores, repeated runs.
@@ -59,7 +71,7 @@ def verify(
     from eval.leaderboard.isolation import Limits
     from eval.leaderboard.verification import verify as check
 
-    verdict = check(path, stream or (), again, public_value, Limits(seconds))
+    verdict = check(path, stream or (), again, public_value, Limits(seconds), run_code)
     told = [(run, run["differs"] or "the same") for run in verdict.again]
     told += [(run, f"not re-run: {run['because']}") for run in verdict.not_again]
     lines = [f"{run['learner']}, {run['protocol']}, seed {run['seed']}: {result}" for run, result in told]
@@ -92,6 +104,7 @@ def leaderboard(
     unverified: Annotated[
         bool, typer.Option("--unverified", help="Also show runs without stream or outcomes; the page marks them.")
     ] = False,
+    run_code: RunCode = False,
     as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
@@ -103,7 +116,6 @@ def leaderboard(
     from eval.leaderboard.isolation import Limits
     from eval.leaderboard.verification import verify as check
 
-    write_text(
-        out, board([check(path, stream or (), again, public_value, Limits(seconds)) for path in paths], unverified)
-    )
+    verdicts = [check(path, stream or (), again, public_value, Limits(seconds), run_code) for path in paths]
+    write_text(out, board(verdicts, unverified))
     show(as_json, {"leaderboard": str(out)}, f"leaderboard: {out}")

@@ -351,7 +351,8 @@ def test_a_module_that_a_submission_names_is_not_imported(
 
     assert verdict.problems == [
         f"run {member[5:9]}: the {key} {name.partition('(')[0]!r} names a Python module, which is not imported from a "
-        f"submission. Register the {key} in an installed package (entry point driftline.{key}s)."
+        f"submission. {'Submit its code (--code), or register' if key == 'learner' else 'Register'} the {key} in an "
+        f"installed package (entry point driftline.{key}s)."
     ]
     assert verdict.again == []
 

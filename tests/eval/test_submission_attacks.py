@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.helpers import drifting
+from support.submissions import Members, members_of, written
 
 from curate.core.errors import DriftlineError
 from eval.leaderboard.board import board
@@ -22,7 +22,6 @@ from eval.leaderboard.verification import Verdict, examined
 from eval.run import evaluate
 from stream_builder.stream import Stream
 
-Members = dict[str, bytes]
 LEARNERS = ["nearest-mean", "majority"]
 
 
@@ -35,23 +34,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     evaluate(stream, "ocrr", ["substrate"], [0], {"every": 20, "tests": 20}, out=here / "runs")
     pack([here / "runs"], "ours", here / "ours.zip")
     return here
-
-
-def members_of(path: Path) -> Members:
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def written(path: Path, members: Members, hashed: bool = True) -> Path:
-    """A submission of these members; hashed: the manifest has their hashes, as somebody would write it who cheats."""
-    manifest = json.loads(members["manifest.json"])
-    if hashed:
-        others = {name: data for name, data in members.items() if name != "manifest.json"}
-        manifest["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in others.items()}
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in (members | {"manifest.json": json.dumps(manifest).encode()}).items():
-            file.writestr(name, data)
-    return path
 
 
 def found(path: Path, stream: Path) -> str:

@@ -23,6 +23,7 @@ from stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
+FEWEST_UPDATES = 100  # with 31 updates, as small a learning rate was chosen for ACE as cost it eleven points
 TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
@@ -151,7 +152,8 @@ class NearFuture(Protocol):
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
     def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
+        """The prefix; S is at most half of it. On a short one, each batch pays for more updates: in all for a hundred,
+        or for those of the whole run if they are fewer. Raises IncompatibleStream if there is none."""
         n = int(self.prefix)
         if n < 2:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
@@ -161,7 +163,9 @@ class NearFuture(Protocol):
         part = Stream(
             f"{stream.name}: prefix", [Step(0, "prefix", {"train": join(parts)})], stream.classes, stream.prior
         )
-        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
+        fewest = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
+        updates = max(self.updates, fewest)
+        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="", updates=updates), part
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """The blind classifier's curve, and a warning if it is above chance at S."""
