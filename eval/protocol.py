@@ -202,6 +202,10 @@ class Protocol(ABC):
         self.check(part)
         return self, part
 
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """What candidates of settings run on, each as `selection`; the mean of their primary scores decides."""
+        return [self.selection(stream, rng, seed)]
+
     @property
     def learners_per_pass(self) -> int:
         """How many runs `run_many` takes at once."""

@@ -14,7 +14,7 @@ from curate.core.errors import BadPlugin, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import LearnerSpec
 from eval.learner import Learner
-from eval.protocol import Protocol, Start
+from eval.protocol import Protocol, Result, Start
 from eval.rows import Row
 from stream_builder.stream import Stream
 
@@ -66,35 +66,49 @@ def started(
 def choose(
     protocol: Protocol, stream: Stream, name: str, make: Callable[..., Learner], grid: Grid, seed: int
 ) -> Choice:
-    """The settings of `grid` (name → values) with the best primary score on `Protocol.selection`; among equals the
-    first.
+    """The settings of `grid` (name → values) with the best primary score on `Protocol.trials`, mean over these; among
+    equals the first.
 
     name: of the protocol. make: settings → a learner; all candidates have the same seed. Candidates that diverge are
     left out. Raises IncompatibleStream if all do, and whatever else stops one.
     """
     clock = time.process_time()
-    protocol, part = protocol.selection(stream, rng_for(seed, name, "walk"), seed)
+    trials = protocol.trials(stream, rng_for(seed, name, "walk"), seed)
     settings = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
-    starts = [started(protocol, part, name, make(**candidate), seed) for candidate in settings]
+    results: list[list[Result | None]] = []  # of each trial, for each candidate; None: it diverged
+    updates = 0.0
+    for within, part in trials:
+        starts = [started(within, part, name, make(**candidate), seed) for candidate in settings]
+        results.append(_results(within, part, starts))
+        updates += sum(start.learner.spent() for start in starts)
+    learned = [result for trial in results for result in trial if result is not None]
+    if not learned:
+        raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
+    goal = protocol.goal(learned[0])
+    values = [_mean([result and result.scores[goal.name] for result in of]) for of in zip(*results, strict=True)]
+    best = max(range(len(settings)), key=lambda i: (goal.gain(values[i]), -i))
+    record = {
+        "score": goal.name,
+        "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
+        "samples": sum(len(step["train"]) for step in trials[0][1].steps),
+        "seconds": round(time.process_time() - clock, 3),
+        "updates": round(updates, 3),
+    }
+    return Choice(settings[best], record)
+
+
+def _results(protocol: Protocol, part: Stream, starts: Sequence[Start]) -> list[Result | None]:
+    """Of each candidate; None for one that diverged. Raises whatever else stops one."""
     found: list[list[Row] | Exception] = []
     for low in range(0, len(starts), protocol.learners_per_pass):
         runs = dict(protocol.run_many(part, starts[low : low + protocol.learners_per_pass]))
         found += [runs[i] for i in sorted(runs)]
     if failed := [rows for rows in found if isinstance(rows, Exception) and not isinstance(rows, Diverged)]:
         raise failed[0]
-    results = {
-        i: protocol.score(rows, len(part.steps)) for i, rows in enumerate(found) if not isinstance(rows, Exception)
-    }
-    if not results:
-        raise IncompatibleStream("Every candidate diverged.", "Expected one that learns.", "Try smaller values.")
-    goal = protocol.goal(next(iter(results.values())))
-    values = [results[i].scores[goal.name] if i in results else None for i in range(len(settings))]
-    best = max(range(len(settings)), key=lambda i: (goal.gain(values[i]), -i))
-    record = {
-        "score": goal.name,
-        "candidates": [{**candidate, goal.name: value} for candidate, value in zip(settings, values, strict=True)],
-        "samples": sum(len(step["train"]) for step in part.steps),
-        "seconds": round(time.process_time() - clock, 3),
-        "updates": round(sum(start.learner.spent() for start in starts), 3),
-    }
-    return Choice(settings[best], record)
+    return [None if isinstance(rows, Exception) else protocol.score(rows, len(part.steps)) for rows in found]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None if one of them is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None

@@ -74,8 +74,8 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
     """Run one run of a submission again, in this process: call it by `isolated`, and `enclosed` if its learner is code
     of the submission.
 
-    request: archive, run (its number), stream, a folder, and code, the learner's module or "". Returns "differs": how,
-    or ""; "because": why it could not be run here, or "".
+    request: archive, run (its number), stream, a folder, and code, the learner's module, if it is there. Returns
+    "differs": how, or ""; "because": why it could not be run here, or "".
     """
     members = opened(Path(request["archive"]))[0]
     run = with_records(runs_of(members)[request["run"]], members, request["run"])
@@ -90,10 +90,10 @@ def repeat(request: Mapping[str, Any]) -> dict[str, str]:
 
     def failed(text: str) -> dict[str, str]:
         """What code of somebody else says is not repeated: it may have read files."""
-        return {"differs": "its code failed" if request["code"] else text, "because": ""}
+        return {"differs": "its code failed" if request.get("code") else text, "because": ""}
 
     try:
-        if request["code"]:
+        if request.get("code"):
             _admit(base, modules_of(members))
         document = evaluate(
             Stream.load(request["stream"]), about["protocol"], [about["learner"]], [about["seed"]], settings,

@@ -61,12 +61,11 @@ def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["near-future", "clear-iid"])
-def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world(protocol: str) -> None:
-    """`benchmarks/defaults.py` does the same with more photos, and on other data."""
+def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
+    """`benchmarks/defaults.py` does the same with more photos, near-future too, and on other data."""
     defaults = benchmark("defaults")
-    rows = defaults.gaps(protocol, defaults.photos(per_year=100))
-    assert {row["learner"] for row in rows} == set(defaults.trained(protocol)) - {"self-training"}
+    rows = defaults.gaps("clear-iid", defaults.photos(per_year=60))
+    assert {row["learner"] for row in rows} == set(defaults.trained("clear-iid")) - {"self-training"}
     assert max(row["below"] for row in rows) < 0.1, rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +23,7 @@ from stream_builder.stream import Split, Step, Stream, join
 
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
-FEWEST_UPDATES = 100  # with 31 updates, as small a learning rate was chosen for ACE as cost it eleven points
+FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for ACE that it lost eleven points
 TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
@@ -152,8 +152,7 @@ class NearFuture(Protocol):
         return {"momentum": 0.0} | ({"lr": "auto"} if learner.lr is None and self.prefix else {})
 
     def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
-        """The prefix; S is at most half of it. On a short one, each batch pays for more updates: in all for a hundred,
-        or for those of the whole run if they are fewer. Raises IncompatibleStream if there is none."""
+        """The prefix; S is at most half of it. Raises IncompatibleStream if there is none."""
         n = int(self.prefix)
         if n < 2:
             problem = f"Settings are chosen on the prefix, which has {n} samples."
@@ -163,9 +162,16 @@ class NearFuture(Protocol):
         part = Stream(
             f"{stream.name}: prefix", [Step(0, "prefix", {"train": join(parts)})], stream.classes, stream.prior
         )
-        fewest = min(FEWEST_UPDATES * self.batch / n, self.updates * starts[-1] / n)
-        updates = max(self.updates, fewest)
-        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also="", updates=updates), part
+        return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
+
+    def trials(self, stream: Stream, rng: np.random.Generator, seed: int) -> list[tuple[Protocol, Stream]]:
+        """The selection; on a short prefix, where small learning rates leave a network as it was, also with more
+        updates for each batch: in all a hundred, or those of the whole run if they are fewer."""
+        selection, part = self.selection(stream, rng, seed)
+        n, whole = int(self.prefix), sum(len(split) for split in self.trains(stream))
+        updates = min(FEWEST_UPDATES * self.batch / n, self.updates * whole / n)
+        longer = [(replace(cast(NearFuture, selection), updates=updates), part)] if updates > self.updates else []
+        return [(selection, part), *longer]
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
         """The blind classifier's curve, and a warning if it is above chance at S."""
