@@ -62,10 +62,9 @@ def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> Non
 
 @pytest.mark.slow
 def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
-    """`benchmarks/defaults.py` does the same with more photos, near-future too, and on other data."""
+    """The three with the largest grids; `benchmarks/defaults.py` does it with all, near-future too, on other data."""
     defaults = benchmark("defaults")
-    rows = defaults.gaps("clear-iid", defaults.photos(per_year=60))
-    assert {row["learner"] for row in rows} == set(defaults.trained("clear-iid")) - {"self-training"}
+    rows = defaults.gaps("clear-iid", defaults.photos(), ["reservoir", "ewc", "lwf"])
     assert max(row["below"] for row in rows) < 0.1, rows
 
 
