@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from pydantic import Field
 from curate.core.errors import IntegrityError
 from curate.core.outside.documents import Schema
 from curate.core.outside.names import PlainName, fault
+from curate.core.parsing import rows_of
 
 AGAIN = "Copy the release again."
 
@@ -67,6 +69,29 @@ class ReleaseDocument(Schema):
     licences: dict[str, int]
     near_copies: dict[str, Any] | None
     provenance: Provenance
+
+
+def check_counts(path: Path, facts: Mapping[str, Any], table: pa.Table) -> None:
+    """Raise IntegrityError unless metadata.parquet, at `path`, has the images that release.json counts, each once: else
+    formats would hold different numbers of them."""
+    counts: dict[tuple[str, str], int] = {}
+    groups = table.group_by(["bucket", "class", "label"]).aggregate([([], "count_all")])
+    for bucket, name, label, n in rows_of(groups, "bucket", "class", "label", "count_all"):
+        if label is None or not 0 <= label < len(facts["classes"]) or facts["classes"][label] != name:
+            raise IntegrityError(f"{path} has the label {label} for the class {name!r}.", "", AGAIN)
+        counts[str(bucket), name] = n
+    told = {(bucket, name): n for bucket, classes in facts["per_class"].items() for name, n in classes.items() if n}
+    for bucket, name in sorted(counts.keys() ^ told.keys() or {k for k in counts if counts[k] != told[k]}):
+        raise IntegrityError(
+            f"{path} has {counts.get((bucket, name), 0):,} images of {name!r} in bucket {bucket}, release.json says "
+            f"{told.get((bucket, name), 0):,}.",
+            "Expected the files of one release.",
+            AGAIN,
+        )
+    for columns in (["id"], ["shard", "member"]):
+        if (distinct := len(table.group_by(columns).aggregate([]))) != len(table):
+            what = " and ".join(columns)
+            raise IntegrityError(f"{path} has {len(table):,} rows, but {distinct:,} different {what}.", "", AGAIN)
 
 
 def read_table(path: Path, schema: pa.Schema, splits: list[str], optional: tuple[str, ...]) -> pa.Table:

@@ -29,7 +29,7 @@ from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
-from curate.release.document import AGAIN, ReleaseDocument, read_table
+from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 
 FORMAT = 1
 OPTIONAL = ("group",)  # columns that releases of driftline 0.1 lack
@@ -97,6 +97,7 @@ class Release:
                 "Expected the files of one release.",
                 AGAIN,
             )
+        check_counts(folder / "metadata.parquet", facts, table)
         return cls(folder, facts, table)
 
     @property

@@ -88,6 +88,39 @@ def test_the_exporter_itself_joins_no_foreign_name(folder: Path, tmp_path: Path)
     assert not (tmp_path / "deep" / "evil.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bucket", lambda values: [99, *values[1:]], r"has 1 images of '.*' in bucket 99, release\.json says 0"),
+        ("label", lambda values: [(values[0] + 1) % 3, *values[1:]], r"has the label \d+ for the class"),
+        ("id", lambda values: [values[1], *values[1:]], r"has (\d+) rows, but (\d+) different id"),
+        ("member", lambda values: [values[1], *values[1:]], r"has (\d+) rows, but (\d+) different shard and member"),
+    ],
+)
+def test_metadata_of_other_counts_are_refused_with_both(
+    folder: Path, name: str, change: Callable[[list], list], message: str
+) -> None:
+    """Else the formats would hold different numbers of images."""
+    table = pq.read_table(folder / "metadata.parquet")
+    position = table.schema.get_field_index(name)
+    values = pa.array(change(table[name].to_pylist()), table.schema.field(name).type)
+    pq.write_table(table.set_column(position, name, values), folder / "metadata.parquet")
+    seal(folder)
+    with pytest.raises(IntegrityError, match=message):
+        Release.open(folder)
+
+
+def test_counts_of_release_json_are_those_of_the_images(folder: Path) -> None:
+    def one_more(document: dict) -> None:
+        bucket = next(iter(document["per_class"]))
+        name = next(iter(document["per_class"][bucket]))
+        document["per_class"][bucket][name] += 1
+
+    edit(folder, one_more)
+    with pytest.raises(IntegrityError, match=r"has (\d+) images of .* release\.json says (\d+)"):
+        Release.open(folder)
+
+
 def test_links_are_refused(folder: Path) -> None:
     card = folder / "README.md"
     card.rename(folder.parent / "README.md")

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from curate.core.executor import die_with_parent
@@ -18,7 +19,7 @@ from curate.core.executor import die_with_parent
 def serve(parent: int) -> None:
     """Answer each task with a line on stdout after its files are written."""
     die_with_parent(parent)
-    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # it asks PyPI for a newer version at import
+    without_baggage()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # img2dataset's own output goes to the log
     from curate.fetch.img2dataset.opener import install
@@ -33,6 +34,13 @@ def serve(parent: int) -> None:
         ok = download(task)
         answers.write(json.dumps({"ok": ok}) + "\n")
         answers.flush()
+
+
+def without_baggage() -> None:
+    """Keep out what img2dataset imports and this module does not use: albumentations asks PyPI for a newer version, and
+    wandb brings opentelemetry."""
+    for name in ("albumentations", "wandb"):
+        sys.modules.setdefault(name, ModuleType(name))
 
 
 class Writer:
