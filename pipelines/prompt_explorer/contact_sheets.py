@@ -8,9 +8,10 @@ from typing import Any
 
 from curate.core.atomic_io import csv_text, write_bytes, write_text
 from curate.core.outside.escaping import no_formula
-from pipelines.prompt_explorer.explorer import THUMBNAIL, Explorer, Query, View
+from pipelines.prompt_explorer.explorer import Explorer, Query, View
 
-LABEL = 90  # pixels to the left of a row
+LABEL = 130  # pixels to the left of a row
+SIDE = 80  # pixels of a picture
 EDGE, FOOT = 6, 16
 
 
@@ -37,7 +38,7 @@ def picture(explorer: Explorer, view: View, k: int) -> bytes:
     """The sheet of one prompt as a PNG."""
     from PIL import Image, ImageDraw
 
-    side = THUMBNAIL // 2
+    side = SIDE
     width = LABEL + k * (side + EDGE) + EDGE
     height = len(view.buckets) * (side + FOOT + EDGE) + EDGE + 24
     sheet = Image.new("RGB", (width, height), "white")
@@ -46,7 +47,7 @@ def picture(explorer: Explorer, view: View, k: int) -> bytes:
     draw.text((EDGE, EDGE), head[:200], fill="black")
     for row, bucket in enumerate(view.buckets):
         top = 24 + EDGE + row * (side + FOOT + EDGE)
-        draw.text((EDGE, top + side // 2), bucket.name[:14], fill="black")
+        draw.text((EDGE, top + side // 2), bucket.name[:24], fill="black")
         for column, shot in enumerate(bucket.shots):
             left = LABEL + column * (side + EDGE)
             with Image.open(io.BytesIO(explorer.thumbnail(shot.id))) as small:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
 from curate.core.atomic_io import read_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from curate.core.seeding import rng_for
 from curate.core.settings import resolve_path
 from curate.images.shards import Reader
 from curate.retrieval.candidates import query_vectors
@@ -31,10 +31,11 @@ from pipelines.config.yaml_edit import set_value
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
 from pipelines.stages.embed import spec_of
+from pipelines.web.dates import labels
+from pipelines.web.thumbnails import Thumbnails, cache_folder
 
 BINS = 200  # of the histogram, over cosines from -1 to 1
 Z = 1.959964  # 95 % of a normal distribution
-THUMBNAIL = 160  # pixels of the longer edge
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Explorer:
         self.store = Store.open(vectors)
         self.encoder = text_encoder(spec_of(context), vectors, context.run_log)
         all_buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
-        self.buckets = {b["index"]: str(b["name"]) for b in context.config.buckets.labelled(all_buckets)}
+        self.buckets = labels(context.config.buckets.labelled(all_buckets))
         self.marks = Marks(context.root / "explore" / "marks.jsonl")
         members = pq.read_table(
             folder_of(context.root, "bucket") / "members.parquet", columns=["id", "shard"]
@@ -187,7 +188,7 @@ class Explorer:
         self._readers: dict[int, Reader] = {}
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
-        self.thumbnail = lru_cache(4096)(self._thumbnail)
+        self._thumbnails = Thumbnails(cache_folder("explore", sorted(vectors.glob("metadata/*.parquet"))))
 
     @property
     def concepts(self) -> list[Concept]:
@@ -200,6 +201,16 @@ class Explorer:
         templates = known.templates if known else self.context.config.retrieve.templates
         # not checked: a query may have no name yet
         return Concept.model_construct(name=name, prompts=query.prompts, templates=templates, negatives=query.negatives)
+
+    def samples(self, k: int) -> list[tuple[str, list[str]]]:
+        """(label, ids of `k` images drawn with the run's seed) of every labelled bucket: what a page without a prompt
+        shows."""
+        found = []
+        for bucket, label in self.buckets.items():
+            rows = np.flatnonzero(self.store.buckets == bucket)
+            drawn = rng_for(self.context.config.seed, "explore", bucket).permutation(len(rows))[:k]
+            found.append((label, self.store.names(rows[np.sort(drawn)])))
+        return found
 
     def view(self, query: Query, concept: str, k: int) -> View:
         """The best `k` images of every labelled bucket. Raises BadConfig if there is no prompt."""
@@ -272,18 +283,9 @@ class Explorer:
                 self._readers[shard] = Reader(folder_of(self.context.root, "fetch"), shard)
         return self._readers[shard].get(id_)
 
-    def _thumbnail(self, id_: str) -> bytes:
-        """A small JPEG of an image."""
-        from PIL import Image
-
-        data = self.image(id_)
-        with Image.open(io.BytesIO(data)) as image:
-            image.draft("RGB", (THUMBNAIL, THUMBNAIL))
-            small = image.convert("RGB")
-            small.thumbnail((THUMBNAIL, THUMBNAIL))
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=80)
-        return buffer.getvalue()
+    def thumbnail(self, id_: str) -> bytes:
+        """A small JPEG of an image. Raises BadInput for an id that is in no bucket."""
+        return self._thumbnails.get(id_, lambda: self.image(id_))
 
     def mark(self, concept: str, id_: str, right: bool | None) -> None:
         """Store a mark. Raises BadInput for an id that is in no bucket."""

@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import math
-from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import fastapi
-from fastapi import Body, FastAPI
+from fastapi import Body
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from jinja2 import Environment, StrictUndefined
 from starlette.types import ASGIApp
 
 from curate.core.errors import DriftlineError
 from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
 from pipelines.stage import Context
 from pipelines.web.local_server import guarded
+from pipelines.web.page import local_app, template
 
 MAX_IMAGES = 200  # of a bucket on one page
 MAX_PROMPT = 8000  # characters of a prompt field
 Field = Annotated[str, fastapi.Query(max_length=MAX_PROMPT)]
-KINDS = {"explore.css": "text/css", "explore.js": "text/javascript"}
 
 
 def application(context: Context, port: int) -> tuple[ASGIApp, str]:
     """(app for one run folder, path to open, which contains a secret). Raises DriftlineError if the folder has no
     embedded images."""
     explorer = Explorer(context)
-    folder = files("pipelines.prompt_explorer")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    filters: dict[str, Any] = {"address": address, "share": share_text, "bars": bars}
-    environment.filters |= filters
-    template = environment.from_string(folder.joinpath("templates/explore.html.j2").read_text(encoding="utf-8"))
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-
-    @app.exception_handler(DriftlineError)
-    def refused(_: Any, error: DriftlineError) -> Response:
-        return JSONResponse({"error": str(error)}, 400)
+    page_of = template("pipelines.prompt_explorer", "explore.html.j2", address=address, share=share_text, bars=bars)
+    app = local_app("pipelines.prompt_explorer")
 
     def views(a: str, b: str, concept: str, k: int) -> list[View]:
         return [explorer.view(Query.parse(text), concept, k) for text in (a, b) if Query.parse(text).prompts]
@@ -49,11 +39,12 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
         known = {c.name: "\n".join([*c.prompts, *(f"- {n}" for n in c.negatives)]) for c in explorer.concepts}
         if concept in known and not a.strip():
             a = known[concept]
+        found = views(a, b, concept, k)
         return HTMLResponse(
-            template.render(
-                a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=views(a, b, concept, k),
-                cost=explorer.cost(), buckets=list(explorer.buckets.values()), name=context.root.resolve().name,
-                max_prompt=MAX_PROMPT,
+            page_of.render(
+                a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=found,
+                samples=[] if found else explorer.samples(k), cost=explorer.cost(),
+                buckets=list(explorer.buckets.values()), name=context.root.resolve().name, max_prompt=MAX_PROMPT,
             )
         )  # fmt: skip
 
@@ -63,12 +54,6 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
             return Response(explorer.thumbnail(id), media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
         except DriftlineError as error:
             return JSONResponse({"error": str(error)}, 404)
-
-    @app.get("/static/{name}")
-    def static(name: str) -> Response:
-        if name not in KINDS:
-            return Response(status_code=404)
-        return Response(folder.joinpath("static", name).read_bytes(), media_type=KINDS[name])
 
     @app.post("/mark")
     def mark(

@@ -2,6 +2,13 @@
 // Keys on images: arrows move, y: right, n: wrong, u: undo. A mark is on the server's disk before it is shown.
 const page = document.body.dataset;
 const verdicts = { y: true, n: false, u: null };
+const line = document.querySelector(".message");
+const first = document.querySelector(".shot");
+
+function say(text) {
+  line.textContent = text;
+  setTimeout(() => { if (line.textContent === text) line.textContent = ""; }, 5000);
+}
 
 async function send(address, content) {
   const answer = await fetch(address, {
@@ -49,20 +56,27 @@ async function mark(shot, right) {
 }
 
 document.addEventListener("keydown", (event) => {
-  const shot = event.target.closest && event.target.closest(".shot");
-  if (!shot || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/") {
+    document.querySelector("textarea[name=a]").focus();
+    event.preventDefault();
+    return;
+  }
+  const shot = event.target.closest(".shot") || first;
+  if (!shot) return;
   if (event.key.startsWith("Arrow")) {
-    const next = neighbour(shot, event.key);
+    const next = shot === event.target.closest(".shot") ? neighbour(shot, event.key) : first;
     if (next) next.focus();
     event.preventDefault();
   } else if (event.key in verdicts) {
-    if (!page.concept) return alert("Enter a concept name first: marks belong to a concept.");
+    if (!page.concept) { say("Enter a concept first: marks belong to a concept."); return; }
     mark(shot, verdicts[event.key]).then(() => {
       const next = neighbour(shot, "ArrowRight");
       if (next && event.key !== "u") next.focus();
-    }).catch((error) => alert(error.message));
+    }).catch((error) => say(error.message));
   }
 });
+if (first) first.focus({ preventScroll: true, focusVisible: true });
 
 for (const button of document.querySelectorAll(".save")) {
   button.addEventListener("click", () => {
