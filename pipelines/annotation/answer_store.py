@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -100,6 +101,29 @@ class AnswerStore:
 
         Raises BadInput for an item that is not in the batch, an unknown label, no label, or "none" with other labels.
         """
+        self.answer_together(annotator, {item: labels}, sensitive, seconds)
+
+    def answer_together(
+        self, annotator: str, answers: Mapping[str, list[str]], sensitive: bool = False, seconds: int = 0
+    ) -> None:
+        """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels.
+
+        Raises BadInput as `answer` does.
+        """
+        for item, labels in answers.items():
+            self._check(item, labels)
+        with self._lock, self._database:  # one transaction
+            self._database.execute("BEGIN IMMEDIATE")
+            (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
+            self._database.executemany(
+                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1)
+                    for item, labels in answers.items()
+                ],
+            )
+
+    def _check(self, item: str, labels: list[str]) -> None:
         if item not in self.batch["items"]:
             raise BadInput(f"The item {item!r} is not in the batch.")
         unknown = set(labels) - {*self.batch["concepts"], NONE}
@@ -108,22 +132,16 @@ class AnswerStore:
                 f"The answer is {sorted(set(labels))}.",
                 "Expected one or more of the options, or “None of the above” alone.",
             )
-        with self._lock:
-            (last,) = self._database.execute("SELECT COALESCE(MAX(number), 0) FROM answers").fetchone()
-            self._database.execute(
-                "INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)",
-                (annotator, item, json.dumps(sorted(set(labels))), int(sensitive), max(0, seconds), last + 1),
-            )
 
     def undo(self, annotator: str) -> str | None:
-        """Delete this annotator's last answer; returns its item, None if there is no answer."""
+        """Delete the answers of this annotator's last screen; returns an item of it, None if there is no answer."""
         with self._lock:
             row = self._database.execute(
-                "SELECT item FROM answers WHERE annotator = ? ORDER BY number DESC LIMIT 1", (annotator,)
+                "SELECT item, number FROM answers WHERE annotator = ? ORDER BY number DESC LIMIT 1", (annotator,)
             ).fetchone()
             if row is None:
                 return None
-            self._database.execute("DELETE FROM answers WHERE annotator = ? AND item = ?", (annotator, row[0]))
+            self._database.execute("DELETE FROM answers WHERE annotator = ? AND number = ?", (annotator, row[1]))
             return str(row[0])
 
     def progress(self, annotator: str) -> Progress:

@@ -7,7 +7,6 @@ import hashlib
 import html
 import re
 import time
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
@@ -15,9 +14,8 @@ from urllib.parse import parse_qs, quote
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastapi import FastAPI, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
-from jinja2 import Environment, StrictUndefined
 from starlette.types import ASGIApp
 
 from curate.core.errors import DriftlineError
@@ -27,9 +25,9 @@ from pipelines.annotation.batches import open_batch
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import LOOPBACK, guarded
+from pipelines.web.page import local_app, template
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
-KINDS = {"annotate.css": "text/css", "annotate.js": "text/javascript"}
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
 GRID = 48  # images of a page in grid mode
@@ -52,13 +50,12 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
     host: a name or address, besides loopback, under which the page may be opened.
     """
     store = answer_store_of(context)
-    folder = files("pipelines.annotation")
     images = open_batch(context).images()
     blurred = set(store.batch["blur"])
     results = results_of(context)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["share"] = lambda value: "–" if value is None else f"{value:.0%}"
-    template = environment.from_string(folder.joinpath("templates/annotate.html.j2").read_text(encoding="utf-8"))
+    page = template(
+        "pipelines.annotation", "annotate.html.j2", share=lambda value: "–" if value is None else f"{value:.0%}"
+    )
     concepts = context.config.retrieve.complete_concepts()
     question = question_page(concepts)
     style = re.search(r"<style>(.*?)</style>", question, re.S)
@@ -67,35 +64,37 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
     for row in _items(context):
         expected[row["id"]] = row["concept"]
     item_of = {id_: item for item, id_ in store.batch["items"].items()}
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, on_shutdown=[lambda: store.export(results)])
+    names = [c.name for c in concepts]
+    app = local_app("pipelines.annotation", on_shutdown=[lambda: store.export(results)])
 
     @app.exception_handler(DriftlineError)
     def refused(_: Any, error: DriftlineError) -> Response:
         return PlainTextResponse(str(error), 400)
 
+    def rendered(mode: str, annotator: str = "", concept: str = "", grid: list[str] | None = None) -> str:
+        progress = store.progress(annotator) if annotator else None
+        return page.render(
+            mode=mode, annotator=annotator, concept=concept, grid=grid or [], concepts=names, progress=progress,
+            blurred=blurred, size=GRID,
+        )  # fmt: skip
+
     @app.get("/", response_class=HTMLResponse)
     def start() -> str:
-        return template.render(mode="start", grid=[], concept="", concepts=[c.name for c in concepts], annotator="",
-                               progress=None, question="")  # fmt: skip
+        return rendered("start")
 
     @app.get("/label", response_class=HTMLResponse)
     def label(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
-        progress = store.progress(annotator)
         coming = store.following(annotator)
         if not coming:
             store.export(results)
-            return template.render(mode="done", grid=[], concept="", concepts=[], annotator=annotator,
-                                   progress=progress, question="")  # fmt: skip
-        return _asked(question, coming, annotator, progress, coming[0] in blurred)
+            return rendered("done", annotator)
+        return _asked(question, coming, annotator, store.progress(annotator), coming[0] in blurred)
 
     @app.get("/grid", response_class=HTMLResponse)
     def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
-        done = store.answered(annotator)
+        left = set(store.following(annotator, len(item_of)))
         candidates = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept]
-        shown = [item for item in candidates if item not in done][:GRID]
-        names = [c.name for c in concepts]
-        return template.render(mode="grid", blurred=blurred, grid=shown, concept=concept, concepts=names,
-                               annotator=annotator, progress=store.progress(annotator), question="")  # fmt: skip
+        return rendered("grid", annotator, concept, [item for item in candidates if item in left][:GRID])
 
     @app.get("/image/{item}")
     def image(item: str) -> Response:
@@ -104,12 +103,6 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
             return Response(status_code=404)
         kind = IMAGES.get(path.suffix[1:], "application/octet-stream")
         return Response(path.read_bytes(), media_type=kind, headers={"Cache-Control": "private, max-age=3600"})
-
-    @app.get("/static/{name}")
-    def static(name: str) -> Response:
-        if name not in KINDS:
-            return Response(status_code=404)
-        return Response(folder.joinpath("static", name).read_bytes(), media_type=KINDS[name])
 
     @app.post("/answer")
     async def answer(request: Request) -> Response:
@@ -123,9 +116,12 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
 
     @app.post("/undo")
     async def undo(request: Request) -> Response:
-        annotator = _annotator(await _form(request))
+        """Take back the last screen; a form with a concept comes from the grid."""
+        form = await _form(request)
+        annotator, concept = _annotator(form), form.get("concept", [""])[0]
         store.undo(annotator)
-        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
+        back = f"grid?annotator={quote(annotator)}&concept={quote(concept)}" if concept else None
+        return RedirectResponse(back or f"label?annotator={quote(annotator)}", 303)
 
     @app.post("/reject")
     async def reject(request: Request) -> Response:
@@ -133,8 +129,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
         form = await _form(request)
         annotator, concept = _annotator(form), form.get("concept", [""])[0]
         wrong = set(form.get("wrong", []))
-        for item in form.get("shown", []):
-            store.answer(annotator, item, [NONE if item in wrong else concept], False, 0)
+        store.answer_together(annotator, {item: [NONE if item in wrong else concept] for item in form.get("shown", [])})
         return RedirectResponse(f"grid?annotator={quote(annotator)}&concept={quote(concept)}", 303)
 
     @app.post("/finish")
@@ -174,18 +169,25 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
     )
     agreement = "" if progress.agreement is None else f" · agreement {progress.agreement:.0%}"
     bar = (
-        f'<header class="bar"><span>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</span>'
-        f'<progress max="{progress.total}" value="{progress.done}"></progress>'
-        "<span><kbd>1</kbd>… options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next "
-        '<kbd>u</kbd> undo <kbd>v</kbd> view</span></header><form method="post" action="undo" id="undo">'
-        f'<input type="hidden" name="annotator" value="{html.escape(annotator)}"></form>'
+        '<header class="top bar"><h1><span class="brand">driftline</span> annotate '
+        f"<small>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</small></h1>"
+        f'<progress max="{progress.total}" value="{progress.done}" aria-label="Answered"></progress>'
+        '<span class="soft"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
+        '<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">'
+        f'<input type="hidden" name="annotator" value="{html.escape(annotator)}">'
+        "<button>Undo <kbd>u</kbd></button></form></header>"
     )
     ahead = "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
-    head = f'{ahead}<link rel="stylesheet" href="static/annotate.css"><script src="static/annotate.js" defer></script>'
+    head = (
+        f'{ahead}<link rel="icon" href="static/icon.svg" type="image/svg+xml"><link rel="stylesheet" '
+        'href="static/page.css"><script src="static/annotate.js" defer></script>'
+    )
     return (
         question.replace("${image_url}", f"image/{item}")
         .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
         .replace("</head>", head + "</head>", 1)
-        .replace("<body>", f'<body class="{"blurred" if blurred else "clear"}">' + bar, 1)
-        .replace("</form>\n</body>", hidden + "</form>\n</body>", 1)
+        .replace('<div class="question">', '<div class="question" role="region" aria-label="Question">', 1)
+        .replace("<details open>", "<details>" if progress.done else "<details open>", 1)
+        .replace("<body>", f'<body class="annotate {"blurred" if blurred else "clear"}">' + bar, 1)
+        .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
     )

@@ -1,8 +1,13 @@
 "use strict";
 // Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, v: view a blurred
-// image. In the grid: arrows and x.
+// image. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
+const line = document.querySelector(".message");
+function say(text) {
+  line.textContent = text;
+  setTimeout(() => { if (line.textContent === text) line.textContent = ""; }, 4000);
+}
 const letters = "1234567890abcdefghijklmopqrtwxyz"; // without n, s, u, v
 
 if (question) {
@@ -34,6 +39,7 @@ if (question) {
     else if (event.key === "Enter") {
       event.preventDefault();
       if (boxes.some((b) => b.checked)) question.requestSubmit();
+      else say("Tick what you see first, or press n: none of the above.");
     } else return;
     event.preventDefault();
   });
@@ -41,11 +47,24 @@ if (question) {
 
 if (grid) {
   const boxes = [...grid.querySelectorAll("input[type=checkbox]")];
-  if (boxes[0]) boxes[0].focus();
+  const told = grid.querySelector("output");
+  const count = () => {
+    const wrong = boxes.filter((box) => box.checked).length;
+    told.textContent = `${wrong} wrong, ${boxes.length - wrong} right`;
+  };
+  const columns = () => boxes.filter((box) => box.parentElement.offsetTop === boxes[0].parentElement.offsetTop).length;
+  count();
+  grid.addEventListener("change", count);
+  if (boxes[0]) boxes[0].focus({ preventScroll: true, focusVisible: true });
   document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("button, a")) return;
     const current = boxes.indexOf(document.activeElement);
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step && boxes[current + step]) { boxes[current + step].focus(); event.preventDefault(); }
-    if (event.key === "x" && current >= 0) { boxes[current].checked = !boxes[current].checked; event.preventDefault(); }
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns(), ArrowUp: -columns() }[event.key];
+    if (step) (boxes[current + step] || document.activeElement).focus();
+    else if (event.key === "x" && current >= 0) { boxes[current].checked = !boxes[current].checked; count(); }
+    else if (event.key === "u") document.getElementById("undo").submit();
+    else if (event.key === "Enter") grid.requestSubmit();
+    else return;
+    event.preventDefault();
   });
 }
