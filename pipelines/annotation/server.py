@@ -25,7 +25,8 @@ from pipelines.annotation.batches import open_batch
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import LOOPBACK, guarded
-from pipelines.web.page import local_app, template
+from pipelines.web.page import local_app
+from pipelines.web.rendering import template
 
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
@@ -186,8 +187,8 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
         question.replace("${image_url}", f"image/{item}")
         .replace('action="/mturk/externalSubmit"', 'action="answer" id="question"')
         .replace("</head>", head + "</head>", 1)
-        .replace('<div class="question">', '<div class="question" role="region" aria-label="Question">', 1)
-        .replace("<details open>", "<details>" if progress.done else "<details open>", 1)
+        .replace("<details open>", f'<section aria-label="Instructions"><details{"" if progress.done else " open"}>', 1)
+        .replace("</details>", "</details></section>", 1)
         .replace("<body>", f'<body class="annotate {"blurred" if blurred else "clear"}">' + bar, 1)
         .replace("</form>\n</body>", hidden + '</form>\n<div class="message" role="status"></div></body>', 1)
     )

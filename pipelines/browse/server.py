@@ -20,7 +20,8 @@ from pipelines.browse.selection import BINS, Asked, Selections, headings
 from pipelines.browse.vectors import Vectors
 from pipelines.web.dates import day
 from pipelines.web.local_server import guarded
-from pipelines.web.page import local_app, template
+from pipelines.web.page import local_app
+from pipelines.web.rendering import template
 from pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
 PAGE = 120  # photos that one answer brings

@@ -225,10 +225,10 @@ def audit(
     """
     from curate.core.atomic_io import write_json, write_text
     from pipelines.reporting.audit import audit as findings_of
-    from pipelines.reporting.audit_page import lines, page
+    from pipelines.reporting.audit_page import lines, page, pictures
 
     findings = findings_of(path, against, bits)
     if out is not None:
         write_json(out / "audit.json", findings)
-        write_text(out / "audit.html", page(findings))
+        write_text(out / "audit.html", page(findings, pictures(path, findings)))
     show(as_json, findings, "\n".join(lines(findings)))

@@ -28,6 +28,7 @@ from pipelines.demo.world import World, build, serve
 from pipelines.reporting.audit import audit
 from pipelines.reporting.audit_page import lines as audit_lines
 from pipelines.reporting.audit_page import page as audit_page
+from pipelines.reporting.audit_page import pictures as audit_pictures
 from pipelines.reporting.run_report import journey_report
 from pipelines.runner import run
 from pipelines.stage import Context
@@ -91,9 +92,10 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     truth |= {id_: "two concepts" for id_, things in world.truth().items() if len(things) > 1}
     findings = audit(out)
     write_json(out / "audit" / "audit.json", findings)
-    write_text(out / "audit" / "audit.html", audit_page(findings))
+    write_text(out / "audit" / "audit.html", audit_page(findings, audit_pictures(out, findings)))
     sentences = "".join(f"<li>{html.escape(line)}</li>" for line in audit_lines(findings))
-    audited = Section("audit", "Audit of the release", f"<ul>{sentences}</ul><p>In full: audit/audit.html.</p>")
+    whole = "<p><a href='../audit/audit.html'>The whole audit, with pictures</a></p>"
+    audited = Section("audit", "Audit of the release", f"<ul>{sentences}</ul>{whole}")
     page = journey_report(
         context,
         release,

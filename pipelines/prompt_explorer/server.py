@@ -15,7 +15,8 @@ from curate.core.errors import DriftlineError
 from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
 from pipelines.stage import Context
 from pipelines.web.local_server import guarded
-from pipelines.web.page import local_app, template
+from pipelines.web.page import local_app
+from pipelines.web.rendering import template
 
 MAX_IMAGES = 200  # of a bucket on one page
 MAX_PROMPT = 8000  # characters of a prompt field

@@ -14,6 +14,7 @@ from curate.core.errors import MissingFile
 from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
 from curate.release.drift import drift
+from pipelines.web.dates import labels as bucket_labels
 from stream_builder.measures.label_correlation import Curve, autocorrelation, blind_curve
 from stream_builder.stream import Stream
 
@@ -57,6 +58,8 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "name": release.name,
         "images": len(table),
         "classes": len(release.classes),
+        "class_names": release.classes,
+        "bucket_names": {str(index): name for index, name in bucket_labels(release.buckets).items()},
         "balance": balance(columns["class"], columns["bucket"]),
         "near_copies": copy_report(group, known, EXAMPLES) | {"bits": bits},
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
@@ -68,7 +71,9 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         findings["features"] = name
         findings["label_noise"] = label_noise(x, y, columns["id"])
         sides = splits.get("split_0", ["train"] * len(table))
-        findings["drift"] = drift(x, y, np.array(columns["bucket"]), np.array(sides))
+        bucket, side = np.array(columns["bucket"]), np.array(sides)
+        findings["drift"] = drift(x, y, bucket, side)
+        findings["distance"] = distances(x, bucket, side)
     if other is not None:
         findings["overlap"] = overlap(release, hashed, other, bits)
     return findings
@@ -86,20 +91,23 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
             step += [s.index] * len(split)
             side += [name] * len(split)
             ids += [str(i) for i in split.ids]
-    rows, labels = np.concatenate(x), np.concatenate(y)
+    rows, y_all = np.concatenate(x), np.concatenate(y)
     exact = same_rows(rows)
-    classes = names[labels].tolist()
+    classes = names[y_all].tolist()
     return {
         "kind": "stream",
         "name": stream.name,
-        "images": len(labels),
+        "images": len(y_all),
         "classes": len(stream.classes),
+        "class_names": list(stream.classes),
+        "bucket_names": {str(s.index): s.name for s in stream.steps},
         "balance": balance(classes, step),
         "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},
         "label_correlation": correlation(flat.y),
-        "label_noise": label_noise(rows, labels, ids),
-        "drift": drift(rows, labels, np.array(step), np.array(side)),
+        "label_noise": label_noise(rows, y_all, ids),
+        "drift": drift(rows, y_all, np.array(step), np.array(side)),
+        "distance": distances(rows, np.array(step), np.array(side)),
     }
 
 
@@ -174,6 +182,29 @@ def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Seque
                 suspects.append({"id": ids[low + i], "label": int(y[low + i]), "neighbours": label, "votes": votes})
     suspects.sort(key=lambda s: (-s["votes"], s["id"]))
     return {"neighbours": k, "share": len(suspects) / max(1, len(x)), "most_suspicious": suspects[:EXAMPLES]}
+
+
+def distances(x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], side: npt.NDArray[Any]) -> dict[str, Any]:
+    """Distance between the mean features of the training images of one bucket and the test images of another.
+
+    by_distance: mean over pairs that are as many buckets apart, earlier to later; "0" is the noise floor: both halves
+    are of one bucket, so only chance separates them. {} where no bucket has both halves.
+    """
+    numbers = sorted(set(bucket.tolist()))
+    means = {
+        (b, s): x[rows].mean(0, dtype=np.float64)
+        for b in numbers
+        for s in ("train", "test")
+        if len(rows := np.flatnonzero((bucket == b) & (side == s)))
+    }
+    found: dict[int, list[float]] = defaultdict(list)
+    for i, a in enumerate(numbers):
+        for j, b in enumerate(numbers[i:]):
+            if (a, "train") in means and (b, "test") in means:
+                found[j].append(float(np.linalg.norm(means[a, "train"] - means[b, "test"])))
+    if 0 not in found:
+        return {}
+    return {"by_distance": {str(d): float(np.mean(v)) for d, v in sorted(found.items())}}
 
 
 def correlation(y: npt.NDArray[np.int64]) -> dict[str, Any]:

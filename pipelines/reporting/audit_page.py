@@ -1,62 +1,135 @@
-"""An audit as one HTML page, and as sentences."""
+"""An audit as one HTML page with pictures and lines, and as sentences."""
 
 from __future__ import annotations
 
-import html
+import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse;margin:1rem 0}"
-    "td,th{border:1px solid #9aa;padding:.25rem .6rem;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}div{overflow-x:auto}"
-    "@media(prefers-color-scheme:dark){body{background:#10181d;color:#e8eef1}}"
-)
+from curate.core.errors import DriftlineError
+from curate.release import Release
+from eval.plotting.charts import lines as line_chart
+from pipelines.browse.collection import Collection
+from pipelines.browse.release_table import release_collection, stream_collection
+from pipelines.web.rendering import stylesheet, template
+from pipelines.web.thumbnails import small
+
+EDGE = 120  # pixels of a picture
+GROUP = 8  # pictures of one group
 
 
-def page(findings: Mapping[str, Any]) -> str:
-    """The findings of an audit as one self-contained HTML page."""
-    parts = [f"<h1>Audit of {html.escape(str(findings['name']))}</h1>", _summary(findings)]
-    balance = findings["balance"]
-    head = ["class", *map(str, balance["buckets"])]
-    rows = [[name, *map(str, counts)] for name, counts in balance["counts"].items()]
-    parts.append("<h2>Class balance</h2>" + _table(head, rows))
-    if "drift" in findings:
-        d = findings["drift"]
-        cells = [
-            [str(b), *("–" if v is None else f"{v:.3f}" for v in row)]
-            for b, row in zip(d["buckets"], d["matrix"], strict=True)
-        ]
-        parts.append(
-            "<h2>Drift</h2>"
-            "<p>Accuracy of nearest class means: trained on one bucket (row), tested on another (column).</p>"
-            + _table(["trained on", *map(str, d["buckets"])], cells)
-            + _table(["distance", "accuracy"], [[k, f"{v:.3f}"] for k, v in d["by_distance"].items()])
-        )
-    blind = findings["label_correlation"]["blind"]
-    if blind:
-        rows = [
-            [str(s), f"{b:.3f} ± {h:.3f}", str(k)]
-            for s, b, h, k in zip(blind["shifts"], blind["best"], blind["half_width"], blind["best_k"], strict=True)
-        ]
-        parts.append(
-            f"<h2>Label correlation</h2><p>A classifier that only repeats labels. Chance: {blind['chance']:.3f}.</p>"
-            + _table(["shift S", "accuracy", "best k"], rows)
-        )
-    if "label_noise" in findings:
-        rows = [
-            [str(s[k]) for k in ("id", "label", "neighbours", "votes")]
-            for s in findings["label_noise"]["most_suspicious"]
-        ]
-        parts.append("<h2>Labels to check</h2>" + _table(["id", "label", "label of its neighbours", "votes"], rows))
-    copies = [[", ".join(map(str, g))] for g in findings["near_copies"]["examples"]]
-    parts.append("<h2>Near-duplicates</h2>" + _table(["groups"], copies))
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width'>"
-        f"<title>Audit of {html.escape(str(findings['name']))}</title><style>{STYLE}</style></head><body>"
-        f"{''.join(parts)}</body></html>"
-    )
+@dataclass(frozen=True)
+class Shown:
+    """One image on the page."""
+
+    id: str
+    """of the image"""
+    label: str
+    """its class"""
+    bucket: str
+    """its time bucket"""
+    split: str
+    """its side of the first split"""
+    data: str
+    """JPEG in base64; "" without a picture"""
+
+
+Pictures = Mapping[str, Sequence[Shown]]
+
+
+def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
+    """Id → the images with this id, for all that the page shows. path: what was audited."""
+    collection = stream_collection(path) if findings["kind"] == "stream" else release_collection(Release.open(path))
+    wanted = [id_ for group in findings["near_copies"]["examples"] for id_ in group[:GROUP]]
+    wanted += [s["id"] for s in findings.get("label_noise", {}).get("most_suspicious", [])]
+    numbers = collection.numbers("SELECT n FROM photos WHERE list_contains(?, id) ORDER BY n", [wanted])
+    found: dict[str, list[Shown]] = {}
+    for row in collection.photos(numbers.tolist()):
+        label, bucket, split = (str(row[name] or "") for name in ("class", "bucket", "split"))
+        found.setdefault(row["id"], []).append(Shown(row["id"], label, bucket, split, _jpeg(collection, row)))
+    return found
+
+
+def _jpeg(collection: Collection, row: Mapping[str, Any]) -> str:
+    try:
+        data = collection.source.picture(row)
+        return "" if data is None else base64.b64encode(small(data, EDGE)).decode()
+    except (DriftlineError, OSError):  # an image that cannot be decoded is no reason to have no page
+        return ""
+
+
+def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
+    """The findings of an audit as one self-contained HTML page. shown: from `pictures`."""
+    shown = shown or {}
+    names = findings.get("bucket_names", {})
+    charts = {name: chart for name, chart in (("drift", _drift(findings)), ("blind", _blind(findings))) if chart}
+    return template("pipelines.reporting", "audit.html.j2").render(
+        name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
+        groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
+        floor=_floor(findings), balance=findings["balance"], drift=findings.get("drift"),
+        label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
+        copies=findings["near_copies"], uploaders=findings.get("uploaders", {}).get("split_0"),
+    )  # fmt: skip
+
+
+def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
+    """Groups of near copies, those on both sides of a split first."""
+    groups = []
+    for ids in findings["near_copies"]["examples"]:
+        known = [one for id_ in dict.fromkeys(ids[:GROUP]) for one in shown.get(id_, [Shown(id_, "", "", "", "")])]
+        leak = len({one.split for one in known if one.split}) > 1
+        classes = len({one.label for one in known if one.label}) > 1
+        groups.append({"images": known, "leak": leak, "classes": classes, "more": len(ids) - GROUP})
+    return sorted(groups, key=lambda g: (not g["leak"], not g["classes"]))
+
+
+def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
+    found = findings.get("label_noise", {"most_suspicious": [], "neighbours": 0})
+    names = findings["class_names"]
+    return [
+        {
+            "image": shown.get(s["id"], [Shown(s["id"], "", "", "", "")])[0],
+            "label": names[s["label"]],
+            "neighbours": names[s["neighbours"]],
+            "votes": f"{s['votes']} of {found['neighbours']}",
+        }
+        for s in found["most_suspicious"]
+    ]
+
+
+def _drift(findings: Mapping[str, Any]) -> str:
+    """Accuracy over the distance in time."""
+    by = findings.get("drift", {}).get("by_distance", {})
+    if len(by) < 2:
+        return ""
+    pairs = sorted((int(k), v) for k, v in by.items())
+    series = {"accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
+    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}).svg
+
+
+def _blind(findings: Mapping[str, Any]) -> str:
+    """Accuracy of the classifier that only repeats labels, over the shift."""
+    curve = findings["label_correlation"]["blind"]
+    if not curve or len(curve["shifts"]) < 2:
+        return ""
+    low = [b - h for b, h in zip(curve["best"], curve["half_width"], strict=True)]
+    high = [b + h for b, h in zip(curve["best"], curve["half_width"], strict=True)]
+    suggested = findings["label_correlation"]["suggested_shift"]
+    return line_chart(
+        {"repeats labels": ([float(s) for s in curve["shifts"]], curve["best"])},
+        "shift S, samples", log=True, levels={"chance": curve["chance"]},
+        marks={} if suggested is None else {f"suggested S = {suggested}": float(suggested)},
+        bands={"repeats labels": (low, high)},
+    ).svg  # fmt: skip
+
+
+def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """(buckets apart, distance, its share of the largest) of the mean features; the first is the noise floor."""
+    by = findings.get("distance", {}).get("by_distance", {})
+    most = max(by.values(), default=0.0) or 1.0
+    return [(k, v, v / most) for k, v in sorted(by.items(), key=lambda pair: int(pair[0]))]
 
 
 def lines(findings: Mapping[str, Any]) -> list[str]:
@@ -85,6 +158,12 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             sentences.append(
                 f"drift: nearest class means have accuracy {by['0']:.1%} in-domain, {by[last]:.1%} {last} buckets later"
             )
+    if findings.get("distance"):
+        d = findings["distance"]["by_distance"]
+        last = max(d, key=int)
+        sentences.append(
+            f"distance of mean features: {d[last]:.3g} over {last} buckets; noise floor (within a bucket) {d['0']:.3g}"
+        )
     s = findings["label_correlation"]["suggested_shift"]
     sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")
     if "overlap" in findings:
@@ -94,15 +173,3 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             f"{o['near_copies']} near-duplicates"
         )
     return sentences
-
-
-def _summary(findings: Mapping[str, Any]) -> str:
-    return "<ul>" + "".join(f"<li>{html.escape(line)}</li>" for line in lines(findings)) + "</ul>"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return "<p>None.</p>"
-    top = "".join(f"<th scope='col'>{html.escape(h)}</th>" for h in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<div><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"

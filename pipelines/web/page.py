@@ -1,4 +1,4 @@
-"""What all local pages share: an app that answers mistakes as JSON, files of a page, templates."""
+"""What all local pages share: an app that answers mistakes as JSON, and serves the files of a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
-from jinja2 import Environment, StrictUndefined, Template
 
 from curate.core.errors import DriftlineError
 
@@ -33,15 +32,3 @@ def local_app(package: str, **options: Any) -> FastAPI:
         return Response(known[name].read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
     return app
-
-
-def template(package: str, name: str, **filters: Any) -> Template:
-    """A template of a page; values are escaped."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= filters
-    return environment.from_string(files(package).joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def stylesheet() -> str:
-    """The stylesheet of all local pages, for pages that must be one file."""
-    return files("pipelines.web").joinpath("static/page.css").read_text(encoding="utf-8")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from support.helpers import release_of
+from support.pages import chromium_browser, violations
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.errors import MissingFile
@@ -18,8 +20,8 @@ from curate.release import Release
 from curate.release.drift import drift
 from curate.release.settings import ReleaseSettings
 from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, label_noise, uploaders
-from pipelines.reporting.audit_page import lines, page
+from pipelines.reporting.audit import audit, audit_release, distances, label_noise, uploaders
+from pipelines.reporting.audit_page import Shown, lines, page, pictures
 from stream_builder.stream import Split, Step, Stream
 
 BUCKETS = [{"index": b, "name": str(b), "start": None, "end": None} for b in (1, 2)]
@@ -128,6 +130,50 @@ def test_the_page_shows_outside_text_as_text(release: Release) -> None:
     assert "<script>" not in page(found)
     assert any("near-duplicates" in line for line in lines(found))
     json.dumps(found)
+
+
+def test_the_page_shows_copies_and_suspects_as_pictures_with_class_names(release: Release) -> None:
+    found = audit_release(release)
+    found["label_noise"]["most_suspicious"] = [{"id": "1bus0", "label": 0, "neighbours": 1, "votes": 9}]
+    text = page(found, pictures(release.path, found))
+    assert text.count("data:image/jpeg;base64,") == 3
+    assert "car, 1, " in text
+    assert re.search(r"<strong>bus</strong>, but 9 of 1\d neighbours: <strong>car</strong>", text)
+
+
+def test_a_group_in_train_and_test_is_marked_as_a_leak(release: Release) -> None:
+    found = audit_release(release)
+    shown = {
+        id_: [Shown(id_, "car", "1", side, "")]
+        for id_, side in zip(found["near_copies"]["examples"][0], ("train", "test"), strict=True)
+    }
+    assert "in train and test" in page(found, shown)
+    same = {id_: [Shown(id_, "car", "1", "train", "")] for id_ in shown}
+    assert '<strong class="warn">in train and test' not in page(found, same)
+
+
+def test_only_drift_exceeds_the_noise_floor() -> None:
+    """Means that move by 1 a bucket, and means that stay."""
+    rng = np.random.default_rng(0)
+    bucket, side = np.repeat(np.arange(4), 100), np.tile(["train", "test"], 200)
+    for speed in (0.0, 1.0):
+        x = (rng.normal(0, 0.1, (400, 3)) + speed * bucket[:, None] * [1, 0, 0]).astype(np.float32)
+        by = distances(x, bucket, side)["by_distance"]
+        assert by["3"] == pytest.approx(3 * speed, abs=0.1)
+        assert by["0"] < 0.05
+    assert distances(x, bucket, np.array(["train"] * 400)) == {}
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_on_the_page(release: Release, tmp_path: Path) -> None:
+    found = audit_release(release)
+    (tmp_path / "audit.html").write_text(page(found, pictures(release.path, found)))
+    with chromium_browser() as browser:
+        for scheme, width in (("light", 1400), ("dark", 390)):
+            tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
+            tab.goto((tmp_path / "audit.html").as_uri())
+            assert violations(tab) == {}
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:

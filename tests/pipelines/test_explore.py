@@ -6,8 +6,6 @@ import json
 import re
 import shutil
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -15,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support.pages import chromium_browser, served, violations
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.run_log import RunLog
@@ -55,17 +53,8 @@ def explorer(folder: Path) -> Explorer:
 @pytest.fixture
 def server(folder: Path) -> Iterator[str]:
     """The page, served on loopback."""
-    sock = listen(0)
-    port = sock.getsockname()[1]
-    app, path = application(context_of(folder), port)
-    running = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-    thread = threading.Thread(target=running.run, args=([sock],), daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{port}{path.rstrip('/')}"
-    running.should_exit = True
-    thread.join(10)
+    with served(lambda port: application(context_of(folder), port)) as running:
+        yield running.address.rstrip("/")
 
 
 class TestWhatAPromptBrings:
@@ -88,6 +77,16 @@ class TestWhatAPromptBrings:
         sizes = [int((explorer.store.buckets == b).sum()) for b in explorer.buckets]
         assert [sum(b.histogram) for b in view.buckets] == sizes
         assert all(b.shots[-1].score >= b.cut for b in view.buckets)
+
+    def test_without_a_prompt_pictures_of_every_bucket_are_shown_under_its_dates(
+        self, explorer: Explorer, server: str
+    ) -> None:
+        samples = explorer.samples(5)
+        assert samples == explorer.samples(5)
+        assert [label for label, _ in samples] == list(explorer.buckets.values())
+        assert all(re.fullmatch(r"\d{4}-\d\d to \d{4}-\d\d", label) for label, _ in samples)
+        page = httpx.get(server, params={"k": 5}).text
+        assert all(f'data-id="{id_}"' in page for _, ids in samples for id_ in ids)
 
     def test_a_prompt_shared_with_another_concept_shows_the_overlap(self, explorer: Explorer) -> None:
         car = next(c for c in explorer.concepts if c.name == "car")
@@ -294,20 +293,20 @@ def test_sheets_and_a_table_for_those_without_a_browser(explorer: Explorer, tmp_
 @pytest.mark.slow
 def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path) -> None:
     """Headless Chromium: what a person does."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import expect
 
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    quiet += ["--disable-background-networking", "--disable-component-update"]
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=quiet)
+    with chromium_browser() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.goto(f"{server}/")
+        expect(page.locator(".rows .shot img").first).to_be_visible()
+        assert violations(page) == {}
+        page.keyboard.press("ArrowRight")  # at once, without a click
+        expect(page.locator(".shot").nth(1)).to_be_focused()
+        page.keyboard.press("y")
+        expect(page.get_by_role("status")).to_contain_text("Enter a concept first")
         page.get_by_label("Concept").fill("bus")
         page.locator("textarea[name=a]").fill("a photo of a bus")
         page.locator("textarea[name=b]").fill("a big red bus\n- a car")
@@ -328,7 +327,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         expect(page.locator("output").nth(1)).to_have_text("saved")
         page.reload()
         expect(page.locator(".shot.right").first).to_be_visible()
-        browser.close()
+        assert violations(page) == {}
     assert not problems
     bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
     assert (bus.prompts, bus.negatives) == (("a big red bus",), ("a car",))

@@ -1,0 +1,20 @@
+"""Templates and the stylesheet of the local pages."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+
+
+def template(package: str, name: str, **filters: Any) -> Template:
+    """A template of a page; values are escaped."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= filters
+    return environment.from_string(files(package).joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+def stylesheet() -> str:
+    """The stylesheet of all local pages, for pages that must be one file."""
+    return files("pipelines.web").joinpath("static/page.css").read_text(encoding="utf-8")
