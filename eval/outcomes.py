@@ -120,11 +120,11 @@ def write(path: Path, rows: Sequence[Row]) -> None:
         )  # fmt: skip
 
 
-def find(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
     used: the rows of these runs, and of runs of older versions, have none. Raises as `rows.find`."""
     runs, wrong = [], []
-    for folder in row_files.folders(paths):
+    for folder in row_files.folders([Path(path) for path in paths]):
         run, path = row_files.load(folder), folder / FILE
         try:
             expected = run.about.get(row_files.OUTCOMES_DIGEST)  # older versions wrote none

@@ -75,20 +75,19 @@ class Resampling:
     """weights that were drawn, by block of clusters"""
 
     def weights(self, samples: Array) -> npt.NDArray[np.uint8]:
-        """(B, N) of samples at these positions (N,) of the stream."""
+        """(N, B) of samples at these positions (N,) of the stream."""
         clusters = np.asarray(samples if self.groups is None else self.groups[samples]).astype(np.uint64)
         joined = (clusters * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(48)  # 0 … CLUSTERS - 1, as if at random
         clusters = np.where(clusters < CLUSTERS, clusters, joined)
         number, place = (part.astype(np.int64) for part in np.divmod(clusters, np.uint64(BLOCK)))
-        out = np.empty((self.replicates, len(clusters)), np.uint8)
+        out = np.empty((len(clusters), self.replicates), np.uint8)
         for block in np.unique(number).tolist():
             if block not in self.blocks:
-                rng, shape = np.random.default_rng([self.seed, 1, block]), (self.replicates, BLOCK)
-                self.blocks[block] = (rng.random(shape) < 0.5 if self.half else rng.poisson(1.0, shape)).astype(
-                    np.uint8
-                )
+                rng, shape = np.random.default_rng([self.seed, 1, block]), (BLOCK, self.replicates)
+                drawn = rng.random(shape) < 0.5 if self.half else rng.poisson(1.0, shape)
+                self.blocks[block] = drawn.astype(np.uint8)
             part = number == block
-            out[:, part] = self.blocks[block][:, place[part]]
+            out[part] = self.blocks[block][place[part]]
         return out
 
     def seeds(self, count: int) -> Floats:
@@ -102,11 +101,11 @@ class Resampling:
 
 def weighted_sums(resampling: Resampling, samples: Array, values: Array) -> Array:
     """samples (N,) positions in the stream, values (K, N) → (B, K) float32 weighted sums."""
-    sums = np.zeros((resampling.replicates, len(values)), np.float32)
+    sums = np.zeros((len(values), resampling.replicates), np.float32)
     for low in range(0, len(samples), CHUNK):
         part = slice(low, low + CHUNK)
-        sums += resampling.weights(samples[part]).astype(np.float32) @ values[:, part].astype(np.float32).T
-    return sums
+        sums += values[:, part].astype(np.float32) @ resampling.weights(samples[part]).astype(np.float32)
+    return sums.T
 
 
 def groups_of(stream: Stream) -> Array | None:

@@ -73,24 +73,30 @@ def slices(
         return None
     sample = np.unique(np.concatenate([row.answers.sample for row in rows if row.answers is not None]))
     names, number = _numbered(column[sample], parts)
-    size, points, draws = len(names), [], []
-    for group in tests:
-        right, n = np.zeros((2, len(group), size))
-        right_drawn, n_drawn = np.zeros((2, resampling.replicates, len(group), size))
+    size = len(names)
+    alike: dict[
+        bytes, list[tuple[int, int, Array, Array]]
+    ] = {}  # runs that are tested on the same samples share their draws
+    for a, group in enumerate(tests):
         for s, tested in enumerate(group):
             answers = [row.answers for row in tested if row.answers is not None]
-            positions = np.concatenate([a.sample for a in answers])
-            hits = np.concatenate([a.label == a.predicted for a in answers])
-            of = number[np.searchsorted(sample, positions)]
-            right[s], n[s] = np.bincount(of[hits], minlength=size), np.bincount(of, minlength=size)
-            for v in range(size):
-                part = of == v
-                matrix = np.stack([hits[part], np.ones(int(part.sum()), bool)]).astype(np.uint8)
-                sums = weighted_sums(resampling, positions[part], matrix)
-                right_drawn[:, s, v], n_drawn[:, s, v] = sums[:, 0], sums[:, 1]
-        weights = resampling.seeds(len(group))[:, :, None]
-        points.append((right.sum(0), n.sum(0)))
-        draws.append(((right_drawn * weights).sum(1), (n_drawn * weights).sum(1)))
+            positions = np.concatenate([one.sample for one in answers])
+            hits = np.concatenate([one.label == one.predicted for one in answers])
+            alike.setdefault(positions.tobytes(), []).append((a, s, positions, hits))
+    right, n = ([np.zeros((len(group), size)) for group in tests] for _ in range(2))
+    right_drawn, n_drawn = ([np.zeros((resampling.replicates, len(g), size)) for g in tests] for _ in range(2))
+    for members in alike.values():
+        positions, values = members[0][2], np.stack([np.ones(len(members[0][2])), *(hits for *_, hits in members)])
+        of = number[np.searchsorted(sample, positions)]
+        for v in range(size):
+            part = of == v
+            exact, drawn = values[:, part].sum(1), weighted_sums(resampling, positions[part], values[:, part])
+            for k, (a, s, *_) in enumerate(members, 1):
+                right[a][s, v], n[a][s, v] = exact[k], exact[0]
+                right_drawn[a][:, s, v], n_drawn[a][:, s, v] = drawn[:, k], drawn[:, 0]
+    weights = [resampling.seeds(len(group))[:, :, None] for group in tests]
+    points = [(r.sum(0), m.sum(0)) for r, m in zip(right, n, strict=True)]
+    draws = [((r * w).sum(1), (m * w).sum(1)) for r, m, w in zip(right_drawn, n_drawn, weights, strict=True)]
     both = [[_accuracy_and_gap(*counts) for counts in all_] for all_ in (points, draws)]
     accuracy, gap = (
         band(np.stack([one[k] for one in both[0]]), np.stack([one[k] for one in both[1]], 1)) for k in (0, 1)
