@@ -32,13 +32,14 @@ def setting_names(kind: type) -> list[str]:
     return [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
 
 
-def deciding(kind: type) -> list[str]:
+@cache
+def deciding(kind: type) -> tuple[str, ...]:
     """The settings of a protocol that may change its scores: all but those marked with `NO_EFFECT`."""
     try:
         hints = get_type_hints(kind, include_extras=True)
     except (NameError, AttributeError, TypeError):  # annotations of somebody's own protocol that cannot be resolved
         hints = {}
-    return [name for name in setting_names(kind) if NO_EFFECT not in getattr(hints.get(name), "__metadata__", ())]
+    return tuple(name for name in setting_names(kind) if NO_EFFECT not in getattr(hints.get(name), "__metadata__", ()))
 
 
 @dataclass(frozen=True)

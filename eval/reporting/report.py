@@ -6,26 +6,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, write_json, write_text
-from curate.core.outside.escaping import latex, no_formula
+from curate.core.atomic_io import write_text
 from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
-from eval.protocol import Document, Score, kind_of, primary_of, scores_of
+from eval.protocol import Document, Score, kind_of
 from eval.reporting import ageing, compared, pages
 from eval.reporting.answer import BLIND
 from eval.reporting.document import shown
+from eval.reporting.exports import write_exports
 from eval.reporting.overview import overview
 from eval.reporting.samples import Thumbnails, lost_samples
-from eval.results import COLUMNS, records
 from eval.rows import Run
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling, groups_of
-from eval.scoring.ranking import ranked
 from stream_builder.stream import Stream
 
-FEW_RUNS, REPLICATES, FEW = 300, 1000, 200  # with more runs, intervals come from fewer replicates
+FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
 OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
 
 
@@ -45,13 +43,19 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     }
     documents = []
     for key in sorted({*groups, *reasons}):
-        sha, protocol, name = key
         finished = {run.about["learner"] for run in groups.get(key, ())}
         skipped = [entry for entry in reasons.get(key, ()) if entry["learner"] not in finished]
-        runs = groups.get(key, ())
-        document = {**summary(runs, name, sha, protocol), "skipped": skipped}
-        documents.append(document | (_more(runs, document, known.get(sha), few) if runs else {}) | {"unread": unread})
+        document = document_of(groups.get(key, ()), key, known.get(key[0]), few)
+        documents.append(document | {"skipped": skipped, "unread": unread})
     return documents
+
+
+def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream | None, few: bool) -> dict[str, Any]:
+    """The document of runs of one protocol and stream, with what the report says beyond scores. key: hash, protocol and
+    name, as `rows.grouped` has it. few: fewer replicates."""
+    sha, protocol, name = key
+    document = summary(runs, name, sha, protocol)
+    return document | (_more(runs, document, stream, few) if runs else {})
 
 
 def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: bool) -> dict[str, Any]:
@@ -131,9 +135,7 @@ def write(
         write_text(out / name, page)
     write_text(out / "index.html", index)
     write_text(out / SCRIPT, script())
-    write_text(out / "scores.csv", scores_csv(documents))
-    write_text(out / "scores.tex", scores_tex(documents))
-    write_json(out / "results.json", list(documents))
+    write_exports(documents, out)
     return out / "index.html"
 
 
@@ -183,33 +185,3 @@ def ink(value: float, span: tuple[float, float]) -> str:
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]  # WCAG 2
     return "#ffffff" if luminance < 0.179 else "#000000"
-
-
-def scores_csv(documents: Sequence[Document]) -> str:
-    """One line for each learner, protocol, score and seed; the seed of a published mean is `published`."""
-    rows = [[no_formula(cell) for cell in record] for document in documents for record in records(document)]
-    return csv_text(COLUMNS, rows)
-
-
-def scores_tex(documents: Sequence[Document]) -> str:
-    """One LaTeX table (booktabs) for each protocol and stream: mean ± standard deviation over seeds. The best learner
-    is first, its primary score bold."""
-    tables = []
-    for d in documents:
-        if not d["results"]:
-            continue
-        scores, primary = scores_of(d), primary_of(d)
-        labels = [latex(score.label) for score in scores]
-        columns, head = "r" * len(scores), " & ".join(["learner", *labels])
-        lines = [f"% {latex(d['protocol'])} on {latex(d['stream']['name'])}", rf"\begin{{tabular}}{{l{columns}}}"]
-        lines += [r"\toprule", rf"{head} \\", r"\midrule"]
-        for name, result, _, is_best in ranked(d):
-            texts = [(score, score.spread(result).replace("±", r"\pm")) for score in scores]
-            cells = [rf"$\mathbf{{{t}}}$" if is_best and score == primary else f"${t}$" for score, t in texts]
-            lines.append(" & ".join([latex(name), *cells]) + r" \\")
-            if printed := result.get("published"):
-                pairs = [printed.get(score.name) for score in scores]
-                theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]
-                lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
-        tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
-    return "\n\n".join(tables) + "\n"

@@ -238,10 +238,48 @@ def _scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+@command(eval_app, "compare", "driftline compare runs-before runs-after --out comparison", panel="Evaluate")
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another one, on the same streams.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the page.")] = Path("comparison"),
+    stream: Annotated[
+        list[Path] | None,
+        typer.Option("--stream", help="An evaluated stream: adds names, dates and images; may be repeated."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare two sets of runs: which learners score higher in B than in A, and which do not differ.
+
+    Both must have runs of one protocol on the same stream. Writes a report of both.
+    """
+    from eval.reporting.two_runs import two_runs
+    from stream_builder.stream import Stream
+
+    releases = [path for path in (first, second) if (path / "release.json").is_file()]
+    if releases:
+        raise BadConfig(
+            f"{releases[0]} is a release.", "Expected folders with rows.", "This version compares runs, not releases."
+        )
+    page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
+    text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
+    show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
+
+
+def _shares(entry: dict[str, Any]) -> str:
+    """A, B and the p of one learner."""
+    from eval.reporting.compared import p_text
+
+    values = ["–" if entry[side] is None else f"{100 * entry[side]:.1f}" for side in ("a", "b")]
+    return f"{entry['score']} {values[0]} → {values[1]}, {p_text(entry['p'])}"
+
+
 @command(eval_app, "report", "driftline report runs --out report", panel="Evaluate")
 def report(
     paths: Annotated[list[Path], typer.Argument(metavar="RUNS…", help="Folders with rows of driftline eval.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for index.html, scores.csv, scores.tex, results.json.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the pages and the scores (CSV, Parquet, LaTeX, JSON).")
+    ],
     run_folder: Annotated[
         Path | None,
         typer.Option("--run", help="The run that built the benchmark: adds its images, counts and settings."),

@@ -13,8 +13,9 @@ from eval.plotting.charts import points
 from eval.protocol import PROTOCOLS, primary_of
 from eval.protocols.ocrr.figures import front
 from eval.protocols.ocrr.score import scored
+from eval.reporting.exports import scores_tex
 from eval.reporting.overview import cells_of, ranks
-from eval.reporting.report import scores_tex, write
+from eval.reporting.report import write
 from eval.results import Results
 from eval.rows import Row
 from eval.scoring.ranking import comparable, differing, ranked

@@ -1,0 +1,141 @@
+"""Results for other programs: tidy CSV and Parquet with a schema, and LaTeX tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from curate.core.outside.escaping import latex, no_formula
+from eval.protocol import Document, primary_of, scores_of
+from eval.reporting.compared import letters
+from eval.reporting.document import names_of
+from eval.results import COLUMNS, PUBLISHED, records
+from eval.scoring.ranking import ranked
+
+COLUMN_TEXTS = {
+    "scores": {
+        "stream": "name of the stream",
+        "stream_sha256": "hash of the stream's content",
+        "protocol": "name of the protocol",
+        "learner": "name of the learner, with the settings that differ",
+        "settings": "all settings of learner and protocol, JSON",
+        "score": "name of the score",
+        "unit": "share: 0 to 1; other units as named",
+        "higher_is_better": "direction of the score",
+        "seed": "of the run",
+        "value": "of the score; null: never reached",
+        "run": "digest of the run's identity and counts; null: not known",
+    },
+    "cells": {
+        "stream": "name of the stream",
+        "stream_sha256": "hash of the stream's content",
+        "protocol": "name of the protocol",
+        "learner": "name of the learner, with the settings that differ",
+        "trained_to": "last step that the model learned, from 0",
+        "tested_on": "step of the test samples, from 0",
+        "trained_to_name": "name or date of that step",
+        "tested_on_name": "name or date of that step",
+        "accuracy": "share of right answers, mean over seeds",
+    },
+}
+TYPES = {
+    "higher_is_better": pa.bool_(), "seed": pa.int64(), "value": pa.float64(), "trained_to": pa.int32(),
+    "tested_on": pa.int32(), "accuracy": pa.float64(),
+}  # fmt: skip
+
+
+def write_exports(documents: Sequence[Document], out: Path) -> None:
+    """Write scores.csv, scores.parquet, cells.parquet, schema.json, scores.tex and results.json."""
+    write_text(out / "scores.csv", scores_csv(documents))
+    write_text(out / "scores.tex", scores_tex(documents))
+    for name, rows in (("scores", _scores(documents)), ("cells", _cells(documents))):
+        fields = [pa.field(column, TYPES.get(column, pa.string())) for column in COLUMN_TEXTS[name]]
+        write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
+    write_json(out / "schema.json", schema())
+    write_json(out / "results.json", list(documents))
+
+
+def schema() -> dict[str, Any]:
+    """Columns of the Parquet files: name, type, meaning."""
+    return {
+        f"{name}.parquet": [
+            {"name": column, "type": str(TYPES.get(column, pa.string())), "description": text}
+            for column, text in columns.items()
+        ]
+        for name, columns in COLUMN_TEXTS.items()
+    }
+
+
+def _scores(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """One row for each score of each run."""
+    for document in documents:
+        about = _about(document)
+        for place in ranked(document):
+            result = place.result
+            settings = json.dumps(result["settings"], sort_keys=True, default=str)
+            runs = result.get("runs") or [None] * len(result["seeds"])
+            for score in scores_of(document):
+                kind = {"score": score.name, "unit": score.unit, "higher_is_better": score.higher_is_better}
+                values = score.of(result).get("values", ())
+                for seed, value, run in zip(result["seeds"], values, runs, strict=False):
+                    own = {"learner": place.name, "settings": settings, "seed": int(seed), "value": value, "run": run}
+                    yield about | own | kind
+
+
+def _cells(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """One row for each cell of each learner's matrix that was tested."""
+    for document in documents:
+        about, names = _about(document), names_of(document, None)
+        for place in ranked(document):
+            for i, row in enumerate(place.result.get("matrix") or ()):
+                for j, accuracy in enumerate(row):
+                    if accuracy is not None:
+                        at = {"trained_to": i, "tested_on": j}
+                        named = {"trained_to_name": names[i], "tested_on_name": names[j]}
+                        yield about | {"learner": place.name, "accuracy": accuracy} | at | named
+
+
+def _about(document: Document) -> dict[str, str]:
+    stream = document["stream"]
+    return {"stream": stream["name"], "stream_sha256": stream["sha256"], "protocol": document["protocol"]}
+
+
+def scores_csv(documents: Sequence[Document]) -> str:
+    """One line for each learner, protocol, score and seed; the seed of a published mean is `published`."""
+    rows = [[no_formula(cell) for cell in record] for document in documents for record in records(document)]
+    return csv_text(COLUMNS, rows)
+
+
+def scores_tex(documents: Sequence[Document]) -> str:
+    """One LaTeX table (booktabs) for each protocol and stream: mean ± standard deviation over seeds. The best learner
+    is first, its primary score bold. Learners whose primary scores have a common letter do not differ."""
+    tables = []
+    for d in documents:
+        if not d["results"]:
+            continue
+        scores, primary = scores_of(d), primary_of(d)
+        ties, at = letters(d), {id(result): i for i, result in enumerate(d["results"])}
+        labels = [latex(score.label) for score in scores]
+        columns, head = "r" * len(scores), " & ".join(["learner", *labels])
+        lines = [f"% {latex(d['protocol'])} on {latex(d['stream']['name'])}"]
+        lines += ["% learners with a common letter do not differ (5 %, Holm)"] if ties else []
+        lines += [rf"\begin{{tabular}}{{l{columns}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+        for name, result, _, is_best in ranked(d):
+            tie = ties.get(at[id(result)], "").replace("…", "+")
+            cells = []
+            for score in scores:
+                text = score.spread(result).replace("±", r"\pm")
+                text = rf"\mathbf{{{text}}}" if is_best and score == primary else text
+                cells.append(f"${text}^{{{tie}}}$" if tie and score == primary else f"${text}$")
+            lines.append(" & ".join([latex(name), *cells]) + r" \\")
+            if printed := result.get(PUBLISHED):
+                pairs = [printed.get(score.name) for score in scores]
+                theirs = [rf"${100 * p['mean']:.1f} \pm {100 * p['sd']:.1f}$" if p else "--" for p in pairs]
+                lines.append(" & ".join([r"\quad published", *theirs]) + r" \\")
+        tables.append("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]))
+    return "\n\n".join(tables) + "\n"

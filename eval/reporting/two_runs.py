@@ -1,0 +1,129 @@
+"""Two sets of runs on the same streams against each other: `driftline compare`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from curate.core.errors import BadConfig
+from eval import outcomes
+from eval import rows as row_files
+from eval.plotting.charts import Section
+from eval.protocol import Document, primary_of
+from eval.reporting.compared import p_text
+from eval.reporting.report import document_of, write
+from eval.rows import Run
+from eval.scoring.aggregate import groups
+from eval.scoring.cells import Resampling, groups_of
+from eval.scoring.comparing import ALPHA, compare
+from eval.scoring.ranking import labels, upper_bound
+from stream_builder.stream import Stream
+
+NAMES = ("A", "B")
+
+
+def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -> tuple[Path, list[dict[str, Any]]]:
+    """Write the report of two folders of rows, A and B, into `out`; returns its first page and, for each learner that
+    both have, the primary score in A and B, the difference B − A, and its p after Holm over all learners.
+
+    Raises MissingFile for a folder without rows, BadConfig if A and B have no protocol and stream in common.
+    """
+    found = [outcomes.find([path]) for path in paths]
+    grouped = [row_files.grouped(runs) for runs, _ in found]
+    common = [key for key in grouped[0] if key in grouped[1]]
+    if not common:
+        have = "; ".join(
+            f"{path}: {', '.join(sorted({f'{p} on {s}' for _, p, s in of})[:6])}"
+            for path, of in zip(paths, grouped, strict=True)
+        )
+        problem = f"{paths[0]} and {paths[1]} have no protocol on the same stream in common."
+        raise BadConfig(problem, f"They have {have}.", "Compare runs on one stream: equal names are not enough.")
+    known = {stream.sha256: stream for stream in streams}
+    documents, differences = [], []
+    for key in sorted(common):
+        runs = [_named(run, name) for name, of in zip(NAMES, grouped, strict=True) for run in of[key]]
+        document = document_of(runs, key, known.get(key[0]), few=False)
+        documents.append(document | {"skipped": [], "unread": [text for _, wrong in found for text in wrong]})
+        differences += _differences(runs, document, known.get(key[0]))
+    before = [Section("differences", "What changed", _table(differences, paths))]
+    page = write(documents, out, f"{paths[0].name} against {paths[1].name}", before=before, streams=streams)
+    return page, differences
+
+
+def _named(run: Run, name: str) -> Run:
+    """With the folder in the learner's name, as a setting."""
+    learner = run.about["learner"]
+    inside = f"{learner[:-1]},run={name})" if learner.endswith(")") else f"{learner}(run={name})"
+    about = {key: value for key, value in run.about.items() if key != "published"}
+    return replace(run, about=about | {"learner": inside})
+
+
+def _differences(runs: Sequence[Run], document: Document, stream: Stream | None) -> list[dict[str, Any]]:
+    """One entry for each learner with the same settings in A and B."""
+    score, results, runs_of = primary_of(document), document["results"], groups(runs)
+    plain = [name.replace("(run=A)", "").replace(",run=A)", ")") for name in labels(results)]
+    at: dict[str, dict[str, int]] = {}
+    for i, result in enumerate(results):
+        side = NAMES[result["learner"].endswith("run=B)")]
+        name = plain[i].replace("(run=B)", "").replace(",run=B)", ")")
+        at.setdefault(name, {})[side] = i
+    pairs = {name: (sides["A"], sides["B"]) for name, sides in at.items() if len(sides) == len(NAMES)}
+    draws = Resampling(groups=None if stream is None else groups_of(stream))
+    found = []
+    for name, (a, b) in pairs.items():
+        tested = compare([*runs_of[b], *runs_of[a]], None, draws)
+        before, after = (score.mean(results[i]) for i in (a, b))
+        entry: dict[str, Any] = {"protocol": document["protocol"], "stream": document["stream"]["name"]}
+        entry |= {"learner": name, "score": score.name, "a": before, "b": after, "p": None}
+        entry["difference"] = None if before is None or after is None else after - before
+        entry["interval"] = None
+        if tested is not None:
+            ends = [float(tested.difference.low[0, 1]), float(tested.difference.high[0, 1])]
+            entry["interval"] = ends if np.isfinite(ends).all() else None
+            entry["p"] = float(tested.p_score[0, 1]) if np.isfinite(tested.p_score[0, 1]) else None
+        found.append(entry)
+    rivals = [entry for entry in found if entry["p"] is not None and not upper_bound(entry["learner"])]
+    highest = 0.0
+    for k, entry in enumerate(sorted(rivals, key=lambda e: float(e["p"]))):  # Holm [1979]
+        highest = max(highest, min(1.0, entry["p"] * (len(rivals) - k)))
+        entry["p"] = highest
+    return found
+
+
+def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
+    said = [f"<strong>{name}</strong>: {html.escape(str(path))}" for name, path in zip(NAMES, paths, strict=True)]
+    if not differences:
+        return f"<p>{'. '.join(said)}. No learner has the same settings in both.</p>"
+    clear = [e for e in differences if e["p"] is not None and e["p"] < ALPHA]
+    higher = sum(e["difference"] > 0 for e in clear)
+    tested = sum(e["p"] is not None for e in differences)
+    answer = (
+        f"Of {len(differences)} learners in both, B scores higher with {higher}, lower with {len(clear) - higher}; "
+        f"{tested - len(clear)} show no significant difference (5 %, Holm), {len(differences) - tested} cannot be "
+        "tested."
+    )
+    rows = []
+    for e in differences:
+        ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])
+        shown = [f"{e['protocol']} on {e['stream']}", *(_percent(e[side]) for side in ("a", "b"))]
+        cells = [html.escape(shown[0]), *shown[1:]]
+        cells.append(f"{_percent(e['difference'], '+')}<br><span class='sd'>{ends}</span>".replace("-", "−"))
+        cells.append(p_text(e["p"]).removeprefix("p = ").removeprefix("p "))
+        body = "".join(f"<td>{cell}</td>" for cell in cells)
+        rows.append(f"<tr><th scope='row'>{html.escape(e['learner'])}</th>{body}</tr>")
+    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("learner", "result", "A", "B", "B minus A", "p"))
+    return (
+        f"<p class='answer'>{answer}</p><p>{'. '.join(said)}.</p><div class='scroll' tabindex='0'>"
+        f"<table class='scores'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<p class='soft'>Primary score of each protocol, per cent; differences in points, with 95 % intervals over "
+        "seeds and test samples.</p>"
+    )
+
+
+def _percent(value: float | None, sign: str = "") -> str:
+    return "–" if value is None else f"{100 * value:{sign}.1f}"

@@ -1,0 +1,100 @@
+"""Two sets of runs against each other, and results for other programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from support.console import answer, driftline
+from support.helpers import drifting
+
+from eval.reporting.exports import schema, scores_tex
+from eval.reporting.report import results_of, write
+from eval.run import evaluate
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """a: 2 seeds; b: the same, and one learner trained too little."""
+    here = tmp_path_factory.mktemp("two")
+    stream = drifting(steps=3, n=120, noise=2.0)
+    evaluate(stream, "clear-iid", ["nearest-mean", "reservoir(epochs=20)"], [0, 1], {"lr": 1.0}, here / "a")
+    evaluate(stream, "clear-iid", ["nearest-mean"], [0, 1], out=here / "b")
+    evaluate(stream, "clear-iid", ["majority"], [0, 1], out=here / "c")
+    for folder in (here / "b" / "clear-iid").glob("nearest*"):  # an answer that got worse
+        shutil.rmtree(folder)
+    evaluate(drifting(steps=3, n=120, noise=2.0), "clear-iid", ["nearest-mean"], [0, 1], out=here / "b")
+    return here
+
+
+def test_equal_runs_do_not_differ(runs: Path, tmp_path: Path) -> None:
+    found = answer("compare", str(runs / "a"), str(runs / "b"), "--out", str(tmp_path), "--json")
+    (one,) = found["differences"]
+    assert one["learner"] == "nearest-mean"
+    assert one["a"] == one["b"]
+    assert one["difference"] == 0
+    assert one["p"] is None or one["p"] == 1
+    page = Path(found["report"]).read_text()
+    assert "What changed" in page
+    assert "nearest-mean(run=A)" in page
+    assert "nearest-mean(run=B)" in page
+
+
+def test_a_learner_that_got_worse_is_found(runs: Path, tmp_path: Path) -> None:
+    """Rows of `majority` under the name of `nearest-mean`: what a broken version would write."""
+    shutil.copytree(runs / "c", tmp_path / "broken")
+    for record in (tmp_path / "broken").rglob("run.json"):
+        about = json.loads(record.read_text()) | {"learner": "nearest-mean"}
+        good = next(iter((runs / "a").rglob("nearest*/run.json")))
+        record.write_text(json.dumps(about | {"settings": json.loads(good.read_text())["settings"]}))
+    command = ("compare", str(runs / "a"), str(tmp_path / "broken"), "--out", str(tmp_path / "out"), "--json")
+    (one,) = answer(*command)["differences"]
+    assert one["difference"] < -0.2
+    assert one["interval"][1] < 0
+    assert one["p"] < 0.05
+    assert "lower with 1" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:
+    evaluate(drifting(steps=4), "clear-streaming", ["majority"], out=tmp_path / "other")
+    done = driftline("compare", str(runs / "a"), str(tmp_path / "other"), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "have no protocol on the same stream in common" in done.stderr
+    assert "clear-streaming on drifting" in done.stderr
+
+
+def test_releases_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "release.json").write_text("{}")
+    done = driftline("compare", str(tmp_path), str(tmp_path), "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "is a release" in done.stderr
+
+
+def test_the_exports_have_every_number_and_a_schema(runs: Path, tmp_path: Path) -> None:
+    documents = results_of([runs / "a"])
+    write(documents, tmp_path)
+    told = json.loads((tmp_path / "schema.json").read_text())
+    assert told == schema()
+    for name, columns in told.items():
+        table = pq.read_table(tmp_path / name)
+        assert [(f.name, str(f.type)) for f in table.schema] == [(c["name"], c["type"]) for c in columns]
+    rows = pq.read_table(tmp_path / "scores.parquet").to_pylist()
+    for result in documents[0]["results"]:
+        for score, values in result["scores"].items():
+            own = [r["value"] for r in rows if r["learner"] == result["learner"] and r["score"] == score]
+            assert own == values["values"]
+    cells = pq.read_table(tmp_path / "cells.parquet").to_pylist()
+    matrix = documents[0]["results"][0]["matrix"]
+    own = [c for c in cells if c["learner"] == documents[0]["results"][0]["learner"]]
+    assert {(c["trained_to"], c["tested_on"]): c["accuracy"] for c in own} == {
+        (i, j): cell for i, row in enumerate(matrix) for j, cell in enumerate(row)
+    }
+
+
+def test_ties_are_letters_in_latex(runs: Path) -> None:
+    text = scores_tex(results_of([runs / "a"]))
+    assert "common letter" in text
+    assert "}^{a}$" in text
