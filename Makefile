@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test lint format docs dist bench clean
+.PHONY: demo test fuzz audit lint format docs dist bench clean
 
 $(VENV)/.demo: pyproject.toml eval/engine/kernel.c
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,15 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12
+
+fuzz: export PYTHONPATH = .:tests
+fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults of the disk (POINTS=250 a job and kind)
+	@$(BIN)/python -m hostile.fuzz --times $(or $(TIMES),10000)
+	@$(BIN)/python -m hostile.faults --points $(or $(POINTS),250)
+
+audit: $(VENV)/.dev  ## known weaknesses of the installed packages; their list as CycloneDX: dist/audit.json
+	@mkdir -p dist
+	@$(BIN)/pip-audit --skip-editable --progress-spinner off --format cyclonedx-json --output dist/audit.json
 
 lint: $(VENV)/.dev  ## style, types
 	@$(BIN)/ruff check .

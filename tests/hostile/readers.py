@@ -8,6 +8,7 @@ import json
 import sqlite3
 import tarfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,18 @@ KINDS = {kind.lower(): picture(kind=kind, mode="P" if kind == "GIF" else "RGB")
          for kind in ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")}  # fmt: skip
 
 
-@reader(files({f"a.{kind}": data for kind, data in KINDS.items()} | {"p.jpeg": progressive()}))
+def phone() -> dict[str, bytes]:
+    """HEIC and AVIF, as far as this machine writes them."""
+    from curate.images.phone_formats import reads_heic
+
+    made = {}
+    for kind in ("AVIF", *(["HEIF"] if reads_heic() else [])):
+        with suppress(OSError, KeyError):
+            made[f"a.{kind.lower()}"] = picture(kind=kind)
+    return made
+
+
+@reader(lambda folder: files({f"a.{k}": v for k, v in KINDS.items()} | {"p.jpeg": progressive()} | phone())(folder))
 def image(folder: Path) -> None:
     from curate.images.checks import ImageLimits, check_image
     from curate.images.near_duplicates import thumbnail
@@ -251,7 +263,9 @@ def image(folder: Path) -> None:
 
     for path in sorted(folder.iterdir()):
         data = path.read_bytes()
-        if check_image(data, ImageLimits()).reason is None:
+        found = check_image(data, ImageLimits())
+        if found.reason is None:
+            data = found.converted or data
             thumbnail(data)
             assert check_image(strip_metadata(data)[0], ImageLimits()).reason is None, path.name
 
