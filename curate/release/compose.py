@@ -264,8 +264,9 @@ def _pack_unlabelled(
 def _drift(
     packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
 ) -> dict[str, Any]:
-    """Accuracy of nearest class means by distance of the buckets, for the first features and the first split."""
-    name = next(iter(vectors))
+    """Accuracy of nearest class means by distance of the buckets, for the first split and the first features that did
+    not choose the images, if there are any: those that chose them recognise them in every bucket."""
+    name = list(vectors)[:2][-1]
     y = np.array([row["label"] for row in packed.rows], np.int64)
     bucket = np.array([row["bucket"] for row in packed.rows])
     found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))

@@ -27,7 +27,7 @@ def about(seconds: float) -> str:
         f"<p>{NOTICE}</p><p>Why accuracy falls: the learners see each photo through a small network that was trained "
         "on photos of 2004 only; the things and the cameras change after that. The features of the CLIP model that "
         "found the candidates are not evaluated. It has seen photos of all years, and it finds the photos that it "
-        "recognises: on its features nothing would age.</p>"
+        "recognises: on its features the models would hardly age.</p>"
         "<p>What the world draws differently: shapes, proportions and colours change a little every year. The old form "
         "gives way to the new one around the year in the table, earlier or later in single photos because things are "
         "up to two years older or newer than usual. Cameras lose noise, blur and their warm cast, and gain contrast. "

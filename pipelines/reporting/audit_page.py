@@ -155,8 +155,10 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         by = findings["drift"]["by_distance"]
         last = max(by, key=int)
         if "0" in by:
+            on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
             sentences.append(
-                f"drift: nearest class means have accuracy {by['0']:.1%} in-domain, {by[last]:.1%} {last} buckets later"
+                f"drift: nearest class means{on} have accuracy {by['0']:.1%} in-domain, {by[last]:.1%} {last} buckets "
+                "later"
             )
     if findings.get("distance"):
         d = findings["distance"]["by_distance"]

@@ -16,6 +16,7 @@ from curate.core.seeding import rng_for
 from curate.release import Release
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
+from pipelines.reporting.audit import audit
 from pipelines.runner import run
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
@@ -77,6 +78,9 @@ def test_backbone_features_are_shipped_with_the_release(folder: Path, tmp_path: 
     assert vectors.shape == (16, 512)
     assert np.allclose(np.linalg.norm(vectors.astype(np.float32), axis=1), 1, atol=2e-3)
     assert from_release(release, "imagenet").x_shape == (512,)
+    # drift is measured on features that did not choose the images
+    assert "on the features `imagenet`" in (release.path / "README.md").read_text(encoding="utf-8")
+    assert audit(release.path)["drift"]["features"] == "imagenet"
 
 
 def test_a_checkpoint_that_does_not_fit_stops_the_release(folder: Path, tmp_path: Path) -> None:
