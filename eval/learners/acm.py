@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import NonNegativeInt, PositiveInt
 
+from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
+from eval.engine.deep import CHUNK, Deep
+from eval.engine.linear import tensor
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import MEASURED, Memory
+from eval.training.sgd_learner import place
 
 
 @dataclass
@@ -24,16 +29,45 @@ class Acm(Learner):
     """samples up to which the search is exact; above, a faiss index is used and its recall is measured"""
     limit_mb: NonNegativeInt = 4096
     """main memory for samples; the rest is kept in files"""
+    net: str = ""
+    """a timm model whose features of images are compared, as resnet50 in the paper; it is never trained; empty: the
+    samples themselves"""
+    weights: str = ""
+    """checkpoint of the model, instead of random weights"""
+    device: str = "cpu"
+    """cpu, cuda or auto; of the model"""
+
+    uses_device = True
+    reaches = MappingProxyType({"weights": "a file"})
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with an empty memory."""
-        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, self.limit_mb)
+        """Start with an empty memory. Raises IncompatibleStream for samples that are no images if `net` is given."""
+        self.model, width = None, int(np.prod(task.x_shape))
+        if self.net:
+            if len(task.x_shape) != 3 or task.x_shape[-1] != 3:
+                problem = f"net is {self.net!r}, which takes images; the samples have shape {task.x_shape}."
+                raise IncompatibleStream(problem, "Expected uint8 images (H, W, 3).", "Leave net empty on features.")
+            self.model = Deep.new(self.net, task.n_classes, (), rng, place(self.device), False, self.weights)
+            width = int(self.model.params[-2].shape[1])
+        self.memory = Memory(width, self.exact_below, self.limit_mb)
         self.labels: list[Labels] = []
+
+    def compared(self, x: Array) -> Array:
+        """What is compared: the samples, or the model's features of them."""
+        import torch
+
+        if self.model is None:
+            return np.asarray(x)
+        self.model.module.eval()
+        with torch.inference_mode():
+            images = (tensor(np.asarray(x[low : low + CHUNK]), place(self.device)) for low in range(0, len(x), CHUNK))
+            return np.concatenate([self.model.features(part).float().cpu().numpy() for part in images])
 
     def learn(self, x: Array, y: Labels) -> None:
         """Append."""
         with one_thread():
-            self.memory.measure(np.asarray(x)[:MEASURED], self.k)  # before they are added: they would find themselves
+            x = self.compared(x)
+            self.memory.measure(x[:MEASURED], self.k)  # before they are added: they would find themselves
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
 
@@ -59,7 +93,7 @@ class Acm(Learner):
         """(m, k) labels of the nearest, nearest first."""
         self.labels = [np.concatenate(self.labels)]
         with one_thread():
-            _, positions = self.memory.search(np.asarray(x), self.k)
+            _, positions = self.memory.search(self.compared(x), self.k)
         return self.labels[0][positions]
 
     def metadata(self) -> dict[str, Any]:

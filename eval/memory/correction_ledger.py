@@ -203,7 +203,8 @@ class Ledger:
         payload = packed(facts, vector, self.salts.pop())
         leaf = LEAF.pack(kind, len(payload), sha256(payload).digest())
         self.chain = sha256(self.chain + leaf).digest()
-        self.waiting.write(leaf + self.chain + payload)
+        self.waiting.write(leaf + self.chain)
+        self.waiting.write(payload)  # not joined to the above, which would copy it
         self.n += 1
         if self.sync or self.waiting.tell() >= BUFFER:
             self._flush()

@@ -1,0 +1,112 @@
+"""Classes that first appear in a later step, and images under learners that compare or classify frozen features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.helpers import drifting
+
+from curate.core.errors import IncompatibleStream
+from curate.core.seeding import rng_for
+from eval.learner import Task
+from eval.learners.acm import Acm
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+LATE, STEPS = 2, 4  # the step in which class 2 appears; all steps
+
+
+def growing() -> Stream:
+    """Three classes; class 2 first appears in the third of four steps, in training and in tests."""
+    whole = drifting(steps=STEPS, drift=0.05)
+    early = [
+        replace(step, splits={name: split.take(np.flatnonzero(split.y < 2)) for name, split in step.splits.items()})
+        for step in whole.steps[:LATE]
+    ]
+    return replace(whole, steps=[*early, *whole.steps[LATE:]], sha256="growing")
+
+
+def answers_right(result: dict[str, Any]) -> tuple[float, float]:
+    """Accuracy after the last step on its samples of class 2, and on those of all steps' other classes."""
+    late, others = result["per_class"][2], result["per_class"][:2]
+    return late, float(np.mean(others))
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict[str, Any]]:
+    learners = ["nap", "scratch", "joint", "reservoir", "cwr", "lwf", "finetune", "er", "gdumb", "agem", "cumulative"]
+    found = evaluate(growing(), "clear-iid", learners, settings={"epochs": 30})
+    assert not found["skipped"]
+    return {result["learner"]: result for result in found["results"]}
+
+
+@pytest.mark.parametrize("name", ["scratch", "joint", "cwr", "lwf", "finetune", "er", "gdumb", "agem", "cumulative"])
+def test_it_is_learned_and_the_old_ones_are_kept(name: str, results: dict[str, dict[str, Any]]) -> None:
+    late, old = answers_right(results[name])
+    assert late > 0.8, name
+    assert old > 0.8, name
+
+
+def test_the_reservoir_learns_it_from_what_it_keeps(results: dict[str, dict[str, Any]]) -> None:
+    """Its memory has the size of the first step, so the new class is a sixth of it."""
+    late, old = answers_right(results["reservoir"])
+    assert late > 0.5
+    assert old > 0.8
+
+
+def test_napping_never_answers_with_it(results: dict[str, dict[str, Any]]) -> None:
+    late, old = answers_right(results["nap"])
+    assert late == 0
+    assert old > 0.8
+
+
+def test_before_it_appears_nobody_but_joint_answers_with_it(results: dict[str, dict[str, Any]]) -> None:
+    """On the third step after two: class 2 is a third of its test samples."""
+    before = {name: result["matrix"][LATE - 1][LATE] for name, result in results.items()}
+    assert before.pop("joint") > 0.8
+    assert max(before.values()) <= 2 / 3 + 1e-9
+
+
+def pictures(side: int = 32) -> Stream:
+    """Images of three colours with noise, in two steps."""
+    rng, steps = rng_for(0, "pictures"), []
+    for t in range(2):
+        splits = {}
+        for name, n in (("train", 60), ("test", 30)):
+            y = np.arange(n, dtype=np.int64) % 3
+            x = np.clip(rng.normal(90, 25, (n, side, side, 3)), 0, 255)
+            x[np.arange(n), :, :, y] += 90
+            splits[name] = Split(np.clip(x, 0, 255).astype(np.uint8), y, np.array([f"{t}{name}{i}" for i in range(n)]))
+        steps.append(Step(t, str(t), splits))
+    return Stream("pictures", steps, ["red", "green", "blue"], sha256="pictures")
+
+
+@pytest.mark.parametrize("name", ["acm(net=test_resnet)", "fc-only(net=test_resnet,lr=1.0,epochs=40)"])
+@pytest.mark.parametrize("protocol", ["near-future", "clear-iid"])
+def test_a_frozen_network_serves_learners_on_images(name: str, protocol: str) -> None:
+    settings = {"batch": 20, "shift": 0, "updates": 40} if protocol == "near-future" else {}
+    found = evaluate(pictures(), protocol, [name], settings=settings)
+    assert not found["skipped"]
+    last = found["results"][0]["matrix"][1][1]
+    assert last > (0.9 if name.startswith("acm") else 0.5)
+
+
+def test_acm_compares_the_networks_features_not_pixels() -> None:
+    learner = Acm(net="test_resnet")
+    learner.begin(Task(3, (32, 32, 3)), rng_for(0))
+    x = pictures().steps[0]["train"].x[:4]
+    assert learner.model is not None
+    width = int(learner.model.params[-2].shape[1])
+    assert learner.compared(x).shape == (4, width)
+    assert width < 32 * 32 * 3
+    before = [p.clone() for p in learner.model.params]
+    learner.learn(x, np.arange(4) % 3)
+    assert all((a == b).all() for a, b in zip(before, learner.model.params, strict=True))
+
+
+def test_a_network_needs_images() -> None:
+    with pytest.raises(IncompatibleStream, match="net is 'resnet18', which takes images"):
+        Acm(net="resnet18").begin(Task(3, (8,)), rng_for(0))
