@@ -40,13 +40,14 @@ def slope(r: Array, ages: Floats, base: int) -> Array:
     NaN if no model has two."""
     later = (np.arange(len(ages))[None, :] - np.arange(len(ages))[:, None]) >= base
     known = later & ~np.isnan(r)
-    count = np.maximum(known.sum(-1, keepdims=True), 1)
+    patterns = known.reshape(-1, *known.shape[-2:])
+    if len(patterns) and bool((patterns == patterns[0]).all()):
+        known = patterns[0]  # replicates lack the same tests
     age = np.where(known, ages, 0)
-    value = np.where(known, r, 0)
-    age = np.where(known, age - age.sum(-1, keepdims=True) / count, 0)
-    value = value - value.sum(-1, keepdims=True) / count
+    age = np.where(known, age - age.sum(-1, keepdims=True) / np.maximum(known.sum(-1, keepdims=True), 1), 0)
     spread = (age**2).sum((-2, -1))
-    return np.asarray(np.where(spread > 0, (age * value).sum((-2, -1)) / np.where(spread > 0, spread, 1), np.nan))
+    covered = (age * np.where(known, r, 0)).sum((-2, -1))  # ages are centred, so that levels of models cancel
+    return np.asarray(np.where(spread > 0, covered / np.where(spread > 0, spread, 1), np.nan))
 
 
 def left_over(r: Array, chance: Floats, lags: npt.NDArray[np.int64]) -> Array:

@@ -53,12 +53,12 @@ def timeline(about: Mapping[str, Any], stream: Stream | None = None) -> Timeline
     said = about.get("timeline")
     if not isinstance(said, Mapping) and stream is not None and stream.sha256 == about["stream"]["sha256"]:
         said = record(stream)
-    said = said if isinstance(said, Mapping) else {}
-    names, dates = (said.get(key, ()) for key in ("names", "dates"))
-    names = tuple(map(str, names)) if len(names) == steps else tuple(map(str, range(steps)))
+    lists = [said.get(key) if isinstance(said, Mapping) else None for key in ("names", "dates")]
+    names, dates = (found if isinstance(found, list) else [] for found in lists)
+    shown = tuple(map(str, names if len(names) == steps else range(steps)))
     numbers = all(isinstance(date, int) for date in dates) and len(dates) == steps
     if not numbers or steps < 2 or bool((np.diff(dates) <= 0).any()):
-        return Timeline(names, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
+        return Timeline(shown, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
     seconds = np.asarray(dates, np.float64) - dates[0]
     unit: Unit = next((unit for unit, size in SECONDS.items() if seconds[-1] >= LEAST * size), "days")
-    return Timeline(names, seconds / SECONDS[unit], unit, tuple(dates))
+    return Timeline(shown, seconds / SECONDS[unit], unit, tuple(dates))

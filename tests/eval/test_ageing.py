@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from statsmodels.regression.linear_model import OLS
 from support.helpers import drifting
+from support.old import unpacked
 
 from eval import outcomes, rows
 from eval.rows import Answers, Row, Run
@@ -22,7 +24,9 @@ from eval.run import evaluate
 from eval.scoring.ageing import Ageing, ageing
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling, groups_of
+from eval.scoring.decay import slope
 from eval.scoring.timeline import timeline
+from stream_builder.stream import Stream
 
 YEAR = 365.2425 * 86400
 ABOUT: dict[str, Any] = {
@@ -98,6 +102,15 @@ class TestSlope:
         found = one(counted(lambda i, j, c: 0.9 - 0.05 * max(0, j - i), years=2))
         assert found.slope.value == pytest.approx(-0.025)
         assert found.slope.low < -0.025 < found.slope.high
+
+    def test_is_that_of_statsmodels_with_a_level_for_each_model(self) -> None:
+        r, ages = np.random.default_rng(0).random((5, 5)), timeline({"steps": 5, "stream": {}}).ages()
+        i, j = np.triu_indices(5)
+        expected = OLS(r[i, j], np.column_stack([ages[i, j], np.eye(5)[i]])).fit().params[0]
+        assert slope(r, ages, 0) == pytest.approx(expected)
+        missing = np.stack([r, np.where(np.eye(5, k=2), np.nan, r)])
+        assert slope(missing, ages, 0)[0] == pytest.approx(expected)
+        assert slope(missing, ages, 0)[1] != pytest.approx(expected)
 
     def test_better_models_later_are_no_ageing(self) -> None:
         found = one(counted(lambda i, j, c: 0.5 + 0.05 * i))
@@ -331,3 +344,39 @@ def test_groups_are_those_of_the_stream_by_position() -> None:
     assert groups is not None
     test = outcomes.numbered(grouped).steps[1]["test"]
     assert np.array_equal(np.unique(groups[test.position], return_inverse=True)[1], np.arange(len(test)) // 2)
+
+
+class TestBadInput:
+    def test_rows_of_version_0_1_0_age_in_steps_or_with_the_stream_in_time(self, tmp_path: Path) -> None:
+        (tmp_path / "rows").mkdir()
+        (tmp_path / "stream").mkdir()
+        runs, wrong = outcomes.find([unpacked("finished-rows", tmp_path / "rows")])
+        stream = Stream.load(unpacked("finished-stream", tmp_path / "stream"))
+        runs = [run for run in runs if run.about["protocol"] == "clear-iid"]
+        (plain, *_), (dated, *_) = ageing(runs), ageing(runs, stream)
+        assert not wrong
+        assert plain is not None
+        assert dated is not None
+        assert (plain.basis, plain.timeline.unit, plain.age[plain.base]) == ("counts", "steps", 0)
+        assert dated.timeline.unit == "years"
+        assert np.allclose(plain.accuracy.value, dated.accuracy.value)
+
+    def test_two_steps_only(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9 - 0.3 * max(0, j - i), steps=2))
+        assert found.half_life.value == pytest.approx(2 / 3, abs=0.01)
+        assert found.slope.value == pytest.approx(-0.3)
+
+    def test_a_step_of_one_class_has_nothing_above_chance(self) -> None:
+        found = one(counted(lambda i, j, c: 0.9, share=lambda j: np.array([1.0, 0.0])))
+        assert found.half_life.why == "never above chance"
+        assert np.isnan(found.accuracy_of.value[1]).all()
+        assert np.allclose(found.causes.drop.value, 0)
+
+    def test_names_are_kept_as_they_are(self) -> None:
+        hostile = "<script>alert(1)</script>"
+        assert timeline({"steps": 1, "timeline": {"names": [hostile]}}).names == (hostile,)
+
+    @pytest.mark.parametrize("said", [None, "years", [1, 2], {"names": 5, "dates": {}}, {"names": None}])
+    def test_a_record_that_is_none_counts_steps(self, said: Any) -> None:
+        found = timeline({"steps": 3, "stream": {"sha256": "s"}, "timeline": said})
+        assert (found.unit, found.names) == ("steps", ("0", "1", "2"))
