@@ -7,10 +7,12 @@ import importlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -55,55 +57,103 @@ def isolated(task: str, request: Mapping[str, Any], limits: Limits | None = None
     task: `module:function`, which takes the request and returns plain data. enclosed: in namespaces as well, for code
     of somebody else. Raises what the task raises, if that is an error of driftline, NotEnclosed, and else Stopped.
     """
+    (answer,) = isolated_each(task, [request], limits, enclosed)
+    if isinstance(answer, DriftlineError):
+        raise answer
+    return answer
+
+
+def isolated_each(
+    task: str, requests: Sequence[Mapping[str, Any]], limits: Limits | None = None, enclosed: bool = False
+) -> list[Any]:
+    """Like `isolated` for several requests, each in a process of its own with all limits; in place of an answer stands
+    the error. The processes are forked from one that has the imports, because those take longer than a small run."""
     limits = limits or Limits()
     here = Path.cwd()
     # The working folder could hold a json.py: neither it nor "" is on the child's path; driftline itself always is.
     path = [entry for entry in sys.path if entry and Path(entry).is_absolute() and Path(entry) != here]
-    asked = {"task": task, "request": request, "limits": asdict(limits), "enclosed": enclosed}
+    asked = {"task": task, "requests": list(requests), "limits": asdict(limits), "enclosed": enclosed}
     asked["path"] = [*path, str(_home())]
     environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="driftline-") as folder:
         environment |= {"HOME": folder, "TMPDIR": folder}
-        command = [sys.executable, "-I", "-c", BOOT]
-        try:
-            done = subprocess.run(
-                command, input=json.dumps(asked).encode(), cwd=folder, env=environment, timeout=limits.seconds + 60,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise Stopped(f"It took more than {limits.seconds} seconds.") from None
-        answer = Path(folder) / "answer.json"
-        if done.returncode or not answer.is_file():
-            raise Stopped(f"Its process ended with code {done.returncode}: out of time, memory or file size.")
-        value = json.loads(answer.read_bytes())
-    if "error" in value:
-        errors = {"NotEnclosed": NotEnclosed, **vars(importlib.import_module("curate.core.errors"))}
-        kind = errors.get(value["error"], Stopped)
-        raise kind(*value["parts"])
-    return value["answer"]
+        subprocess.run(
+            [sys.executable, "-I", "-c", BOOT], input=json.dumps(asked).encode(), cwd=folder, env=environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        return [_answer(Path(folder, str(number)), limits) for number in range(len(requests))]
+
+
+def _answer(folder: Path, limits: Limits) -> Any:
+    """What a process left in its folder: its answer, or an error."""
+    answer, code = folder / "answer.json", folder.with_suffix(".code")
+    ended = code.read_text() if code.is_file() else "unknown"
+    if ended == "late":
+        return Stopped(f"It took more than {limits.seconds} seconds.")
+    if ended != "0" or not answer.is_file():
+        return Stopped(f"Its process ended with code {ended}: out of time, memory or file size.")
+    value = json.loads(answer.read_bytes())
+    if "error" not in value:
+        return value["answer"]
+    errors = {"NotEnclosed": NotEnclosed, **vars(importlib.import_module("curate.core.errors"))}
+    return errors.get(value["error"], Stopped)(*value["parts"])
 
 
 def child(asked: Mapping[str, Any]) -> None:
-    """The child's side: close everything, then do the task."""
+    """The child's side: close everything, then fork a process for each request."""
     limits = asked["limits"]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind, value in (
-        (resource.RLIMIT_CPU, limits["seconds"]),
+        (resource.RLIMIT_CPU, limits["seconds"]),  # of each process: a forked one begins at zero
         (resource.RLIMIT_DATA, limits["memory"]),
         (resource.RLIMIT_FSIZE, limits["file"]),
     ):
         resource.setrlimit(kind, (value, value))
     close_network(own_namespace=not asked["enclosed"])
     Registry.by_path = False
-    module, _, function = asked["task"].partition(":")
+    module, _, name = asked["task"].partition(":")
+    function = getattr(importlib.import_module(module), name)
+    if len(asked["requests"]) > 1:
+        importlib.import_module("torch")
+    for number, request in enumerate(asked["requests"]):
+        folder = Path.cwd() / str(number)
+        folder.mkdir()
+        if process := os.fork():
+            folder.with_suffix(".code").write_text(_waited(process, limits["seconds"] + 60))
+            continue
+        os.chdir(folder)
+        os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
+        tempfile.tempdir = None
+        _do(function, request, asked)
+        os._exit(0)
+
+
+def _waited(process: int, seconds: float) -> str:
+    """The exit code of a process, or "late" if it was killed because it took longer."""
+    late = time.monotonic() + seconds
+    while time.monotonic() < late:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return str(os.waitstatus_to_exitcode(status))
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return "late"
+
+
+def _do(function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Write the answer, or the error, into the working folder. Any other error ends the process."""
     try:
         if asked["enclosed"]:
             enclose(Path.cwd())
-        answer = {"answer": getattr(importlib.import_module(module), function)(asked["request"])}
+        answer = {"answer": function(request)}
     except DriftlineError as error:
         answer = {"error": type(error).__name__, "parts": [error.given, error.expected, error.way_out]}
     except MemoryError:
-        answer = {"error": "Stopped", "parts": [f"It needed more than {limits['memory']:,} bytes of memory.", "", ""]}
+        memory = asked["limits"]["memory"]
+        answer = {"error": "Stopped", "parts": [f"It needed more than {memory:,} bytes of memory.", "", ""]}
+    except BaseException:
+        os._exit(1)
     write_json(Path("answer.json"), answer)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, BadInput, BadPlugin, DriftlineError, IntegrityError, UnknownName
 from curate.core.seeding import rng_for
-from eval.leaderboard.isolation import Limits, Stopped, isolated
+from eval.leaderboard.isolation import Limits, Stopped, isolated, isolated_each
 from eval.leaderboard.repeating import own_code, reach
 from eval.leaderboard.rescoring import rescored
 from eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, scores_of, with_records
@@ -92,13 +92,8 @@ def verify(
         again = math.ceil(SHARE * len(repeatable))
     done: list[dict[str, Any]] = []
     if not problems:
-        for i in drawn(sha256, public_value, len(repeatable))[:again]:
-            run = repeatable[i]
-            request = {"archive": str(path), "stream": folders[run["stream"]], **{k: run[k] for k in ("run", "code")}}
-            try:
-                result = isolated("eval.leaderboard.repeating:repeat", request, limits, enclosed=bool(run["code"]))
-            except Stopped as error:
-                result = {"because": str(error), "differs": ""}
+        chosen = [repeatable[i] for i in drawn(sha256, public_value, len(repeatable))[:again]]
+        for run, result in zip(chosen, _repeated(path, folders, chosen, limits), strict=True):
             if result["because"]:
                 run["because"] = result["because"]
             else:
@@ -111,6 +106,27 @@ def verify(
     unverified = [run | {"because": run["unverified"]} for run in left if run["unverified"] and run["run"] not in tried]
     code = [run["digest"] for run in left if run["code"]]
     return Verdict(found["name"], found["documents"], done, not_again, unverified, problems, code, sha256, public_value)
+
+
+def _repeated(
+    path: Path, folders: Mapping[str, str], runs: Sequence[Mapping[str, Any]], limits: Limits | None
+) -> list[dict[str, str]]:
+    """What `repeat` says of each run; code of the submission is enclosed."""
+    answers: dict[int, Any] = {}
+    for coded in (False, True):
+        part = [run for run in runs if bool(run["code"]) == coded]
+        asked = [
+            {"archive": str(path), "stream": folders[run["stream"]], **{k: run[k] for k in ("run", "code")}}
+            for run in part
+        ]
+        if asked:
+            found = isolated_each("eval.leaderboard.repeating:repeat", asked, limits, enclosed=coded)
+            answers |= zip((run["run"] for run in part), found, strict=True)
+    for answer in answers.values():
+        if isinstance(answer, DriftlineError) and not isinstance(answer, Stopped):
+            raise answer
+    ordered = [answers[run["run"]] for run in runs]
+    return [{"because": str(x), "differs": ""} if isinstance(x, Stopped) else x for x in ordered]
 
 
 def drawn(sha256: str, public_value: str, runs: int) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 
 from curate.core.errors import BadConfig, MissingFile
 from eval.experiment.settings import check_settings, setting_names
-from eval.leaderboard.isolation import ENVIRONMENT, Limits, Stopped, isolated
+from eval.leaderboard.isolation import ENVIRONMENT, Limits, Stopped, isolated, isolated_each
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 
@@ -53,6 +53,16 @@ def test_the_working_folder_is_new_and_gone_afterwards(tmp_path: Path, monkeypat
     place, *content = isolated("support.prisoner:folder", {})
     assert content == []
     assert not Path(place).exists()
+
+
+def test_of_several_requests_each_has_its_own_process_folder_and_limits() -> None:
+    limits = Limits(memory=2**33)
+    big, small = isolated_each("support.prisoner:allocate", [{"bytes": 2**34}, {"bytes": 1}], limits)
+    assert isinstance(big, Stopped)
+    assert not isinstance(small, Stopped)
+    places = isolated_each("support.prisoner:folder", [{}, {}])
+    assert len({place for place, *_ in places}) == 2
+    assert [content for _, *content in places] == [[], []]
 
 
 def test_errors_of_driftline_come_back() -> None:
