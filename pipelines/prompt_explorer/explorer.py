@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -19,6 +20,7 @@ from curate.core.atomic_io import read_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.seeding import rng_for
 from curate.core.settings import resolve_path
+from curate.encoders import Encoder
 from curate.images.shards import Reader
 from curate.retrieval.candidates import query_vectors
 from curate.retrieval.exact_search import Ranked, SearchResult, search
@@ -176,7 +178,6 @@ class Explorer:
                 )
         vectors = folder_of(context.root, "embed")
         self.store = Store.open(vectors)
-        self.encoder = text_encoder(spec_of(context), vectors, context.run_log)
         all_buckets = read_json(folder_of(context.root, "bucket") / "buckets.json")
         self.buckets = labels(context.config.buckets.labelled(all_buckets))
         self.marks = Marks(context.root / "explore" / "marks.jsonl")
@@ -189,6 +190,11 @@ class Explorer:
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
         self._thumbnails = Thumbnails(cache_folder("explore", sorted(vectors.glob("metadata/*.parquet"))))
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """The model that reads prompts; it is loaded when the first one comes, so that the page opens at once."""
+        return text_encoder(spec_of(self.context), folder_of(self.context.root, "embed"), self.context.run_log)
 
     @property
     def concepts(self) -> list[Concept]:

@@ -106,7 +106,7 @@ def _drift(findings: Mapping[str, Any]) -> str:
         return ""
     pairs = sorted((int(k), v) for k, v in by.items())
     series = {"accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
-    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}).svg
+    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}, from_zero=False).svg
 
 
 def _blind(findings: Mapping[str, Any]) -> str:
