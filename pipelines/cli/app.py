@@ -16,7 +16,7 @@ from pipelines.cli.eval import eval_app
 from pipelines.cli.figure import figure_app
 from pipelines.cli.ledger import ledger_app
 from pipelines.cli.listing import list_app
-from pipelines.cli.machine import models_app
+from pipelines.cli.machine import doctor_app, models_app
 from pipelines.cli.pretrain import pretrain_app
 from pipelines.cli.runs import runs_app
 from pipelines.cli.stream import stream_app
@@ -64,6 +64,7 @@ app.add_typer(pretrain_app)
 app.add_typer(eval_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
+app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Tools")
 app.add_typer(ledger_app, name="ledger", rich_help_panel="Tools")
 app.add_typer(list_app)

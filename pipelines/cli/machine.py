@@ -1,4 +1,4 @@
-"""`driftline models …`: the models that embed photos, and where they come from."""
+"""`driftline doctor`, `models …`: this machine, and the models that embed photos."""
 
 from __future__ import annotations
 
@@ -8,10 +8,34 @@ from typing import Annotated, Any
 import typer
 
 from curate.core.errors import BadConfig
-from pipelines.cli.common import Json, command, log_of, show
+from pipelines.cli.common import Json, command, context_of, log_of, show
 from pipelines.cli.listing import columns
 
+doctor_app = typer.Typer()
 models_app = typer.Typer(no_args_is_help=True, help="List, download and train the models that embed photos.")
+
+
+@command(doctor_app, "doctor", "driftline doctor", panel="Tools")
+def doctor(
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="Also say what a run in this folder would miss.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Examine this machine: versions, GPU, compiled kernel, optional parts, models, speed.
+
+    Takes about ten seconds.
+    """
+    from pipelines.doctor import examine, text
+
+    context = None if directory is None else context_of(directory, None, True)
+    found = examine()
+    if context is not None:
+        from pipelines.forecast import forecast
+        from pipelines.plan import plan
+
+        found["problems"] = forecast(context, plan(context))["problems"]
+    show(as_json, found, text(found))
 
 
 @command(models_app, "list", "driftline models list")
