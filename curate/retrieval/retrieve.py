@@ -127,12 +127,18 @@ def retrieve(
             kept,
             wanted if settings.short == "fail" else dict.fromkeys(wanted, 1),
             "Some concepts retrieve too few images",
-            "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer.",
+            WAYS_OUT[settings.short],
         )
     except Shortage:
         (out / "candidates.parquet").unlink()
         raise
     return len(store), counts
+
+
+WAYS_OUT = {  # by retrieve.short
+    "fail": "Lower retrieve.per_class, give the concept better prompts or drop it, or set retrieve.short: fewer.",
+    "fewer": "Give the concept better prompts or drop it; with retrieve.overlap: allow, a photo may be in two lists.",
+}
 
 
 def _warn_of_cuts(encoder: Encoder, concepts: Sequence[Concept], run_log: RunLog) -> None:
