@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadPlugin
+from curate.core.errors import BadConfig, BadPlugin
 from curate.core.registry import HOME, Registry
 from pipelines.cli.common import Json, command, show
 
@@ -32,6 +32,18 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "networks": ("eval.nets:NETS", "eval --set net=NAME, eval --set network=NAME"),
     "samplers": ("eval.memory.samplers:SAMPLERS", "eval --set sampler=NAME"),
     "presets": ("eval.experiment.presets:PRESETS", "init --preset, eval --preset"),
+}
+FAMILIES = {  # how a learner takes its data: its declared need → heading, the least demanding first
+    "": "batch by batch: under every protocol",
+    "needs_whole_steps": "step by step",
+    "needs_all_steps": "all steps at once, for the last one",
+}
+# Protocol → needs of learners that it refuses; a protocol of another package is not in it, and refuses nothing here.
+REFUSED = {
+    "clear-iid": ("needs_all_steps",),
+    "clear-streaming": ("needs_all_steps", "sees_all_steps"),
+    "near-future": ("needs_all_steps", "needs_whole_steps"),
+    "ocrr": ("needs_all_steps",),
 }
 RENAMED = {"venues": "platforms"}
 REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})
@@ -58,18 +70,57 @@ def list_(
         str | None,
         typer.Argument(metavar="[KIND]", help="Default: the kinds.", autocompletion=lambda: list(KINDS)),
     ] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol",
+            metavar="NAME",
+            help="learners: only those that run under it.",
+            autocompletion=completion("protocols"),
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List what is registered, and which package it is from.
 
-    A broken entry of an installed package is listed with the reason; the others work.
+    Learners stand in families: by what they need to see at once. A broken entry of an installed package is listed with
+    the reason; the others work.
     """
     if kind is None:
         document = [{"name": name, "summary": used, "target": target} for name, (target, used) in KINDS.items()]
         show(as_json, document, columns([(e["name"], e["summary"]) for e in document]))
         return
+    if protocol is not None and kind != "learners":
+        raise BadConfig(f"--protocol was given for {kind}.", "Expected it for learners only.")
     rows = list_registered(RENAMED.get(kind, kind))
+    if kind == "learners":
+        rows = _with_families(rows, protocol)
+        show(as_json, rows, _by_family(rows))
+        return
     show(as_json, rows, columns([(e["name"], e["summary"], e["origin"]) for e in rows]))
+
+
+def _with_families(rows: list[dict[str, str]], protocol: str | None) -> list[dict[str, str]]:
+    """The rows with the family of each learner; only those that run under the protocol. Raises UnknownName."""
+    registry: Registry = REGISTRIES["learners"]
+    if protocol is not None:
+        REGISTRIES["protocols"].entry(protocol)
+    kept = []
+    for row in rows:
+        learner = None if registry.problem(row["name"]) else registry[row["name"]]
+        if not any(getattr(learner, need, False) for need in REFUSED.get(protocol or "", ())):
+            need = next((need for need in reversed(FAMILIES) if need and getattr(learner, need, "")), "")
+            kept.append(row | {"family": FAMILIES[need]})
+    return kept
+
+
+def _by_family(rows: Sequence[Mapping[str, str]]) -> str:
+    parts = []
+    for family in FAMILIES.values():
+        members = [(row["name"], row["summary"], row["origin"]) for row in rows if row["family"] == family]
+        if members:
+            parts.append(f"{family}\n{columns(members)}")
+    return "\n\n".join(parts)
 
 
 def list_registered(kind: str) -> list[dict[str, str]]:

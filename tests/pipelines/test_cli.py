@@ -17,11 +17,12 @@ import pytest
 import typer.main
 from PIL import Image
 from support.console import answer
-from support.helpers import yfcc_line
+from support.helpers import drifting, yfcc_line
 from support.old import unpacked
 
 from curate.core.digests import content_digest, listing
 from curate.core.seeding import rng_for
+from eval.run import evaluate
 from pipelines.cli.app import app
 from pipelines.cli.listing import KINDS, REGISTRIES
 from pipelines.demo.draw import photo
@@ -315,6 +316,29 @@ class TestList:
         groups = set(re.findall(r'^    group="(\w+)"', code, re.M))
         assert groups
         assert groups <= {REGISTRIES[kind].group for kind in KINDS}
+
+    def test_learners_stand_in_families(self) -> None:
+        rows = {row["name"]: row["family"] for row in answer("list", "learners", "--json")}
+        assert rows["fc-only"].startswith("batch by batch")
+        assert rows["er"] == "step by step"
+        assert rows["ft"] == "all steps at once, for the last one"
+        lines = driftline("list", "learners").stdout.splitlines()
+        assert lines[0].startswith("batch by batch")
+        assert "step by step" in lines
+
+    @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
+    def test_learners_of_a_protocol_are_those_that_it_does_not_refuse(self, protocol: str) -> None:
+        every = {row["name"] for row in answer("list", "learners", "--json")}
+        listed = {row["name"] for row in answer("list", "learners", "--protocol", protocol, "--json")}
+        refused = sorted(every - listed)
+        assert refused
+        found = evaluate(drifting(n=30), protocol, [*refused, "majority"], seeds=[0])
+        assert {entry["learner"] for entry in found["skipped"]} == set(refused)
+        assert "majority" in listed
+
+    def test_a_protocol_narrows_learners_only(self) -> None:
+        assert "for learners only" in message(driftline("list", "shifts", "--protocol", "ocrr"), 2)
+        assert "Did you mean 'ocrr'" in message(driftline("list", "learners", "--protocol", "ocr"), 2)
 
     def test_columns_are_aligned(self) -> None:
         lines = driftline("list", "exports").stdout.splitlines()
