@@ -46,6 +46,8 @@ class Source:
     """labels of the time buckets, in order"""
     picture: Callable[[Row], bytes | None]
     """a row of the table → bytes of its image; None if there is no image on this machine"""
+    pictured: bool = True
+    """whether there are images at all: a stream of features has none"""
     vectors: tuple[VectorFile, ...] = ()
     """vectors of the photos; the column `vector` counts through all of them"""
     unit: bool = True

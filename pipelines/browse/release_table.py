@@ -115,6 +115,7 @@ def stream_collection(folder: Path) -> Collection:
         kind="stream",
         buckets=list(dict.fromkeys(label for label, *_ in parts)),
         picture=picture,
+        pictured=not vectors,
         vectors=vectors,
         unit=False,
         inputs=[folder / "stream.json"],

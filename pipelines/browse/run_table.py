@@ -62,7 +62,8 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
 ), outside AS (SELECT id, any_value(reason) AS reason FROM unbucketed GROUP BY id
 ), unfit AS (SELECT id, any_value(fault) AS fault FROM not_embedded WHERE fault IS NOT NULL GROUP BY id
 ), traced AS (
-  SELECT i.*, m.bucket AS number, f.shard, j.verdict, w.judge, v.vector, p.id AS release_id,
+  SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
+    j.verdict, w.judge, v.vector, p.id AS release_id,
     coalesce(p.class, CASE WHEN j.verdict = 'kept' THEN j.concept END, c.concept, i.label) AS class,
     CASE
       WHEN l.reason IS NOT NULL THEN 'filter: ' || l.reason  -- first: its id may be that of a photo that is kept
@@ -164,7 +165,7 @@ def _pictures(root: Path) -> Callable[[Row], bytes | None]:
     lock = Lock()
 
     def picture(row: Row) -> bytes | None:
-        if row["shard"] is not None and not str(row["reason"] or "").startswith("fetch: "):
+        if row["shard"] is not None:
             shard = int(row["shard"])
             with lock:
                 if shard not in readers:

@@ -83,17 +83,20 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
         return selections.counts(asked_of(request, ("facet",)), facet, MOST_VALUES)
 
     def tiles(asked: Asked, at: int) -> list[Any]:
-        """[number, day, class, reason, score, whether there may be a picture] of PAGE photos."""
+        """[number, day, class, reason, score, whether there may be a picture, else its name] of PAGE photos."""
         numbers, scores = selections.ordered(asked)
         shown = numbers[at : at + PAGE].tolist()
         return [
             [
                 row["n"], None if row["uploaded"] is None else day(row["uploaded"]), row["class"], row["reason"],
                 None if scores is None else round(float(scores[at + i]), 3),
-                row["shard"] is not None or row["path"] is not None,
+                pictured(row), None if pictured(row) else row["title"] or row["id"],
             ]
             for i, row in enumerate(collection.photos(shown))
         ]  # fmt: skip
+
+    def pictured(row: dict[str, Any]) -> bool:
+        return collection.source.pictured and (row["shard"] is not None or row["path"] is not None)
 
     @app.get("/thumb/{number}")
     def thumb(number: int) -> Response:

@@ -218,6 +218,8 @@ class TestServer:
         assert (answer.headers["content-type"], answer.content[:2]) == ("image/jpeg", b"\xff\xd8")
         assert client.get(f"thumb/{missing}").status_code == 404
         assert client.get("thumb/999999999").status_code == 404
+        view = client.get("view", params={"reason": "fetch: http_404"}).json()
+        assert {(tile[5], bool(tile[6])) for tile in view["photos"]} == {(False, True)}  # none is asked for
         assert client.get("thumb/..%2f..%2fetc").status_code in (404, 422)
 
     def test_facts_and_history_of_a_photo(self, client: TestClient, collection: Collection) -> None:

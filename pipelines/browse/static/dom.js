@@ -28,6 +28,6 @@ export async function ask(path, query, options) {
 export const json = async (path, query, options) => (await ask(path, query, options)).json();
 
 export function classify(photo) {
-  const [n, date, name, reason, score, pictured] = photo;
-  return { n, date, name, reason, score, pictured };
+  const [n, date, name, reason, score, pictured, title] = photo;
+  return { n, date, name, reason, score, pictured, title };
 }

@@ -12,6 +12,7 @@ export function draw(facets) {
 
 function fill(name, { values, more }) {
   const section = sections[name];
+  section.hidden = !values.length;
   const most = Math.max(1, ...values.map(([, n]) => n));
   const focused = document.activeElement && document.activeElement.dataset && section.contains(document.activeElement) ? document.activeElement.value : null;
   section.querySelector("ul").replaceChildren(...values.map(([value, n]) => {

@@ -93,7 +93,7 @@ function mark(tile, position, photo) {
 }
 
 function build(position, photo) {
-  const { n, date, name, reason, score, pictured } = photo;
+  const { n, date, name, reason, score, pictured, title } = photo;
   const tile = make("div", { id: `tile-${position}`, className: "tile" });
   const what = [date || "no date", name && words(name), reason && `dropped at ${words(reason)}`].filter(Boolean).join(", ");
   tile.setAttribute("role", "option");
@@ -106,7 +106,10 @@ function build(position, photo) {
     const picture = make("img", { src: `thumb/${n}`, alt: "", decoding: "async", draggable: false });
     picture.addEventListener("error", () => tile.classList.add("none"));
     tile.append(picture);
-  } else tile.classList.add("none");
+  } else {
+    tile.classList.add("none");
+    tile.append(make("span", { className: "title", textContent: title }));
+  }
   if (reason) tile.append(make("span", { className: "why", textContent: words(reason) }));
   const right = score === null ? (name ? words(name) : "") : score.toFixed(3);
   tile.append(make("div", { className: "caption" }, make("span", { textContent: date || "no date" }), make("span", { textContent: right })));
