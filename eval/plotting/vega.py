@@ -16,7 +16,7 @@ COLOURS = (  # contrast above 3.6 with light and dark paper
 )  # fmt: skip
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 GRID = "#88888833"
-SHADED = 6  # with more lines, only the band under the pointer is shown
+SHADED = 3  # with more lines, only the band under the pointer is shown
 CONFIG = {
     "background": None,
     "font": "system-ui, sans-serif",

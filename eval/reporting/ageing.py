@@ -20,7 +20,6 @@ from eval.scoring.decay import HalfLife
 from stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
-ENOUGH = 3  # pairs of a trained and a tested step
 Facts = Mapping[str, Any]
 
 
@@ -131,8 +130,9 @@ def interval(band: Facts, at: int | None = None) -> tuple[str, str]:
 
 
 def oldest(facts: Facts) -> int:
-    """Position of the oldest age that enough models reach for a sentence about it: at least `ENOUGH` pairs, if any."""
-    enough = [k for k, pairs in enumerate(facts["pairs"]) if pairs >= ENOUGH]
+    """Position of the oldest age that enough models reach for a sentence about it: at least half as many pairs of a
+    trained and a tested step as the youngest age has."""
+    enough = [k for k, pairs in enumerate(facts["pairs"]) if 2 * pairs >= facts["pairs"][0]]
     return enough[-1] if len(enough) > 1 else len(facts["age"]) - 1
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from eval.protocol import Document
 from eval.rows import Run
 from eval.scoring.aggregate import groups
@@ -27,7 +29,8 @@ def facts_of(runs: Sequence[Run], document: Document, resampling: Resampling) ->
         members = sorted(position[id(r)] for r in group if not upper_bound(r["learner"]))
         if len(members) < 2:
             continue
-        compared = compare([run for i in members for run in runs_of[i]], None, resampling)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a replicate may draw none of a small test's samples
+            compared = compare([run for i in members for run in runs_of[i]], None, resampling)
         if compared is not None:
             found.append(_facts(compared, members))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from eval.plotting.charts import Figure, points
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
-from eval.reporting import ageing, samples
+from eval.reporting import ageing, confidence, samples
 from eval.reporting.answer import BLIND, answer, seconds_of
 from eval.reporting.compared import best_tie, letters, sentences
 from eval.scoring.ranking import ranked, upper_bound
@@ -53,6 +53,7 @@ def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbna
     full["answer"] = answer(full)
     full["curves"] = ageing.curves(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
+    full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
     full["samples"] = samples.section(full["lost"], stream, thumbnails) if full.get("lost") else None
     full["cost"] = _cost(full) if results else None

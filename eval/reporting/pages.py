@@ -65,9 +65,10 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
     full = []
     for d in documents:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
+        sure = d["calibration"]["results"] if d.get("calibration") else [None] * len(d["results"])
         results = [
-            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age}
-            for r, age in zip(d["results"], aged, strict=True)
+            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age, "calibration": calibration}
+            for r, age, calibration in zip(d["results"], aged, sure, strict=True)
         ]
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})

@@ -12,7 +12,7 @@ from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
 from eval.protocol import Document, Score, kind_of
-from eval.reporting import ageing, compared, pages
+from eval.reporting import ageing, compared, confidence, pages
 from eval.reporting.answer import BLIND
 from eval.reporting.document import shown
 from eval.reporting.exports import write_exports
@@ -64,6 +64,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
     found = {
         "ageing": ageing.facts_of(runs, stream, draws),
         "compared": compared.facts_of(runs, document, draws),
+        "calibration": confidence.facts_of(runs, stream),
         "lost": lost_samples(runs, document, BLIND),
     }
     return {key: value for key, value in found.items() if value}

@@ -158,7 +158,7 @@ def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Float
     """Student's t with Satterthwaite's degrees of freedom: the seeds' part of the variance has S − 1."""
     from scipy.stats import t
 
-    error = np.std(drawn, axis=0)
+    error = np.nanstd(drawn, axis=0)  # a replicate may draw no sample of a small test
     p = np.full(gaps.shape, np.nan)
     for i, j in zip(*np.nonzero(~np.isnan(gaps)), strict=True):
         if i == j:

@@ -109,6 +109,16 @@ def test_samples_that_are_lost_are_named_with_their_date(aged: tuple[Path, Strea
     assert "1970-" in section
 
 
+def test_a_difference_is_significant_only_if_its_interval_leaves_zero_out(tmp_path: Path) -> None:
+    """Replicates that draw no sample of a tiny test have no score."""
+    stream = drifting(steps=3, n=8, noise=2.0)
+    evaluate(stream, "clear-iid", ["nearest-mean", "majority", "reservoir(epochs=1)"], [0, 1], out=tmp_path)
+    (document,) = results_of([tmp_path])
+    for pair in document["compared"][0]["pairs"]:
+        _, low, high = pair["difference"]
+        assert not (low < 0 < high and pair["p"] < 0.05), pair
+
+
 def test_without_the_stream_samples_are_positions(aged: tuple[Path, Stream]) -> None:
     here, _ = aged
     page = write(results_of([here / "runs"]), here / "out4").read_text()
@@ -183,6 +193,26 @@ def test_settings_are_last_and_folded_and_skipped_learners_are_folded(tmp_path: 
     assert '<details class="fold"><summary><h2 id="settings">' in page
     assert "1 seed" in page
     assert "±" not in text_of(page)
+
+
+def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: Path) -> None:
+    stream = dated(drifting(steps=4, n=120, drift=1.0))
+    learners = ["finetune(epochs=3)", "majority"]
+    evaluate(stream, "clear-iid", learners, [0, 1], out=tmp_path / "runs")
+    (document,) = results_of([tmp_path / "runs"], [stream])
+    facts = document["calibration"]["results"][0]
+    runs, _ = outcomes.find([tmp_path / "runs"])
+    fresh = [
+        row.answers
+        for run in runs
+        for row in run.rows
+        if run.about["learner"] == learners[0] and row.learned_to == int(row.tested_on) and row.answers is not None
+    ]
+    gap = np.mean([np.mean(a.confidence) - np.mean(a.label == a.predicted) for a in fresh])
+    assert facts["gap"]["value"][0] == pytest.approx(gap, abs=0.01)
+    page = write([document], tmp_path / "out", streams=[stream]).read_text()
+    assert "Calibration by age</h3>" in page
+    assert "overconfident with age" in page
 
 
 def test_dates_and_p_are_short() -> None:

@@ -1,0 +1,85 @@
+"""Calibration over time, for a report: do models become overconfident as they age?"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eval.plotting.charts import Figure, Section, lines
+from eval.reporting.ageing import interval, oldest, span
+from eval.rows import Run
+from eval.scoring.calibration import Calibration, calibration
+from stream_builder.stream import Stream
+
+
+def facts_of(runs: Sequence[Run], stream: Stream | None) -> dict[str, Any] | None:
+    """Calibration of each result of `summary` of the same runs from the first age on, as plain data; None if no learner
+    gives confidences."""
+    found = [None if one is None else _facts(one) for one in calibration(runs, stream)]
+    return {"results": found} if any(found) else None
+
+
+def _facts(one: Calibration) -> dict[str, Any] | None:
+    later = one.lags >= 0
+    if not later.any():
+        return None
+    bands = {
+        name: {end: [_plain(v) for v in getattr(getattr(one, name), end)[later]] for end in ("value", "low", "high")}
+        for name in ("gap", "ece", "brier")
+    }
+    return {"age": one.age[later].tolist(), "pairs": one.n[later].sum(1).tolist(), **bands}
+
+
+def _plain(value: float) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None
+
+
+def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
+    """The chart of the calibration error by age, and a table; None without confidences."""
+    shown = [(r["learner"], r["calibration"]) for r in document["results"] if r.get("calibration")]
+    shown = [(name, facts) for name, facts in shown if None not in facts["ece"]["value"]]
+    if not shown:
+        return None
+    unit = document["ageing"]["unit"] if document.get("ageing") else "steps"
+    series = {name: (facts["age"], facts["ece"]["value"]) for name, facts in shown}
+    bands = {
+        name: (np.maximum(facts["ece"]["low"], 0).tolist(), facts["ece"]["high"])
+        for name, facts in shown
+        if None not in (*facts["ece"]["low"], *facts["ece"]["high"])
+    }
+    caption = (
+        "Expected calibration error (15 bins), in points: how far confidence and accuracy are apart. "
+        "A model that is sure and wrong has a high one."
+    )
+    chart = Figure("Calibration by age", caption, lines(series, f"{unit} from training to test", bands=bands))
+    rows = []
+    for name, facts in shown:
+        values = [interval(facts[what], at) for what in ("gap", "ece", "brier") for at in (0, oldest(facts))]
+        cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
+        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+    old = f"after {span(shown[0][1]['age'][oldest(shown[0][1])], unit)}"
+    titles = ("confidence − accuracy", "calibration error", "Brier score")
+    heads = ["learner", *(f"{title}, {when}" for title in titles for when in ("fresh", old))]
+    head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
+    table = f"<table class='scores'><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    answer = f"<p>{_answer(shown)}</p>"
+    return chart, Section("calibration", "", f"{answer}<div class='scroll' tabindex='0'>{table}</div>")
+
+
+def _answer(shown: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Which learners become more overconfident, beyond the intervals."""
+    grown = [name for name, facts in shown if _above(facts["gap"], oldest(facts), 0)]
+    text = f"<strong>{', '.join(map(html.escape, grown[:6]))}</strong>" if grown else "No learner"
+    if len(grown) > 6:
+        text += f" and {len(grown) - 6} more"
+    verb = "become" if len(grown) > 1 else "becomes"
+    return f"{text} {verb} more overconfident with age, beyond the 95 % intervals."
+
+
+def _above(band: Mapping[str, Any], at: int, start: int) -> bool:
+    low, high = band["low"][at], band["high"][start]
+    return low is not None and high is not None and low > max(high, 0.0)
