@@ -124,6 +124,16 @@ def _seconds(text: str | None) -> int | None:
         return None
 
 
+def is_count(text: str) -> bool:
+    """Whether a text is a number from 0 that `int` reads and 64 bits hold. `str.isdigit` is also true of "²", which no
+    number is, and of thousands of digits.
+
+    >>> is_count("007"), is_count("²"), is_count("-1"), is_count("9" * 19)
+    (True, False, False, False)
+    """
+    return re.fullmatch("[0-9]{1,18}", text) is not None
+
+
 def value_of(text: str) -> Any:
     """The value of `KEY=VALUE` as a user types it: YAML, and also numbers such as 1e-3, which YAML reads as text.
 

@@ -7,6 +7,7 @@ docstring below the field. The run file, `--set`, presets, fingerprints, error m
 from __future__ import annotations
 
 import os
+import re
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def _seconds(value: Any) -> Any:
 
 def _duration(value: Any) -> Any:
     """`14h`, `30m`, `10s` → seconds."""
-    if isinstance(value, str) and value[-1:] in "smh" and value[:-1].isdigit():
+    if isinstance(value, str) and value[-1:] in "smh" and re.fullmatch("[0-9]{1,18}", value[:-1]):
         return int(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1]]
     return value
 

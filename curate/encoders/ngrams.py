@@ -7,6 +7,7 @@ from typing import Any
 
 from curate.core.errors import BadConfig
 from curate.core.hashed_ngrams import hashed_ngrams
+from curate.core.parsing import is_count
 from curate.encoders import Encoder, Vectors
 
 
@@ -17,7 +18,7 @@ class Ngrams(Encoder):
     """
 
     def __init__(self, model: str = "2048", *_: Any) -> None:
-        if not str(model).isdigit() or int(model) < 2:
+        if not is_count(str(model)) or int(model) < 2:
             raise BadConfig(f"The width of ngrams is {model!r}.", "Expected a number from 2, as in ngrams:2048.")
         self.width = int(model)
         self.fingerprint = f"ngrams-{self.width}"

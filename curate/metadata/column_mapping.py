@@ -14,6 +14,7 @@ from urllib.parse import quote_plus
 
 import pyarrow as pa
 
+from curate.core.parsing import is_count
 from curate.metadata.schema import TABLE, safe_id
 
 NOT_FROM_TABLE = {"row", "media"}
@@ -146,7 +147,7 @@ def seconds_of(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{type(value).__name__} is not a time")
     text = str(value)
-    if text.isdigit() and len(text) == 4:
+    if is_count(text) and len(text) == 4:
         return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
     try:
         number = int(text) if not isinstance(value, float) else math.floor(value)

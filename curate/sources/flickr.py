@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from pydantic import Field, field_validator, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.parsing import is_count
 from curate.core.settings import SPEED, Positive, Time
 from curate.metadata.column_mapping import LONGEST_RAW, seconds_of
 from curate.metadata.schema import batch_of, rebatch
@@ -190,7 +192,7 @@ class Flickr(Source):
         def bad(fault: str) -> dict[str, Any]:
             return {"row": row, "fault": fault, "raw": json.dumps(photo)[:LONGEST_RAW]}
 
-        if not isinstance(photo, dict) or not str(photo.get("id", "")).isdigit() or len(str(photo["id"])) > 90:
+        if not isinstance(photo, dict) or not re.fullmatch("[0-9]{1,90}", str(photo.get("id", ""))):
             return bad("bad_id")
         try:
             uploaded = seconds_of(str(photo["dateupload"]))
@@ -277,7 +279,7 @@ class Api:
             return None, type(error).__name__, 0.0
         if answer.status != 200:
             after = str(answer.headers.get("Retry-After", "0"))
-            return None, f"status {answer.status}", min(float(after), 120.0) if after.isdigit() else 0.0
+            return None, f"status {answer.status}", min(float(after), 120.0) if is_count(after) else 0.0
         try:
             value = _whole(json.loads(body)) if len(body) <= LARGEST else None
         except (ValueError, RecursionError):
@@ -309,12 +311,12 @@ def _key(photo: Any) -> str:
 
 def _when(photo: Any) -> int:
     value = str(photo.get("dateupload", "")) if isinstance(photo, dict) else ""
-    return int(value) if value.isdigit() and len(value) < 19 else 0
+    return int(value) if is_count(value) else 0
 
 
 def _count(value: Any) -> int:
     text = str(value)
-    return int(text) if text.isdigit() and len(text) < 19 else 0
+    return int(text) if is_count(text) else 0
 
 
 def _text(value: Any) -> str | None:

@@ -19,6 +19,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from starlette.types import ASGIApp
 
 from curate.core.errors import DriftlineError
+from curate.core.parsing import is_count
 from curate.validation.batches import NONE, question_page
 from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.batches import open_batch
@@ -110,7 +111,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
         form = await _form(request)
         annotator = _annotator(form)
         begun = form.get("begun", ["0"])[0]
-        seconds = int(time.time()) - int(begun) if begun.isdigit() else 0
+        seconds = int(time.time()) - int(begun) if is_count(begun) else 0
         sensitive = form.get("sensitive", ["no"])[0] == "yes"
         store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
         return RedirectResponse(f"label?annotator={quote(annotator)}", 303)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from curate.core.errors import DriftlineError
 from curate.core.outside.names import inside
+from curate.core.parsing import is_count
 from curate.release import Release
 from curate.retrieval.vector_store import VectorFile, vector_file
 from pipelines.browse.collection import Collection, Row, Source
@@ -82,7 +83,7 @@ def stream_collection(folder: Path) -> Collection:
     parts: list[tuple[str, str, Split]] = []
     for step in stream.steps:
         times = [s.time for s in step.splits.values() if s.time is not None and len(s)]
-        dated = step.name.isdigit() and len(step.name) < 4 and times
+        dated = is_count(step.name) and len(step.name) < 4 and times
         first, last = (min(int(t.min()) for t in times), max(int(t.max()) for t in times)) if dated else (None, None)
         label = period(first, last) if dated else step.name
         parts += [(label, side, split) for side, split in step.splits.items()]

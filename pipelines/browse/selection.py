@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadConfig, did_you_mean
+from curate.core.parsing import is_count
 from pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
 from pipelines.browse.vectors import Vectors
 
@@ -199,7 +200,7 @@ def _second(name: str, text: str | None) -> int | None:
 def _whole(name: str, text: str | None) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 12):
+    if not (is_count(text) and len(text) < 12):
         raise BadConfig(f"{name} is {text!r}.", "Expected the number of a photo.")
     return int(text)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from curate.core.errors import BadConfig
+from curate.core.parsing import is_count
 from pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
 from pipelines.cli.listing import completion
 from pipelines.cli.stream_from import (
@@ -139,7 +140,7 @@ def stream_compose(
     from stream_builder.builders.shift_sequence import compose
     from stream_builder.datasets import Options, open_dataset
 
-    if sizes is not None and not all(part.strip().isdigit() for part in sizes.split(",")):
+    if sizes is not None and not all(is_count(part.strip()) for part in sizes.split(",")):
         raise BadConfig(f"--sizes is {sizes!r}.", "Expected numbers separated by commas, as in 6000,4000,6000,4000.")
     if seeds is not None and sequence == "portraits":
         raise BadConfig(f"--seeds is {seeds!r} and the sequence is portraits.", "Expected a sequence of shifts.")

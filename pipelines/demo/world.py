@@ -18,6 +18,7 @@ from urllib.parse import quote_plus
 
 from curate.core.atomic_io import read_json, write_bytes, write_json
 from curate.core.errors import Busy
+from curate.core.parsing import is_count
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo
@@ -203,7 +204,7 @@ def serve(world: World) -> Iterator[None]:
                 requests[id_] += 1
                 first = requests[id_] == 1
             fault = behaviour.get(id_)
-            if not id_.isdigit() or fault == "gone" or not path.is_file():
+            if not is_count(id_) or fault == "gone" or not path.is_file():
                 self._answer(404, "text/plain", b"not found")
             elif fault == "busy" and first:
                 self._answer(503, "text/plain", b"try again")

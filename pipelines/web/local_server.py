@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from curate.core.errors import BadConfig
 from curate.core.outside.limits import BODY
+from curate.core.parsing import is_count
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (
@@ -55,7 +56,7 @@ def guarded(
             if headers.get("origin") not in origins:
                 return PlainTextResponse("Only pages of this server may change data.", 403)
             size = headers.get("content-length", "")
-            if not size.isdigit() or int(size) > BODY:
+            if not is_count(size) or int(size) > BODY:
                 return PlainTextResponse(f"Expected a body of at most {BODY:,} bytes, with its length.", 413)
         return None
 

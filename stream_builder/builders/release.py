@@ -9,6 +9,7 @@ import numpy as np
 
 from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
+from curate.core.parsing import is_count
 from curate.release import Release
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
@@ -33,7 +34,7 @@ def from_release(release: Release | str | Path, features: str | None = None, spl
         raise BadConfig(f"The release {release.name} has no features.", "", "Use --features pixels:SIZE.")
     name = features or release.facts["features"][0]
     kind, _, size = name.partition(":")
-    if kind in ("pixels", "images") and (not size.isdigit() or not 4 <= int(size) <= 512):
+    if kind in ("pixels", "images") and (not is_count(size) or not 4 <= int(size) <= 512):
         raise BadConfig(f"The features are {name!r}.", f"Expected {kind}:SIZE with SIZE from 4 to 512.")
     x: Any = (
         _pixels(release, int(size))
@@ -103,7 +104,7 @@ def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, An
 def _bucket_of(tar: Path) -> int:
     """The bucket of a tar `bucket_BB-NNNNN.tar`. Raises IntegrityError for another name."""
     number = tar.name.removeprefix("bucket_").partition("-")[0]
-    if not number.isascii() or not number.isdigit():
+    if not is_count(number):
         raise IntegrityError(
             f"{tar} is not named as a shard.", "Expected bucket_BB-NNNNN.tar.", "Copy the release again."
         )

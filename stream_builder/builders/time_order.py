@@ -16,6 +16,7 @@ from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingF
 from curate.core.outside.arrays import number_of_classes, open_array
 from curate.core.outside.limits import UNPACKED
 from curate.core.outside.tables import read_parquet, readable
+from curate.core.parsing import is_count
 from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images
@@ -125,8 +126,8 @@ def timed_release(path: Path, features: str | None = None) -> TimedSamples:
     release = Release.open(path)
     kind, _, size = (features or "").partition(":")
     if kind == "images":
-        if not size.isdigit():
-            raise BadConfig(f"The features are {features!r}.", "Expected images:SIZE.")
+        if not is_count(size) or not 4 <= int(size) <= 8192:
+            raise BadConfig(f"The features are {features!r}.", "Expected images:SIZE with SIZE from 4 to 8192.")
         x: Any = release_images(release, int(size))
     else:
         if features is None and not release.facts["features"]:

@@ -25,6 +25,7 @@ from curate.metadata.filters import withdrawn_ids
 from curate.retrieval.settings import Concept
 from curate.validation.answers import read_answers, read_lines
 from curate.validation.mturk import Journal
+from eval.run import seeds_of
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.datasets import open_dataset
 
@@ -214,6 +215,20 @@ class TestAnswers:
             (tmp_path / "j.jsonl").write_bytes(b'{"event": "asking", "item": "i"}\n' + line)
             with pytest.raises(BadInput, match=r"j\.jsonl, line 2: .* would be paid twice"):
                 Journal(tmp_path / "j.jsonl")
+
+
+@pytest.mark.parametrize("text", ["²", "0-²", "9" * 5000, "0-999999999"])
+def test_a_digit_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(BadConfig, match=r"--seeds is"):
+        seeds_of(text)
+
+
+def test_no_text_is_asked_whether_it_is_a_digit() -> None:
+    """`str.isdigit` is true of "²", which `int` refuses: `is_count` is what is meant."""
+    root = Path(__file__).resolve().parents[2]
+    rooms = ("curate", "stream_builder", "eval", "pipelines")
+    asked = [path for room in rooms for path in (root / room).rglob("*.py") if ".isdigit()" in path.read_text("utf-8")]
+    assert not asked
 
 
 @pytest.mark.parametrize("name", ["A$AP", "${image_url}", "$"])

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.parsing import is_count
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score, Start
@@ -71,7 +72,7 @@ class NearFuture(Protocol):
     def further(self) -> list[int]:
         """The shifts of `also`. Raises BadConfig."""
         words = [word for word in str(self.also).split("+") if word]
-        if wrong := [word for word in words if not word.isdigit()]:
+        if wrong := [word for word in words if not is_count(word)]:
             raise BadConfig(f"also holds {wrong[0]!r}.", "Expected numbers of samples joined by +, as in 64+1024.")
         return [int(word) for word in words]
 
