@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray, BadConfig, BadInput
+from curate.core.errors import BadArray, BadConfig, BadInput, reason
 from curate.core.outside.arrays import read_arrays
 from curate.core.outside.limits import CLASSES
 from curate.core.seeding import rng_for
@@ -18,6 +18,7 @@ from stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
+NAMED = {"y", "split", "group", "id", "classes"}  # arrays that may be texts
 PERIODS = 10  # steps that are made from times
 
 
@@ -64,6 +65,7 @@ def from_arrays(
     for key in KEYS - {"x", "y", "classes"}:
         if key in arrays and arrays[key].shape != (n,):
             raise BadArray(f"{what}: {key} has shape {arrays[key].shape}.", f"Expected ({n},).")
+    arrays = {key: _plain(array, key, what) if key in NAMED else array for key, array in arrays.items()}
     y, classes = _labels(arrays, what)
     check(x, y, len(classes), what)
     time = _times(arrays["time"], what) if "time" in arrays else None
@@ -100,12 +102,27 @@ def from_arrays(
     return Stream(name, steps, classes, facts=facts)
 
 
+def _plain(array: Array, key: str, what: str) -> Array:
+    """Numbers as they are, texts as text. Raises BadArray for other kinds, and for bytes and code points that are
+    none."""
+    if array.dtype.kind in "biuf":
+        return array
+    try:
+        if array.dtype.kind not in "US":
+            raise ValueError(f"its dtype is {array.dtype}")
+        texts = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
+        "".join(texts.ravel().tolist()).encode()
+    except ValueError as error:
+        raise BadArray(f"{what}: {key} is no text ({reason(error)}).", "Expected numbers or texts.") from None
+    return texts
+
+
 def _labels(arrays: Mapping[str, Array], what: str) -> tuple[Array, list[str]]:
     """(N,) labels and class names. Labels that are names become numbers, in the order of `classes` or sorted."""
     y = arrays["y"]
     given = [str(c) for c in arrays["classes"].ravel()] if "classes" in arrays else None
     if y.dtype.kind in "US" and y.ndim == 1:
-        names = (np.char.decode(y, "utf-8", "replace") if y.dtype.kind == "S" else y).astype(np.str_)
+        names = y
         classes = sorted(set(names.tolist())) if given is None else given
         number = {name: i for i, name in enumerate(classes)}
         if wrong := [i for i, name in enumerate(names.tolist()) if name not in number]:
