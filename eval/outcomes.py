@@ -78,15 +78,18 @@ class Tally:
             kept = None
             if any(value is not None for value in self.confidence):
                 parts = zip(self.confidence, self.labels, strict=True)
-                values = [np.broadcast_to(np.nan if c is None else c, len(part)) for c, part in parts]
-                kept = recorded(np.concatenate(values))
+                values = [
+                    c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c)
+                    for c, part in parts
+                ]
+                kept = recorded(_joined(values))
             answers = Answers(_joined(known), _small(labels), _small(predicted), kept)
         return Row(self.tested_on, len(labels), int(right.sum()), **fields, answers=answers)
 
 
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
-    """Confidences as they are stored: float32 in steps of 1 / 255; NaN: not known."""
-    return (np.rint(np.clip(confidence, 0, 1) * 255) / 255).astype(np.float32)
+    """Confidences, 0 … 1 to rounding, as they are stored: float32 in steps of 1 / 255; NaN: not known."""
+    return np.divide(np.rint(confidence * 255), 255, dtype=np.float32, casting="unsafe")
 
 
 def table(rows: Sequence[Row]) -> pa.Table | None:
@@ -216,7 +219,7 @@ AGAIN = "Evaluate again: delete the folder of the run."
 
 
 def _joined(parts: Sequence[Labels]) -> Labels:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def _small(labels: Labels) -> Labels:

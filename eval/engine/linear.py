@@ -387,9 +387,9 @@ def predict_sure(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[La
 
 def sure(scores: Any) -> tuple[Labels, npt.NDArray[np.float64]]:
     """Scores (N, C) → the class of the highest, and its softmax probability (0: no finite scores), (N,) each."""
-    labels = scores.argmax(1)
-    below = scores.float() - scores.gather(1, labels[:, None]).float()
-    return labels.cpu().numpy(), below.exp_().sum(1).reciprocal_().nan_to_num_(0.0).double().cpu().numpy()
+    top, labels = scores.max(1)  # the first of equal ones, as argmax
+    share = (scores - top[:, None]).float().exp_().sum(1).reciprocal_().nan_to_num_(0.0)
+    return labels.cpu().numpy(), share.double().cpu().numpy()
 
 
 def _scores(net: Net, x: npt.NDArray[Any], length: float) -> Any:
