@@ -1,4 +1,5 @@
-"""Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, Conv-1, fewer samples."""
+"""Seq-to-Final's findings at small scale: CIFAR-10 at half its height and width, Conv-1, fewer samples; and on vectors
+that need no file, in clusters that move, with two layers."""
 
 from __future__ import annotations
 
@@ -9,22 +10,60 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from curate.core.seeding import rng_for
 from eval.run import evaluate
 from stream_builder.builders.shift_sequence import compose
 from stream_builder.datasets import Samples, open_dataset
+from stream_builder.stream import Split, Step, Stream
 
 CIFAR = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cifar10"
-pytestmark = [
+REAL = [
     pytest.mark.shared,
     pytest.mark.slow,
     pytest.mark.skipif(not CIFAR.is_dir(), reason="needs ../shared/data/cifar10"),
 ]
 LEARNERS = {"R:C:L": ["baseline", "erm", "ft", "lp-ft", "sft"], "T:T:T": ["oracle", "baseline", "ft", "lp-ft", "sft"]}
 NEAR = 0.02  # the paper's threshold for being among the best
+CLASSES, CLUSTERS, WIDTH, SIZES = 10, 30, 24, (900, 600, 200)
+Scores = dict[str, dict[str, float]]
 
 
-@pytest.fixture(scope="module")
-def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, float]]:
+@pytest.fixture(scope="module", params=["made", pytest.param("cifar", marks=REAL)])
+def scores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scores:
+    """Sequence → learner → accuracy on the last step. R:C:L ends in a label flip; T:T:T drifts."""
+    return made() if request.param == "made" else cifar(tmp_path_factory)
+
+
+def made() -> Scores:
+    """Means over three draws."""
+    settings = {"network": "mlp", "epochs": 15, "lrs": "0.003", "fits": 1}
+    found = {}
+    for sequence in LEARNERS:
+        learners = [name for name in LEARNERS[sequence] if name != "oracle"]
+        drawn = [moving(sequence.endswith("L"), draw) for draw in range(3)]
+        runs = [evaluate(stream, "seq-to-final", learners, settings=settings)["results"] for stream in drawn]
+        found[sequence] = {
+            name: float(np.mean([run[i]["scores"]["final"]["mean"] for run in runs])) for i, name in enumerate(learners)
+        }
+    return found
+
+
+def moving(flipped: bool, draw: int) -> Stream:
+    """Three clusters a class, which move from step to step; the last step is short, and may have its labels flipped."""
+    rng = rng_for(draw, "moving")
+    means, way = rng.normal(0, 1.3, (CLUSTERS, WIDTH)), rng.normal(0, 0.25, (CLUSTERS, WIDTH))
+    steps = []
+    for t, n in enumerate(SIZES):
+        last, splits = t == len(SIZES) - 1, {}
+        for name, size in {"train": n * 3 // 4, "val": n // 4, **({"test": 1000} if last else {})}.items():
+            cluster = rng.integers(0, CLUSTERS, size)
+            x = (means + t * way)[cluster] + rng.normal(0, 1, (size, WIDTH))
+            splits[name] = Split(x.astype(np.float32), (cluster + (flipped and last)) % CLASSES)
+        steps.append(Step(t, str(t), splits))
+    return Stream("moving", steps, [str(c) for c in range(CLASSES)], sha256=f"moving{flipped}{draw}")
+
+
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Scores:
     base = open_dataset(_part(tmp_path_factory.mktemp("cifar")))
     small = replace(base, train=_halved(base.train), test=_halved(base.test))
     found = {}
@@ -52,26 +91,24 @@ def _halved(side: Samples) -> Samples:
     return replace(side, x=parts.mean((2, 4)).round().astype(np.uint8))
 
 
-def test_a_probe_then_fine_tuning_is_among_the_best_after_a_label_flip(scores: dict[str, dict[str, float]]) -> None:
+def test_a_probe_then_fine_tuning_is_among_the_best_after_a_label_flip(scores: Scores) -> None:
     of = scores["R:C:L"]
 
     assert of["lp-ft"] >= max(of.values()) - NEAR
 
 
-def test_all_steps_together_collapse_after_a_label_flip(scores: dict[str, dict[str, float]]) -> None:
+def test_all_steps_together_collapse_after_a_label_flip(scores: Scores) -> None:
     assert scores["R:C:L"]["erm"] < 0.2
     assert scores["R:C:L"]["baseline"] > scores["R:C:L"]["erm"] + 0.1
 
 
-def test_after_red_tints_history_is_nearly_as_good_as_the_oracle(scores: dict[str, dict[str, float]]) -> None:
+def test_after_red_tints_history_is_nearly_as_good_as_the_oracle(scores: Scores) -> None:
     of = scores["T:T:T"]
 
-    assert max(of["ft"], of["lp-ft"]) >= of["oracle"] - NEAR
+    assert max(of["ft"], of["lp-ft"]) >= of.get("oracle", 0.95) - NEAR  # no oracle's samples are made
     assert max(of["ft"], of["lp-ft"]) > of["baseline"] + NEAR
 
 
-def test_learning_all_history_then_adapting_is_no_worse_than_step_after_step(
-    scores: dict[str, dict[str, float]],
-) -> None:
+def test_learning_all_history_then_adapting_is_no_worse_than_step_after_step(scores: Scores) -> None:
     for of in scores.values():
         assert max(of["ft"], of["lp-ft"]) >= of["sft"]
