@@ -23,7 +23,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
 from curate.core.seeding import rng_for
-from eval.memory.correction_ledger import HEAD, Entry, Ledger, entries, erase, lines, verify
+from eval.memory.correction_ledger import HEAD, LARGEST, Entry, Ledger, entries, erase, lines, packed, verify
 from eval.memory.ledger_proof import check_proof, check_signature, prove, sign
 from eval.memory.merkle import Tree, included, proof, sha
 from eval.run import evaluate
@@ -471,3 +471,9 @@ class TestUnderOcrr:
         assert json.loads(record.read_text())["ledger"] == {
             "file": path.name, "entries": verdict.entries, "head": verdict.head, "root": verdict.root,
         }  # fmt: skip
+
+
+def test_a_correction_that_is_too_large_is_told_its_size() -> None:
+    vector = np.zeros(LARGEST, np.uint8)
+    with pytest.raises(BadInput, match=r"A correction of 67,108,\d{3} bytes\. Expected at most 67,108,864"):
+        packed({"id": "a"}, vector, bytes(16))

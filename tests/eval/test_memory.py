@@ -90,8 +90,9 @@ def test_shares_of_past_steps_stay_equal_and_are_subsets() -> None:
     kept: list[tuple[np.ndarray, np.ndarray]] = []
     for t in range(5):
         x = np.arange(40)[:, None] + 100 * t
-        kept = balanced(kept, x, np.full(40, t), 40, rng_for(0, t))
-    assert [len(b) for _, b in kept] == [8] * 5
+        before, kept = kept, balanced(kept, x, np.full(40, t), 42, rng_for(0, t))
+        assert all(set(a.ravel()) <= set(old.ravel()) for (a, _), (old, _) in zip(kept, before, strict=False))
+    assert [(len(a), len(b)) for a, b in kept] == [(9, 9), (9, 9), (8, 8), (8, 8), (8, 8)]
     for t, (a, b) in enumerate(kept):
         assert set(b.tolist()) == {t}
         assert ((a[:, 0] >= 100 * t) & (a[:, 0] < 100 * t + 40)).all()

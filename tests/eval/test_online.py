@@ -188,6 +188,10 @@ class TestSamplers:
         sampler, past = self.grown("fifo", 10)
         assert sampler.draw(past, 128).tolist() == list(range(512, 640))
 
+    def test_fifo_keeps_the_newest_batch(self) -> None:
+        sampler, past = self.grown("fifo", 10)
+        assert sampler.kept(past) == 64
+
     def test_uniform_takes_each_at_most_once_and_all_alike(self) -> None:
         sampler, past = self.grown("uniform", 10)
         drawn = [sampler.draw(past, 64) for _ in range(500)]
