@@ -99,6 +99,7 @@ def read_table(path: Path, schema: pa.Schema, splits: list[str], optional: tuple
     type, and names of files that leave the release."""
     try:
         table = pq.read_table(path)
+        table.column_names  # noqa: B018  raises for names that are not UTF-8
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         why = str(error).split("\n")[0][:200]
         raise IntegrityError(f"{path} cannot be read as Parquet ({why}).", "", AGAIN) from None
