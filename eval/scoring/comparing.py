@@ -158,9 +158,11 @@ def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Float
     """Student's t with Satterthwaite's degrees of freedom: the seeds' part of the variance has S − 1."""
     from scipy.stats import t
 
-    error = np.nanstd(drawn, axis=0)  # a replicate may draw no sample of a small test
+    known = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
+    error = np.full(gaps.shape, np.nan)
+    error[known] = np.nanstd(drawn[:, known], axis=0)
     p = np.full(gaps.shape, np.nan)
-    for i, j in zip(*np.nonzero(~np.isnan(gaps)), strict=True):
+    for i, j in zip(*np.nonzero(~np.isnan(gaps) & known), strict=True):
         if i == j:
             continue
         of_seeds = points[i] - points[j]

@@ -127,6 +127,22 @@ class TestDifferences:
             alarms += bool(compared(right, resampling=Resampling(200, trial)).p_score[0, 1] < 0.05)
         assert alarms <= 14  # 5 % of 150, and 2.5 standard deviations
 
+    def test_tests_of_few_samples_of_which_a_replicate_may_draw_none_prove_nothing(self) -> None:
+        label = np.zeros(2, np.uint8)
+        about = made({"a": np.ones((1, 2), bool)})[0].about | {"steps": 10, "protocol": "clear-iid"}
+        runs = []
+        for learner, wrong in (("a", 0), ("b", 1)):  # b loses one of 18 samples
+            rows = []
+            for t in range(1, 10):
+                answers = Answers(np.arange(2) + 2 * t, label, np.array([wrong if t == 4 else 0, 0], np.uint8))
+                right = int((answers.predicted == label).sum())
+                rows.append(Row(str(t), 2, right, t - 1, answers=answers))
+            runs.append(Run({**about, "learner": learner, "seed": 0}, rows))
+        found = compare(runs)
+        assert found is not None
+        assert found.p_score[0, 1] > 0.2
+        assert found.ties == ((0, 1),)
+
 
 class TestRanking:
     def test_groups_that_do_not_differ(self) -> None:

@@ -29,8 +29,12 @@ def decisive(rows: Sequence[Row]) -> list[Row]:
 
 
 def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
-    """next_domain: right answers and samples (..., R) → mean of the tests' accuracies (...)."""
-    return np.asarray((right / n).mean(-1))
+    """next_domain: right answers and samples (..., R) → mean of the tests' accuracies (...), of those with samples: a
+    bootstrap replicate may have drawn none of a small test. NaN if no test has any."""
+    with np.errstate(invalid="ignore"):
+        shares = right / n
+    tests = (n > 0).sum(-1)
+    return np.where(tests > 0, np.nansum(shares, -1) / np.maximum(tests, 1), np.nan)
 
 
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:
