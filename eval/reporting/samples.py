@@ -18,8 +18,7 @@ from eval.protocol import Document, primary_of, stored_protocol
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.ranking import ranked, upper_bound
-from stream_builder.step import SPLITS, Split
-from stream_builder.stream import Stream
+from stream_builder.stream import SPLITS, Split, Stream
 
 SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture

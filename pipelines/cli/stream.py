@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from curate.core.errors import BadConfig
-from curate.core.parsing import is_count
 from pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
 from pipelines.cli.listing import completion
 from pipelines.cli.stream_from import (
@@ -136,6 +135,7 @@ def stream_compose(
 
     Shifts accumulate from step to step.
     """
+    from curate.core.parsing import is_count
     from stream_builder.builders.sampling import Composition
     from stream_builder.builders.shift_sequence import compose
     from stream_builder.datasets import Options, open_dataset
