@@ -249,9 +249,9 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two sets of runs: which learners score higher in B than in A, and which do not differ.
+    """Compare two sets of runs on the same streams.
 
-    Both must have runs of one protocol on the same stream. Writes a report of both.
+    Says which learners score higher in B than in A, and which do not differ. Writes a report of both.
     """
     from eval.reporting.two_runs import two_runs
     from stream_builder.stream import Stream
