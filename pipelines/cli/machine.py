@@ -22,7 +22,7 @@ def doctor(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Examine this machine: versions, GPU, compiled kernel, optional parts, models, speed.
+    """Examine this machine: versions, hardware, parts, speed.
 
     Takes about ten seconds.
     """
