@@ -15,7 +15,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,13 @@ def alone(root: Path) -> Iterator[None]:
             process = f"Another driftline process ({worker})" if worker else "Another driftline process"
             raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.") from None
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}")
-        file.flush()
-        yield
+        who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}"
+        with suppress(OSError):  # on a full disk the lock holds without its name
+            os.write(file.fileno(), who.encode())
+        try:
+            yield
+        finally:
+            file.truncate(0)
 
 
 def run(

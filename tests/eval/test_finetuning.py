@@ -505,7 +505,7 @@ class TestMethods:
 
         assert len(facts) == len(METHODS)
         assert {(fact["fits"], fact["fits_allowed"]) for fact in facts} == {(12, 12)}
-        assert "<th scope='row'>fits</th>" + len(METHODS) * "<td>12</td>" in figures(found)[0].svg
+        assert "<th scope='row'>fits</th>" + len(METHODS) * "<td>12</td>" in figures(found)[0].picture.svg
         assert SeqToFinal(budget="paper").resolve(made).fits == 32
         assert SeqToFinal(fits=5).resolve(made).fits == 5
         assert SeqToFinal(fidelity="paper-code").resolve(made).fits == 0
