@@ -116,7 +116,9 @@ def test_settings_reach_a_class_and_replace_those_of_an_instance(stream: Stream)
 def test_an_instance_of_a_registered_class_has_its_registered_name(stream: Stream) -> None:
     found = evaluate(stream, Iid(splits="seeded"), ["majority"])
     assert found["protocol"] == "clear-iid"
-    assert found["results"] == evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})["results"]
+    by_name = evaluate(stream, "clear-iid", ["majority"], settings={"splits": "seeded"})
+    (one,), (other,) = found["results"], by_name["results"]
+    assert one | {"seconds": 0} == other | {"seconds": 0}
 
 
 def test_its_rows_are_read_and_its_page_has_its_own_texts(stream: Stream, tmp_path: Path) -> None:
