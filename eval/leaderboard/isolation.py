@@ -27,6 +27,7 @@ ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
 )  # fmt: skip
+HEAVY = ("torch", "pandas", "scipy.stats")  # imported once for several runs
 GUARDED = ("socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
 BOOT = (
     "import json, sys; asked = json.load(sys.stdin); sys.path += asked['path']; "
@@ -114,7 +115,8 @@ def child(asked: Mapping[str, Any]) -> None:
     module, _, name = asked["task"].partition(":")
     function = getattr(importlib.import_module(module), name)
     if len(asked["requests"]) > 1:
-        importlib.import_module("torch")
+        for heavy in HEAVY:
+            importlib.import_module(heavy)
     for number, request in enumerate(asked["requests"]):
         folder = Path.cwd() / str(number)
         folder.mkdir()

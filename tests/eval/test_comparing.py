@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, ttest_rel
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
@@ -61,6 +61,7 @@ def test_mcnemar_is_that_of_statsmodels(only_a: int, only_b: int) -> None:
     assert mcnemar(np.array(only_a), np.array(only_b)) == pytest.approx(expected)
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
 def test_holm_is_that_of_statsmodels(values: list[float]) -> None:
     p = np.full((4, 4), np.nan)
