@@ -69,7 +69,8 @@ def test_the_rate_of_products_is_a_rate() -> None:
     assert 1e8 < product_rate(128) < 1e13
 
 
-def test_finished_runs_are_not_planned_again(tmp_path: Path) -> None:
+def test_finished_runs_are_not_planned_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e9)  # a busy machine's varies
     stream, names = drifting(), ["finetune", "nearest-mean"]
     before = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
     assert (before.runs, before.finished) == (4, 0)
@@ -78,7 +79,7 @@ def test_finished_runs_are_not_planned_again(tmp_path: Path) -> None:
     assert (after.runs, after.finished) == (4, 2)
     assert before.core_seconds is not None
     assert after.core_seconds is not None
-    assert after.core_seconds < before.core_seconds * 0.9
+    assert after.core_seconds == pytest.approx(before.core_seconds / 2)
     assert plan(stream, "clear-iid", names, [0, 1], {"epochs": 3}, tmp_path).finished == 1, "nearest-mean has no epochs"
 
 
