@@ -141,7 +141,8 @@ def padded(x: Any) -> Any:
     """x (N, D) with zero columns up to a multiple of LANES; x itself if it has one. Contiguous."""
     import torch
 
-    return torch.nn.functional.pad(x, (0, -x.shape[1] % LANES)).contiguous()
+    missing = -x.shape[1] % LANES
+    return (torch.nn.functional.pad(x, (0, missing)) if missing else x).contiguous()
 
 
 def gradient(params: Any, x: Any, y: Any) -> Any:

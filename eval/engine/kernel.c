@@ -47,7 +47,6 @@ INLINE void softmax(float *scores, const float *bias, float *dbias, const int64_
     memset(scores + here * padded, 0, sizeof(float) * (ROWS - here) * padded);
     for (long r = 0; r < here; r++) {
         float *restrict s = scores + r * padded, top = -INFINITY, sum = 0;
-#pragma omp simd reduction(max : top)
         for (long c = 0; c < classes; c++) {
             s[c] += bias[c];
             top = s[c] > top ? s[c] : top;
@@ -55,10 +54,8 @@ INLINE void softmax(float *scores, const float *bias, float *dbias, const int64_
 #pragma omp simd reduction(+ : sum)
         for (long c = 0; c < classes; c++) sum += s[c] = exp_of(s[c] - top);
         const float factor = share / sum;
-#pragma omp simd
         for (long c = 0; c < classes; c++) s[c] *= factor;
         s[y[r]] -= share;
-#pragma omp simd
         for (long c = 0; c < classes; c++) dbias[c] += s[c];
         for (long c = classes; c < padded; c++) s[c] = 0;
     }

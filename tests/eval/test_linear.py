@@ -54,8 +54,8 @@ def test_equals_the_loop_a_user_would_write(n: int, width: int, classes: int, ba
     twin = slow_twin(head, x, y, s, rng_for(1))
     steps = fit(head, x, y, s, rng_for(1))
     assert steps == 4 * -(-n // batch)
-    assert torch.allclose(head.weights, twin.weight, rtol=1e-4, atol=1e-4)
-    assert torch.allclose(head.bias, twin.bias, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(head.weights, twin.weight, rtol=1e-3, atol=1e-4)
+    assert torch.allclose(head.bias, twin.bias, rtol=1e-3, atol=1e-4)
 
 
 def test_converged_head_equals_scikit_learn() -> None:
