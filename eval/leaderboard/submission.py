@@ -109,7 +109,7 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     try:
         with zipfile.ZipFile(path) as file:
             members = _members(path, file)
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError, ValueError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", A_SUBMISSION) from None
     manifest = _parsed(members.pop("manifest.json", b""), f"manifest.json in {path}")
     check_format(path, manifest.get("format"), FORMAT, "Pack it again: driftline submit.")

@@ -14,12 +14,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from eval.outcomes import check_stream
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
 from eval.scoring.causes import Causes, causes
-from eval.scoring.cells import Resampling, cells_of, groups_of, replicates
+from eval.scoring.cells import Resampling, cells_of, draws_for, replicates
 from eval.scoring.decay import HalfLife, by_lag, half_life, slope
 from eval.scoring.timeline import Timeline, timeline
 from stream_builder.stream import Stream
@@ -79,10 +78,7 @@ def ageing(
     draws; default: 1,000, clustered if the stream has groups. Raises IncompatibleStream for another stream than that of
     the runs.
     """
-    if stream is not None:
-        check_stream(runs, stream)
-    if resampling is None:
-        resampling = Resampling(groups=None if stream is None else groups_of(stream))
+    resampling = draws_for(runs, stream, resampling)
     return [_ageing(group, stream, loss, resampling) for group in groups(runs)]
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from eval.outcomes import check_stream
 from eval.protocol import stored_protocol
 from eval.rows import Row, Run
 from stream_builder.stream import SPLITS, Stream
@@ -115,6 +116,14 @@ def groups_of(stream: Stream) -> Array | None:
     if len(known) < len(splits):
         return None
     return np.asarray(np.unique(np.concatenate(known), return_inverse=True)[1], np.int64)
+
+
+def draws_for(runs: Sequence[Run], stream: Stream | None, resampling: Resampling | None) -> Resampling:
+    """The given draws, else new ones by the stream's clusters. Raises IncompatibleStream for another stream than that
+    of the runs."""
+    if stream is not None:
+        check_stream(runs, stream)
+    return resampling or Resampling(groups=None if stream is None else groups_of(stream))
 
 
 def cells_of(runs: Sequence[Run]) -> Cells | None:

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig
-from eval.outcomes import check_stream
 from eval.protocol import Protocol, stored_protocol
 from eval.rows import Row, Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
-from eval.scoring.cells import Resampling, groups_of, weighted_sums
+from eval.scoring.cells import Resampling, draws_for, weighted_sums
 from stream_builder.stream import Stream
 
 ALPHA = 0.05
@@ -66,10 +65,7 @@ def compare(
     if len(names) != 1:
         raise BadConfig(f"The runs are of {len(names)} protocols.", "Expected runs of one.")
     kind = stored_protocol(names.pop())
-    if stream is not None:
-        check_stream(runs, stream)
-    if resampling is None:
-        resampling = Resampling(groups=None if stream is None else groups_of(stream))
+    resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
     tests = [[kind.decisive(run.rows) for run in group] for group in learners]
     if not all(rows and all(row.answers is not None for row in rows) for group in tests for rows in group):

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from eval.outcomes import check_stream
 from eval.protocol import stored_protocol
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
-from eval.scoring.cells import Resampling, groups_of, weighted_sums
+from eval.scoring.cells import Resampling, draws_for, weighted_sums
 from stream_builder.stream import SPLITS, Stream
 
 MOST = 50  # slices; the rest becomes one
@@ -62,10 +61,7 @@ def slices(
     IncompatibleStream for another stream than that of the runs.
     """
     kind = stored_protocol(runs[0].about["protocol"])
-    if stream is not None:
-        check_stream(runs, stream)
-    if resampling is None:
-        resampling = Resampling(groups=None if stream is None else groups_of(stream))
+    resampling = draws_for(runs, stream, resampling)
     learners = groups(runs)
     tests = [[kind.decisive(run.rows) for run in group] for group in learners]
     rows = [row for group in tests for tested in group for row in tested]

@@ -27,6 +27,9 @@ from pipelines.cli.listing import named
 
 runs_app = typer.Typer()
 
+Until = Annotated[str | None, named("--until", "stages", "Stop after this stage", metavar="STAGE")]
+From = Annotated[str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")]
+
 
 @command(runs_app, "demo", "driftline demo --out demo", panel="Tools")
 def demo(
@@ -80,10 +83,8 @@ def init(
 @command(runs_app, "run", "driftline run photos2024 --until retrieve", panel="Build")
 def run(
     directory: RunFolder,
-    until: Annotated[str | None, named("--until", "stages", "Stop after this stage", metavar="STAGE")] = None,
-    start: Annotated[
-        str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")
-    ] = None,
+    until: Until = None,
+    start: From = None,
     sets: Sets = None,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")
@@ -159,10 +160,8 @@ def _show_plan(context: Any, start: str | None, until: str | None, as_json: bool
 @command(runs_app, "plan", "driftline plan photos2024", panel="Build")
 def plan_(
     directory: RunFolder,
-    until: Annotated[str | None, named("--until", "stages", "Stop after this stage", metavar="STAGE")] = None,
-    start: Annotated[
-        str | None, named("--from", "stages", "Repeat this stage and all later ones", metavar="STAGE")
-    ] = None,
+    until: Until = None,
+    start: From = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:

@@ -46,12 +46,12 @@ EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder
 
 
 def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
-    """Save a stream; returns what is told of it. facts: recorded in addition to the stream's own."""
+    """Save a stream; returns its facts for the user. facts: recorded in addition to the stream's own."""
     return facts_of(stream.save(out, {**stream.facts, **(facts or {})}), out)
 
 
 def facts_of(stream: Any, out: Path) -> dict[str, Any]:
-    """What is told of a saved stream."""
+    """Facts about a saved stream, for the user."""
     return {
         "stream": stream.name,
         "sha256": stream.sha256,

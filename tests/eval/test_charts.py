@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 import vl_convert
+from support.pages import chromium_browser
 
 from eval.plotting import vega
 from eval.plotting.charts import Figure, lines, points, slopes
@@ -33,15 +33,8 @@ CHARTS = {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium_browser() as opened:
         yield opened
-        opened.close()
 
 
 def page_of(folder: Path, *charts: Figure) -> str:

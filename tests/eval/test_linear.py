@@ -50,12 +50,12 @@ def slow_twin(head: Head, x: np.ndarray, y: np.ndarray, s: LinearSettings, rng: 
 def test_equals_the_loop_a_user_would_write(n: int, width: int, classes: int, batch: int, decay: float) -> None:
     x, y = data(n, width, classes, n)
     head = Head.new(classes, width, rng_for(0))
-    s = LinearSettings(lr=0.5, batch=batch, epochs=4, decay_after=2, weight_decay=decay)
+    s = LinearSettings(lr=0.1, batch=batch, epochs=4, decay_after=2, weight_decay=decay)
     twin = slow_twin(head, x, y, s, rng_for(1))
     steps = fit(head, x, y, s, rng_for(1))
     assert steps == 4 * -(-n // batch)
-    assert torch.allclose(head.weights, twin.weight, rtol=1e-3, atol=1e-4)
-    assert torch.allclose(head.bias, twin.bias, rtol=1e-3, atol=1e-4)
+    assert torch.allclose(head.weights, twin.weight, atol=1e-4)
+    assert torch.allclose(head.bias, twin.bias, atol=1e-4)
 
 
 def test_converged_head_equals_scikit_learn() -> None:

@@ -343,7 +343,7 @@ class TestScores:
 
 
 def literal(sims: list[float], labels: list[int], margin: float) -> int:
-    """The reference's rule, written as it is told: (count, best similarity, latest) of each class in the band."""
+    """The reference's rule, written as its paper says: (count, best similarity, latest) of each class in the band."""
     inside = [i for i, s in enumerate(sims) if s >= sims[0] - margin]
     classes = {labels[i] for i in inside}
     return max(classes, key=lambda c: (

@@ -112,7 +112,7 @@ def test_a_record_takes_at_most_three_bytes(protocol: str, tmp_path: Path) -> No
 
 @dataclass
 class Sure(Learner):
-    """Answers as it is told, with the confidence that it is told; no number: at random."""
+    """Answers and confidence as the setting says; no number: at random."""
 
     told: str = ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.helpers import drifting
+from support.pages import chromium_browser
 
 from eval import rows
 from eval.learners import LEARNERS as LEARNERS_BY_NAME
@@ -166,15 +166,8 @@ def test_hostile_names_stay_in_the_folder() -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    with chromium_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,7 +9,7 @@ import sqlite3
 import tarfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 from support.faults import picture
-from support.helpers import drifting, release_of, write_base, yfcc_line
+from support.helpers import drifting, grouped, release_of, write_base, yfcc_line
 
 from curate.core.atomic_io import csv_text, write_json
 from curate.core.run_log import RunLog
@@ -495,12 +495,7 @@ def run_state(folder: Path) -> None:
 
 
 def stream_folder(folder: Path) -> None:
-    made = drifting(steps=2, n=6)
-    steps = [
-        replace(s, splits={n: replace(p, group=np.arange(len(p)) // 3) for n, p in s.splits.items()})
-        for s in made.steps
-    ]
-    replace(made, steps=steps).save(folder / "S")
+    grouped(drifting(steps=2, n=6)).save(folder / "S")
 
 
 @reader(stream_folder, sealed=True)

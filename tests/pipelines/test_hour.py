@@ -1,4 +1,4 @@
-"""A new user's first hour with photos of their own: what goes wrong, how it is told, and that nothing is lost."""
+"""A new user's first hour with photos of their own: what goes wrong, what messages say, and that nothing is lost."""
 
 from __future__ import annotations
 

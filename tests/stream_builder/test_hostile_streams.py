@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.console import driftline
-from support.helpers import drifting
+from support.helpers import drifting, grouped
 from support.mutations import damaged
 
 from curate.core.atomic_io import fingerprint
@@ -24,12 +24,7 @@ from stream_builder.stream import Stream
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Path:
-    made = drifting(steps=2, n=12)
-    steps = [
-        replace(s, splits={n: replace(p, group=np.arange(len(p)) // 3) for n, p in s.splits.items()})
-        for s in made.steps
-    ]
-    replace(made, steps=steps).save(tmp_path / "plain")
+    grouped(drifting(steps=2, n=12)).save(tmp_path / "plain")
     return tmp_path / "plain"
 
 

@@ -45,6 +45,16 @@ def drifting(
     return Stream("drifting", made, [f"class {c}" for c in range(classes)], sha256="drifting")
 
 
+def grouped(stream: Stream) -> Stream:
+    """The same, where three samples in a row are of one uploader."""
+
+    def of_three(split: Split) -> Split:
+        return replace(split, group=np.arange(len(split)) // 3)
+
+    steps = [replace(s, splits={n: of_three(split) for n, split in s.splits.items()}) for s in stream.steps]
+    return replace(stream, steps=steps)
+
+
 def hinted(stream: Stream) -> Stream:
     """The same, with every step's training samples as unlabelled ones, too: for learners that ask for some."""
     return replace(stream, steps=[replace(step, unlabelled=step["train"].x) for step in stream.steps])
