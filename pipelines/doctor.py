@@ -17,6 +17,7 @@ NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu",
 OPTIONAL = {  # package → what for; the extras of pyproject.toml that users of the command line ask for
     "pillow-heif": ("heic", "HEIC photos of phones"),
     "ray": ("ray", "--engine ray: many machines"),
+    "submitit": ("slurm", "--engine slurm: job arrays"),
     "sentence-transformers": ("text", "encoders of texts"),
     "peft": ("lora", "the learner lora"),
     "cryptography": ("sign", "signed ledgers"),

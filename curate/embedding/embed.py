@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput
-from curate.core.executor import Executor, children
+from curate.core.executor import Executor
+from curate.core.executor.local import children
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.encoders import Encoder, EncoderSpec

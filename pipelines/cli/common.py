@@ -16,12 +16,16 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from typer.core import TyperGroup
 
+from curate.core.executor import Engine as EngineName
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 
 Panel = Literal["Build", "Validate", "Stream", "Evaluate", "Tools"]
-Engine = Literal["local", "ray"]
 Device = Literal["auto", "cpu", "cuda"]
+Engine = Annotated[
+    EngineName,
+    typer.Option("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
 Sets = Annotated[
     list[str] | None,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
-from curate.core.executor import Executor, visible_gpus
+from curate.core.executor import Executor
+from curate.core.executor.local import visible_gpus
 from pipelines.cli.common import (
     Device,
     Engine,
@@ -70,9 +71,7 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="Parallel runs (default: one per core or GPU).")
     ] = None,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="ray: on the cluster of RAY_ADDRESS, or on this machine.")
-    ] = "local",
+    engine: Engine = "local",
     encoders: Annotated[
         str | None,
         typer.Option("--encoders", help="Encode texts or images with each, as in ngrams:2048,sentence:DIR."),

@@ -89,9 +89,7 @@ def run(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")
     ] = None,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="ray: on the cluster of RAY_ADDRESS, or on this machine.")
-    ] = "local",
+    engine: Engine = "local",
     retry_misses: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.work import complain, die, die_once, gpu, pid, square
+from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, square
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.core.executor import Executor
@@ -29,13 +29,28 @@ def _ray_ends() -> Iterator[None]:
 
 TESTS = Path(__file__).resolve().parents[1]
 PATH = os.pathsep.join(map(str, (TESTS, TESTS.parent)))  # Ray's workers import `support.work` by name, too
-EXECUTORS = [Executor(), Executor(workers=2), Executor("ray", 2)]
+EXECUTORS = [Executor(), Executor(workers=2), Executor("ray", 2), Executor("slurm", 2)]
+SLURM = TESTS / "support" / "slurm"  # sbatch, sacct, scancel, srun: stand-ins that run jobs on this machine
+
+
+@pytest.fixture(autouse=True)
+def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in's folder: jobs, their states, what was cancelled."""
+    folder = tmp_path_factory.mktemp("slurm") / "cluster"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{SLURM}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_SLURM", str(folder))
+    monkeypatch.setenv("DRIFTLINE_SLURM_FOLDER", str(folder.parent / "jobs"))
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    monkeypatch.setattr("curate.core.executor.slurm.POLL", 0.05)
+    monkeypatch.setattr("curate.core.executor.slurm.ASK", 0.2)
+    return folder
 
 
 @pytest.mark.usefixtures("_ray_ends")
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_task_has_its_result(executor: Executor) -> None:
-    assert dict(executor.run_tasks(square, range(20))) == {n: n * n for n in range(20)}
+    assert dict(executor.run_tasks(square, range(6))) == {n: n * n for n in range(6)}
 
 
 @pytest.mark.usefixtures("_ray_ends")
@@ -56,6 +71,39 @@ def test_a_killed_worker_only_costs_time(executor: Executor, tmp_path: Path) -> 
 def test_a_task_that_always_kills_its_worker_ends_in_a_clear_error() -> None:
     with pytest.raises(DriftlineError, match=r"died 4 times in a row; 2 tasks are not done.*lower --workers"):
         list(Executor(workers=2).run_tasks(die, [1, 2]))
+
+
+def test_a_slurm_job_that_always_ends_without_a_result_is_named_and_the_others_are_cancelled(cluster: Path) -> None:
+    with pytest.raises(DriftlineError, match=r"Slurm ended one job 4 times \(the last time as FAILED\).*Logs: "):
+        list(Executor("slurm", 2).run_tasks(die, [1, 2]))
+
+
+def test_slurm_runs_as_many_jobs_at_a_time_as_workers(cluster: Path) -> None:
+    list(Executor("slurm", 3).run_tasks(square, range(5)))
+    assert [path.read_text() for path in cluster.glob("*.parallel")] == ["3"]
+    assert not list((cluster.parent / "jobs").iterdir())  # tasks, results and logs are removed at the end
+
+
+def test_what_slurm_refuses_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SLURM_REFUSE", "1")
+    with pytest.raises(DriftlineError, match=r"did not accept 2 jobs.*Invalid account.*SBATCH_ACCOUNT"):
+        list(Executor("slurm", 2).run_tasks(square, [1, 2]))
+
+
+def test_unfinished_slurm_jobs_are_cancelled(cluster: Path) -> None:
+    with pytest.raises(BadInput, match="Row 0 is bad"):
+        list(Executor("slurm", 2).run_tasks(complain_or_sleep, range(3)))
+    (nodes,) = cluster.glob("*.pid")
+    assert nodes.with_suffix(".cancelled").exists()
+
+
+def test_without_slurm_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BadConfig, match="sbatch, srun, sacct, scancel is not on the PATH"):
+        list(Executor("slurm").run_tasks(square, [1]))
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(BadConfig, match=r"pip install 'driftline\[slurm\]'"):
+        list(Executor("slurm").run_tasks(square, [1]))
 
 
 def test_threads_stay_in_this_process() -> None:

@@ -22,6 +22,13 @@ def complain(n: int) -> int:
     return n
 
 
+def complain_or_sleep(n: int) -> None:
+    """Task 0 is refused, the others go on for ever."""
+    if n == 0:
+        raise BadInput("Row 0 is bad.", "Expected good.")
+    time.sleep(600)
+
+
 def die_once(task: tuple[Path, int]) -> int:
     """Task 3 kills its own process the first time."""
     mark, n = task

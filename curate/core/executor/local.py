@@ -1,0 +1,104 @@
+"""Tasks in processes of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, TypeVar
+
+from curate.core.errors import DriftlineError
+
+T = TypeVar("T")
+R = TypeVar("R")
+ATTEMPTS = 4  # after so many dead workers the task itself is the cause
+PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
+
+
+def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
+    """(Position, result) of futures as they finish; the rest is cancelled when the caller stops."""
+    try:
+        while futures:
+            done, _ = wait(futures, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield futures.pop(future), future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, in the notation of CUDA_VISIBLE_DEVICES."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        import torch
+
+        return [str(i) for i in range(torch.cuda.device_count())]
+    return [gpu.strip() for gpu in visible.split(",") if gpu.strip()]
+
+
+def run_in_processes(
+    work: Callable[[T], R], tasks: Sequence[T], workers: int, gpus: Sequence[str]
+) -> Iterator[tuple[int, R]]:  # fmt: skip
+    """Like `Executor.run_tasks`, in new processes. gpus: distributed over the workers in turn."""
+    unfinished = dict(enumerate(tasks))
+    for _ in range(ATTEMPTS):
+        context = multiprocessing.get_context("spawn")
+        gpu_queue = context.SimpleQueue()
+        for i in range(workers if gpus else 0):
+            gpu_queue.put(gpus[i % len(gpus)])
+        with ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), gpu_queue if gpus else None)) as pool:
+            try:
+                with children():
+                    futures = {pool.submit(work, task): i for i, task in unfinished.items()}
+                for i, result in drain(futures):
+                    del unfinished[i]
+                    yield i, result
+            except BrokenProcessPool:  # a worker was killed or ran out of memory: restart what is unfinished
+                continue
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+        return
+    raise DriftlineError(
+        f"Worker processes died {ATTEMPTS} times in a row; {len(unfinished):,} tasks are not done.",
+        "Expected every worker to finish.",
+        "The usual cause is a lack of memory: lower --workers. Finished work is kept.",
+    )
+
+
+@contextmanager
+def children() -> Iterator[None]:
+    """Processes that start here import neither the user's script, which would run all of it again, nor modules of the
+    working directory: a json.py beside photos is not ours."""
+    script, safe = sys.modules["__main__"], os.environ.get("PYTHONSAFEPATH")
+    sys.modules["__main__"] = ModuleType("__main__")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        if safe is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe
+
+
+def _start_worker(parent: int, gpu_queue: Any) -> None:
+    die_with_parent(parent)
+    if gpu_queue is not None:  # torch reads the variable once, so set it before torch is imported
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_queue.get()
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent died before the call took effect
+        os._exit(1)
