@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import shutil
+from itertools import chain
 from pathlib import Path
 
-from curate.core.atomic_io import writing
+from curate.core.atomic_io import sha256_file, write_json, writing
 from curate.core.outside.names import inside
+from curate.images.shards import read_tar, write_tar
 from curate.release.format import Release
-from curate.release.writer import seal
+from curate.release.versions.tombstones import FILE as TOMBSTONES
+from curate.release.versions.tombstones import id_of
+from curate.release.writer import seal, write_croissant
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
-    """WebDataset tars, one or more per bucket, with card, metadata and checksums."""
+    """WebDataset tars, one or more per bucket, with card, metadata and checksums.
+
+    Tars that hold tombstones are written again without them.
+    """
     release.verify()
     sums = release.path / "SHA256SUMS"
+    stones = {stone.tar for stone in release.tombstones()}
     for name in release.checksums():
-        if not name.startswith("features/"):
+        if name in stones:
+            dead = release.dead(name)
+            alive = (member for member in read_tar(release.path / name) if id_of(member[0]) not in dead)
+            if first := next(alive, None):
+                write_tar(out / name, chain([first], alive))
+        elif name != TOMBSTONES and not name.startswith("features/"):
             with (release.path / name).open("rb") as source, writing(inside(out, name, sums)) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
-    seal(out)
-    return {"images": len(release.table), "shards": len(list((out / "shards").glob("*.tar")))}
+    tars = {f"shards/{path.name}": sha256_file(path) for path in sorted((out / "shards").glob("*.tar"))}
+    if stones:
+        facts = {**release.facts, "tombstones": 0}
+        write_json(out / "release.json", facts)
+        write_croissant(out, facts, release.table, tars)
+    seal(out, tars)
+    return {"images": len(release.table), "shards": len(tars)}

@@ -123,7 +123,9 @@ def _of_release(source: Path, bucket: int) -> Iterator[bytes]:
     for tar in tars:
         if sums.get(f"unlabelled/{tar.name}") != sha256_file(tar):
             raise IntegrityError(f"{tar} does not match its checksum.", "", "Copy the release again.")
-        yield from (data for name, data in read_tar(tar) if not name.endswith((".json", ".cls")))
+        dead = release.dead(f"unlabelled/{tar.name}")
+        images = ((name, data) for name, data in read_tar(tar) if not name.endswith((".json", ".cls")))
+        yield from (data for name, data in images if name.partition(".")[0] not in dead)
     tested = {id_ for id_, side in rows_of(release.table, "id", "split_0") if side == "test"}
     yield from (data for id_, data in release.images(bucket) if id_ not in tested)
 

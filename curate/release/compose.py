@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,15 @@ from curate.encoders import EncoderSpec
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from curate.images.strip_exif import strip_metadata
 from curate.release.card_sections import missing_sections
-from curate.release.changelog import all_withdrawn, changes_since, check_version
 from curate.release.drift import drift
 from curate.release.format import Release
 from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
 from curate.release.selection import all_splits, select, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.unlabelled import write_unlabelled
+from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
+from curate.release.versions.changelog import all_withdrawn, changes_since, check_version
+from curate.release.versions.tombstones import WITHDRAWN
 from curate.release.writer import write_release
 from curate.retrieval.vector_store import parts, vectors_of
 
@@ -92,36 +95,56 @@ def compose(
         )
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
     group = near_copy_groups(collection, accepted)
-    left, dropped = publishable(accepted, group, collection)
+    former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
+    classes = list(collection.classes) if former is None else former.classes(collection.classes)
+    known: Mapping[str, Any] = {} if former is None else former.rows
+    left, dropped, why = publishable(accepted, group, collection, known)
+    if former is not None:
+        users = _lookup(left, collection.table, ("user",))
+        bridges = former.bridges((users[row["id"]] for row in left), group)
+        left = _drop(left, bridges, "links_groups", dropped, why)
     numbers = [bucket["index"] for bucket in collection.buckets]
-    chosen = _with_metadata(select(left, numbers, collection.classes, settings, seed), collection)
-    dropped["surplus"] = len(left) - len(chosen)
+    chosen = _with_metadata(select(left, numbers, classes, settings, seed, known), collection)
+    published = {row["id"] for row in chosen}
+    _drop(left, {row["id"] for row in left} - published, "surplus", dropped, why)
     groups = split_groups(chosen, _numbers(chosen, group))
-    splits = all_splits(chosen, groups, settings, seed)
+    if former is not None:
+        groups = former.groups(chosen, groups)
+    splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(collection, chosen))
     for i, row in enumerate(chosen):
-        row |= {"class": row["concept"], "label": collection.classes.index(row["concept"]), "group": groups[i]}
+        row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
         row["split"] = splits["split_0"][i]
-    published = {row["id"] for row in chosen}
-    packed = _pack(chosen, collection, release / "shards", records)
+    if former is None:
+        tars = [Appended(_pack(chosen, collection, release / "shards", records))]
+    else:
+        tars = [_append(chosen, labelled(former.release), "shards", collection, why, release, records)]
+    packed = tars[0].packed
+    place = {row["id"]: i for i, row in enumerate(chosen)}  # the tars of an appended release have another order
+    order = [place[row["id"]] for row in packed.rows]
+    splits, copies = {name: [sides[i] for i in order] for name, sides in splits.items()}, copies[order]
     withdrawn = dict.fromkeys(collection.withdrawn, settings.version)
     changes = None
     if collection.previous is not None:
-        changes = changes_since(collection.previous, packed.rows, collection.classes, splits, withdrawn)
+        changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
     for name, spec in collection.backbones.items():
         images = list(packed_images(release / "shards", packed))
         vectors[name] = features(images, spec, collection.run_log, collection.batch, collection.executor)
-    unlabelled = None
+    further = None
     if settings.unlabelled != "none":
-        unlabelled = _pack_unlabelled(collection, published, release, records)
+        n, part = _pack_unlabelled(collection, published, why, release, records)
+        further = n, {f"unlabelled/{name}": digest for name, digest in part.packed.sums.items()}
+        tars.append(part)
+    if former is not None and changes is not None:
+        changes["tars"] = joined(part.tars for part in tars if part.tars)
     write_release(
         packed,
         vectors,
         collection.buckets,
-        collection.classes,
+        classes,
         splits,
         {**provenance, "stripped": settings.strip, "drift": _drift(packed, splits, vectors)},
         release,
@@ -130,30 +153,37 @@ def compose(
         changes,
         all_withdrawn(collection.previous, withdrawn, {row["id"] for row in accepted}),
         collection.card,
-        unlabelled,
+        further,
+        [stone for part in tars for stone in part.tombstones],
     )
-    shutil.rmtree(records)
+    shutil.rmtree(records, ignore_errors=True)  # a release that only loses images packs none
     return len(accepted), len(chosen), dropped
 
 
-def publishable(accepted: Rows, group: Mapping[str, str], collection: Collection) -> tuple[Rows, Counter[str]]:
-    """(the accepted images that may be published, the numbers of the others by reason)."""
+def publishable(
+    accepted: Rows, group: Mapping[str, str], collection: Collection, known: Container[str] = ()
+) -> tuple[Rows, Counter[str], dict[str, str]]:
+    """The accepted images that may be published, the numbers of the others by reason, and id → why it is not among
+    them, as far as the run knows.
+
+    known: ids of the release that is appended to, which go before their near copies.
+    """
     settings = collection.settings
     dropped: Counter[str] = Counter()
+    why = {id_: f"verdict {said}" for id_, said in rows_of(collection.verdicts, "id", "verdict") if said != "kept"}
     times = Counter(row["id"] for row in accepted)
-    left = [row for row in accepted if times[row["id"]] == 1]
-    dropped["several_concepts"] = len(accepted) - len(left)
-    left, dropped["withdrawn"] = _without(left, collection.withdrawn)
+    left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
+    left = _drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
     licences = _licences(left, collection.table) if settings.licences or settings.strip else {}
     if settings.licences:
         allowed = tuple(settings.licences)
         others = (i for i, texts in licences.items() if not any(text.startswith(allowed) for text in texts))
-        left, dropped["licence"] = _without(left, others)
+        left = _drop(left, others, "licence", dropped, why)
     if settings.strip:
-        left, dropped["no_derivatives"] = _without(left, _unalterable(left, licences, collection))
+        left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
-        left, dropped["near_copy"] = _without(left, _later_copies(left, group, collection.members))
-    return left, dropped
+        left = _drop(left, _later_copies(left, group, collection.members, known), "near_copy", dropped, why)
+    return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
 
 
 def near_copy_groups(collection: Collection, rows: Rows) -> dict[str, str]:
@@ -178,11 +208,13 @@ def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
     return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
 
 
-def _without(rows: Rows, ids: Iterable[str]) -> tuple[Rows, int]:
-    """(the rows without those of `ids`, number of removed rows)."""
+def _drop(rows: Rows, ids: Iterable[str], reason: str, dropped: Counter[str], why: dict[str, str]) -> Rows:
+    """The rows without those of `ids`, which are counted in `dropped` and explained in `why`."""
     removed = set(ids)
-    left = [row for row in rows if row["id"] not in removed]
-    return left, len(rows) - len(left)
+    gone = [row["id"] for row in rows if row["id"] in removed]
+    dropped[reason] = len(gone)
+    why |= dict.fromkeys(gone, reason)
+    return [row for row in rows if row["id"] not in removed]
 
 
 def _lookup(rows: Rows, path: Sequence[Path] | Path, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -210,27 +242,29 @@ def _no_derivatives(licence: Sequence[str]) -> bool:
     return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
 
 
-def _later_copies(rows: Rows, group: Mapping[str, str], members: Path) -> set[str]:
-    """All images of each group except the one that was uploaded first; equal times are ordered by id."""
+def _later_copies(rows: Rows, group: Mapping[str, str], members: Path, known: Container[str] = ()) -> set[str]:
+    """All images of each group except the one that was uploaded first, of those in `known` if there are any; equal
+    times are ordered by id."""
     uploaded = _lookup(rows, members, ("uploaded",))
-    first: dict[str, tuple[int, str]] = {}
+    first: dict[str, tuple[bool, int, str]] = {}
     for row in rows:
-        place = (uploaded[row["id"]]["uploaded"], row["id"])
+        place = (row["id"] not in known, uploaded[row["id"]]["uploaded"], row["id"])
         first[group[row["id"]]] = min(place, first.get(group[row["id"]], place))
-    return {row["id"] for row in rows} - {id_ for _, id_ in first.values()}
+    return {row["id"] for row in rows} - {id_ for *_, id_ in first.values()}
 
 
 def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:
     """The rows with the metadata of each photo from earlier stages."""
     rows = [dict(row) for row in chosen]
     table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
-    members = _lookup(rows, collection.members, ("uploaded", "width", "height"))
+    members = _lookup(rows, collection.members, ("uploaded", "width", "height", "sha256"))
     asked = pq.read_table(collection.asked)
     scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
     return [
         {
             **row,
-            **members[row["id"]],
+            **{k: v for k, v in members[row["id"]].items() if k != "sha256"},
+            "source_sha256": members[row["id"]]["sha256"],
             **{k: table[row["id"]][k] for k in FROM_TABLE},
             "creator": table[row["id"]]["nickname"],
             "score": scores[row["id"], row["concept"]],
@@ -239,26 +273,52 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
     ]
 
 
-def _pack(rows: Rows, collection: Collection, folder: Path, records: Path) -> Packed:
-    """Write the fetched images of `rows` as tars into `folder`."""
+def _pack(
+    rows: Rows, collection: Collection, folder: Path, records: Path, first: Mapping[int, int] | None = None
+) -> Packed:
+    """Write the fetched images of `rows` as tars into `folder`. first: bucket → number of its first tar."""
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
     strip = collection.settings.strip
-    return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log)
+    return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log, first)
+
+
+def _append(
+    rows: Rows, old: Mapping[str, Old], part: str, collection: Collection, why: Mapping[str, str], release: Path,
+    records: Path,
+) -> Appended:  # fmt: skip
+    """The tars of the previous release, and new ones."""
+    assert collection.previous is not None  # the settings say so
+
+    def pack_new(new: Rows, first: Mapping[int, int]) -> Packed:
+        return _pack(new, collection, release / part, records, first)
+
+    settings = collection.settings
+    return append_tars(rows, old, collection.previous, part, release, pack_new, settings.version, why, settings.purge)
 
 
 def _pack_unlabelled(
-    collection: Collection, published: set[str], release: Path, records: Path
-) -> tuple[int, dict[str, str]]:
-    """Write the unlabelled images; returns their number and the checksums of their tars."""
+    collection: Collection, published: set[str], why: Mapping[str, str], release: Path, records: Path
+) -> tuple[int, Appended]:
+    """Write the unlabelled images; returns their number and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
     without = published | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
     n = write_unlabelled(collection.members, list(collection.table), without, index, settings.licences)
+    former = collection.previous if settings.append else None
+    old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
-        return n, {}
-    packed = _pack(pq.read_table(index).to_pylist(), collection, release / "unlabelled", records / "unlabelled")
-    return n, {f"unlabelled/{name}": digest for name, digest in packed.sums.items()}
+        if former is not None and old:
+            raise BadConfig(
+                f"release.unlabelled is index, and {former.path} holds unlabelled images.",
+                "Expected images: an appended release keeps all tars.",
+            )
+        return n, Appended(Packed([], {}, []))
+    rows = [row | {"source_sha256": row["sha256"]} for row in pq.read_table(index).to_pylist()]
+    if former is None:
+        return n, Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
+    reasons = {**why, **dict.fromkeys(published, "labelled")}
+    return n, _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
 
 
 def _drift(

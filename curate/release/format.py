@@ -6,6 +6,8 @@ metadata.parquet    one row per image, in shard order; source_sha256 is of the b
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
+BUCKETS.json        hashes of what each bucket consists of (releases of driftline 0.2 and later)
+TOMBSTONES.csv      images in the tars that are no longer part of the release (only if there are any)
 SHA256SUMS          of every other file; written last
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from curate.core.atomic_io import check_format, sha256_bytes, sha256_file
+from curate.core.atomic_io import check_format, read_object, sha256_bytes, sha256_file
 from curate.core.errors import IntegrityError, MissingFile, UnknownName
 from curate.core.notebook import rendered
 from curate.core.outside.arrays import open_array
@@ -30,6 +33,9 @@ from curate.core.outside.names import inside
 from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
 from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
+from curate.release.versions.identity import FILE as MANIFEST
+from curate.release.versions.identity import bucket_identities, seal_entry
+from curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 1
 OPTIONAL = ("group",)  # columns that releases of driftline 0.1 lack
@@ -133,6 +139,34 @@ class Release:
                     yield id_, content
             if members:
                 raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", AGAIN)
+
+    def tombstones(self) -> list[Tombstone]:
+        """Images in the tars that are no longer part of the release."""
+        return read_tombstones(self.path)
+
+    def dead(self, tar: str) -> frozenset[str]:
+        """Ids that a reader of a whole tar must skip. tar: its path in the release, as in SHA256SUMS."""
+        return frozenset(stone.id for stone in self.tombstones() if stone.tar == tar)
+
+    def identity(self) -> dict[str, Any]:
+        """What each bucket consists of, as hashes: the content of BUCKETS.json, also for releases that lack the file.
+
+        Features without a file, as in an export, have the hashes that BUCKETS.json lists. Raises IntegrityError if the
+        file does not describe this release.
+        """
+        path = self.path / MANIFEST
+        there = [name for name in self.facts["features"] if (self.path / "features" / f"{name}.npy").is_file()]
+        found = bucket_identities(self.facts, self.table, {name: self.features(name) for name in there})
+        if not path.is_file():
+            return found
+        listed: dict[str, Any] = read_object(path, {"classes": list, "buckets": list}, AGAIN)
+        empty: dict[str, Any] = {}
+        for mine, entry in zip_longest(found["buckets"], listed["buckets"], fillvalue=empty):
+            known = entry.get("features") if isinstance(entry, dict) else None
+            mine["features"] = {**(known if isinstance(known, dict) else {}), **mine.get("features", {})}
+            if seal_entry(mine) != entry or listed["classes"] != found["classes"]:
+                raise IntegrityError(f"{path} does not describe the images of this release.", "", AGAIN)
+        return listed
 
     def features(self, name: str) -> npt.NDArray[np.float16]:
         """(N, D) float16, memory-mapped, rows as in `table`. Raises UnknownName."""

@@ -97,17 +97,21 @@ def pack(
     strip: bool = True,
     executor: Executor | None = None,
     run_log: RunLog | None = None,
+    first: Mapping[int, int] | None = None,
 ) -> Packed:
     """Write `folder/bucket_BB-NNNNN.tar` with at most `shard_images` images of one bucket each.
 
     rows: dicts in release order with id, bucket, uploaded and, for labelled images, class, label and split. records:
-    folder for the records of finished tars (not part of the release).
+    folder for the records of finished tars (not part of the release). first: bucket → number of its first tar (None:
+    0).
     """
     in_bucket: Counter[int] = Counter()
     of_shard: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        name = f"bucket_{row['bucket']:02d}-{in_bucket[row['bucket']] // shard_images:05d}.tar"
-        in_bucket[row["bucket"]] += 1
+        bucket = row["bucket"]
+        number = (first or {}).get(bucket, 0) + in_bucket[bucket] // shard_images
+        name = f"bucket_{bucket:02d}-{number:05d}.tar"
+        in_bucket[bucket] += 1
         of_shard.setdefault(name, []).append(row)
     tasks = [
         _Task(folder / name, records / f"{name}.json", shard, images.subset([row["id"] for row in shard]), strip)
@@ -173,7 +177,8 @@ def _side(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def packed_images(folder: Path, packed: Packed) -> Iterator[bytes]:
     """The bytes of the packed images, in the order of their rows."""
-    for name in packed.sums:
-        for member, content in read_tar(folder / name):
-            if not member.endswith((".cls", ".json")):
-                yield content
+    members: dict[str, set[str]] = {}
+    for row in packed.rows:
+        members.setdefault(row["shard"], set()).add(row["member"])
+    for name, wanted in members.items():
+        yield from (content for member, content in read_tar(folder / name) if member in wanted)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,18 @@ Row = Mapping[str, Any]
 
 
 def select(
-    accepted: Sequence[Row], buckets: Sequence[int], classes: Sequence[str], settings: ReleaseSettings, seed: int
+    accepted: Sequence[Row],
+    buckets: Sequence[int],
+    classes: Sequence[str],
+    settings: ReleaseSettings,
+    seed: int,
+    first: Container[str] = (),
 ) -> list[Row]:
     """A random choice of `per_class` images for each bucket and class, in release order.
 
     accepted: dicts with id, bucket, concept. The seeded rank of an image depends only on its id, so that successive
-    releases have most images in common. Raises Shortage with a table; a (bucket, class) without images always fails.
+    releases have most images in common. first: ids that are chosen before all others. Raises Shortage with a table; a
+    (bucket, class) without images always fails.
     """
     cells: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in accepted:
@@ -40,7 +47,7 @@ def select(
     for b in buckets:
         in_bucket: list[Row] = []
         for c in classes:
-            ranked = sorted(cells[b, c], key=lambda row: name_for(seed, "publish", row["id"]))
+            ranked = sorted(cells[b, c], key=lambda row: (row["id"] not in first, name_for(seed, "publish", row["id"])))
             in_bucket.extend(ranked[: wanted[c]])
         chosen.extend(sorted(in_bucket, key=lambda row: name_for(seed, "shard order", row["id"])))
     return chosen
@@ -64,22 +71,32 @@ def split_groups(rows: Sequence[Row], copies: npt.NDArray[np.int64] | None = Non
     return [smallest[g] for g in groups]
 
 
-def split_sides(rows: Sequence[Row], group: Sequence[str], share: float, seed: int, number: int) -> list[str]:
+def split_sides(
+    rows: Sequence[Row],
+    group: Sequence[str],
+    share: float,
+    seed: int,
+    number: int,
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> list[str]:
     """ "train" or "test" for each of `rows` (dicts with bucket, concept) in split `number`; group: from `split_groups`.
 
     Every (bucket, class) has at most round(share × n) test images. Groups are assigned to the test side, large ones
-    first, in seeded order, if no (bucket, class) exceeds this number.
+    first, in seeded order, if no (bucket, class) exceeds this number. known: group → its side, which it keeps.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for i, name in enumerate(group):
         members[name].append(i)
     cells = [(row["bucket"], row["concept"]) for row in rows]
     missing = {cell: round(share * n) for cell, n in Counter(cells).items()}
-    order = sorted(members, key=lambda name: (-len(members[name]), name_for(seed, "split", number, name)))
+    order = sorted(
+        members, key=lambda name: (name not in known, -len(members[name]), name_for(seed, "split", number, name))
+    )
     sides = ["train"] * len(rows)
     for name in order:
         need = Counter(cells[i] for i in members[name])
-        if all(missing[cell] >= n for cell, n in need.items()):
+        fits = all(missing[cell] >= n for cell, n in need.items())
+        if known.get(name, "test" if fits else "train") == "test":
             for cell, n in need.items():
                 missing[cell] -= n
             for i in members[name]:
@@ -87,6 +104,16 @@ def split_sides(rows: Sequence[Row], group: Sequence[str], share: float, seed: i
     return sides
 
 
-def all_splits(rows: Sequence[Row], group: Sequence[str], settings: ReleaseSettings, seed: int) -> dict[str, list[str]]:
-    """Name → sides of the rows, for every split; group: from `split_groups`."""
-    return {f"split_{k}": split_sides(rows, group, settings.test_share, seed, k) for k in range(settings.splits)}
+def all_splits(
+    rows: Sequence[Row],
+    group: Sequence[str],
+    settings: ReleaseSettings,
+    seed: int,
+    known: Callable[[str], Mapping[str, str]] | None = None,
+) -> dict[str, list[str]]:
+    """Name → sides of the rows, for every split; group: from `split_groups`. known: split → sides that groups keep."""
+    names = [f"split_{k}" for k in range(settings.splits)]
+    return {
+        n: split_sides(rows, group, settings.test_share, seed, k, {} if known is None else known(n))
+        for k, n in enumerate(names)
+    }

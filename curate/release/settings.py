@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from curate.core.settings import Day, Form, Positive, Section
 from curate.retrieval.settings import BACKGROUND
@@ -64,6 +64,11 @@ class ReleaseSettings(Section):
     """CSV file with a column id: photos that their owners withdrew; WITHDRAWN.csv names them for owners of copies"""
     previous: str | None = None
     """the release before this one: CHANGES.md lists the differences, and the version must agree with them"""
+    append: bool = False
+    """keep the tars of `previous` byte for byte: its images stay where they are, with their sides, and new ones go into
+    new tars; TOMBSTONES.csv lists images in old tars that are no longer part of the release"""
+    purge: bool = False
+    """with append: write the tars that hold withdrawn images again, without them; CHANGES.md names these tars"""
     judgement: str | None = None
     """Markdown file with the parts of the card that need a person's judgement"""
     card: str | None = None
@@ -72,6 +77,24 @@ class ReleaseSettings(Section):
     """fail while a part of the card that needs judgement is not written"""
     notice: str = ""
     """a sentence that users must read first"""
+
+    @model_validator(mode="after")
+    def _appends_to_a_release(self) -> ReleaseSettings:
+        if self.append and self.previous is None:
+            raise ValueError(
+                "release.append is true and release.previous is not set. Expected the release to append to"
+            )
+        if self.purge and not self.append:
+            raise ValueError(
+                "release.purge is true and release.append is false. Expected both: other releases hold no "
+                "withdrawn image"
+            )
+        return self
+
+    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
+        """Without `append` and `purge` where they are false: older releases stay current."""
+        known = super().identity(stage, of_0_1)
+        return {key: value for key, value in known.items() if value or key not in ("append", "purge")}
 
     def wanted(self, class_: str) -> int:
         """Images of a class in each bucket."""

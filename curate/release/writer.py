@@ -14,12 +14,16 @@ import pyarrow as pa
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
 from curate.core.outside.escaping import no_formula
 from curate.images.near_duplicates import copy_report
-from curate.release.changelog import changes_markdown, withdrawn_csv
 from curate.release.croissant import croissant_tars
 from curate.release.data_card import card
 from curate.release.format import FORMAT, METADATA
 from curate.release.packing import Packed
 from curate.release.settings import ReleaseSettings
+from curate.release.versions.changelog import changes_markdown, withdrawn_csv
+from curate.release.versions.identity import FILE as MANIFEST
+from curate.release.versions.identity import bucket_identities
+from curate.release.versions.tombstones import FILE as TOMBSTONES
+from curate.release.versions.tombstones import Tombstone, tombstones_csv
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
@@ -38,13 +42,15 @@ def write_release(
     withdrawn: Sequence[tuple[str, str]] = (),
     template: str | None = None,
     unlabelled: tuple[int, Mapping[str, str]] | None = None,
+    tombstones: Sequence[Tombstone] = (),
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
 
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
-    images in `unlabelled.parquet`, and the checksums of their tars below `out`. SHA256SUMS is written last.
+    images in `unlabelled.parquet`, and the checksums of their tars below `out`. tombstones: images in the tars that are
+    not among the rows. SHA256SUMS is written last.
     """
     rows = packed.rows
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
@@ -74,23 +80,33 @@ def write_release(
         "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
         "changes": changes,
         "withdrawn": len(withdrawn),
+        "tombstones": len(tombstones),
         "unlabelled": None if unlabelled is None else unlabelled[0],
         "provenance": {**provenance, "compressed_again": packed.compressed_again},
     }
     write_json(out / "release.json", facts)
+    write_json(out / MANIFEST, bucket_identities(facts, table, vectors))
+    if tombstones:
+        write_text(out / TOMBSTONES, tombstones_csv(tombstones))
     write_text(out / "ATTRIBUTION.csv", attribution(rows))
     write_text(out / "WITHDRAWN.csv", withdrawn_csv(withdrawn))
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
-    kinds = {field.name: str(field.type) for field in table.schema}
-    metadata = out / "metadata.parquet"
-    sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
-    document = croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
-    write_json(out / "croissant.json", document)
+    write_croissant(out, facts, table, tars)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | (dict(unlabelled[1]) if unlabelled else {}))
     return facts
+
+
+def write_croissant(out: Path, facts: Mapping[str, Any], table: pa.Table, tars: Mapping[str, str]) -> None:
+    """Write croissant.json of a release in tars. table: metadata.parquet. tars: path → SHA-256."""
+    kinds = {field.name: str(field.type) for field in table.schema}
+    metadata = out / "metadata.parquet"
+    sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
+    write_json(
+        out / "croissant.json", croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
+    )
 
 
 def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

@@ -46,7 +46,13 @@ class Publish(Stage):
         if section.withdrawn is not None:
             withdrawn_ids(self.context.path(section.withdrawn))
         if section.previous is not None:
-            Release.open(self.context.path(section.previous))
+            place = Release.open(self.context.path(section.previous)).path.resolve()
+            if place.is_relative_to((self.context.root / "stages").resolve()):
+                raise BadConfig(
+                    f"release.previous is {place}, which this run writes.",
+                    "Expected a copy of the release in another place.",
+                    f"First: cp -r {place} PLACE",
+                )
 
     def outside(self) -> list[Path]:
         """Checkpoints of the release's features, the previous release, withdrawn ids."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from curate.core.atomic_io import csv_text
@@ -13,17 +15,19 @@ from curate.release.format import Release
 
 LEVELS = ("major", "minor", "patch")
 EXAMPLES = 20  # ids in a list
+BECAUSE = {"removed": "reasons", "other_class": "relabelled"}  # list → its counts by reason
 
 
 def changes_since(
     before: Release, rows: Sequence[Mapping[str, Any]], classes: Sequence[str], splits: Mapping[str, Sequence[str]],
-    withdrawn: Iterable[str] = (),
+    withdrawn: Iterable[str] = (), why: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:  # fmt: skip
     """The differences between the release `before` and the new `rows` (dicts with id, bucket, class, sha256) and
     `splits`.
 
     Counts and first ids of images that were added, removed, withdrawn (removed on request of their owners), or that
-    have another class, bucket, content or side of a split; and the level of the change. Scores on two releases are
+    have another class, bucket, content or side of a split; and the level of the change. why: id → reason of images that
+    are no longer part of it. Scores on two releases are
     comparable only if just the last number of their versions differs.
     """
     columns = ("id", "bucket", "class", "sha256")
@@ -47,6 +51,8 @@ def changes_since(
         level = "minor"
     if not same_classes or any(counts[n] for n in ("other_bucket", "other_class", "other_side")):
         level = "major"
+    relabelled = Counter(f"{old[i][1]} → {new[i][1]}" for i in lists["other_class"])
+    reasons = Counter(why.get(i, "not in this run") for i in lists["removed"])
     return {
         "against": {"name": before.name, "version": before.facts["version"]},
         "level": level,
@@ -54,6 +60,8 @@ def changes_since(
             "added": sorted(set(classes) - set(before.classes)),
             "removed": sorted(set(before.classes) - set(classes)),
         },
+        "relabelled": dict(sorted(relabelled.items())),
+        "reasons": dict(sorted(reasons.items())),
         **{name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()},
     }
 
@@ -98,8 +106,23 @@ def changes_markdown(changes: Mapping[str, Any], version: str) -> str:
     for name, phrase in phrases.items():
         if n := changes[name]["images"]:
             ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")
-            lines.append(f"- {n} {phrase}: {ids}")
+            because = ", ".join(f"{text} ({n})" for text, n in changes.get(BECAUSE.get(name, ""), {}).items())
+            lines.append(f"- {n} {phrase}: {ids}{because and f'. Why: {because}'}")
+    lines += _tars(changes.get("tars"))
     return "\n".join([*lines, *(["- only the card changed"] if len(lines) == 2 else [])]) + "\n"
+
+
+def _tars(tars: Mapping[str, Any] | None) -> list[str]:
+    """Lines about the tars of an appended release; none for another."""
+    if tars is None:
+        return []
+    lines = [f"- {tars['kept']} tars are those of the version before, byte for byte"]
+    if tars["new"]:
+        lines.append(f"- new tars: {', '.join(tars['new'])}")
+    for entry in tars["rewritten"]:
+        what = "removed, because nothing was left in it" if entry["after"] is None else "written again"
+        lines.append(f"- {entry['tar']} was {what}, without {entry['withdrawn']} withdrawn images")
+    return lines
 
 
 def all_withdrawn(before: Release | None, withdrawn: Mapping[str, str], known: Iterable[str]) -> list[tuple[str, str]]:

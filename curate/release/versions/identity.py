@@ -1,0 +1,58 @@
+"""What each bucket of a release consists of, as hashes: equal hashes prove equal buckets of two versions.
+
+BUCKETS.json lists, for each bucket, split and side, a hash of the records (id, class, upload time, SHA-256 of the
+image) and, for each kind of features, of the vectors; both in the order of ids, so that tars and rows may be arranged
+otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curate.core.parsing import rows_of
+
+FILE = "BUCKETS.json"
+SIDES = ("train", "test")
+RECORD = ("id", "class", "uploaded", "sha256")  # what a score on an image depends on, besides its features
+
+
+def bucket_identities(
+    facts: Mapping[str, Any], table: pa.Table, vectors: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, Any]:
+    """The content of BUCKETS.json. facts: of release.json. table: metadata.parquet, N rows. vectors: name → (N, D)."""
+    order = np.argsort(np.array(table["id"].to_pylist(), np.str_), kind="stable")
+    bucket = table["bucket"].to_numpy()
+    records = [_hash(json.dumps(row, ensure_ascii=False).encode()) for row in rows_of(table, *RECORD)]
+    kinds = {name: [_hash(np.ascontiguousarray(row).tobytes()) for row in matrix] for name, matrix in vectors.items()}
+    sides = {name: np.array(table[name].to_pylist()) for name in facts["splits"]}
+    entries = []
+    for record in facts["buckets"]:
+        rows = order[bucket[order] == record["index"]]
+
+        def of(digests: Sequence[bytes], rows: npt.NDArray[np.int64] = rows) -> dict[str, dict[str, str]]:
+            return {
+                split: {side: _hash(b"".join(digests[i] for i in rows[of_split[rows] == side])).hex() for side in SIDES}
+                for split, of_split in sides.items()
+            }
+
+        entry = {name: record[name] for name in ("index", "name", "start", "end")}
+        entry |= {"images": len(rows), "splits": of(records), "features": {n: of(d) for n, d in kinds.items()}}
+        entries.append(seal_entry(entry))
+    return {"format": 1, "classes": list(facts["classes"]), "buckets": entries}
+
+
+def seal_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of a bucket with the hash of its content."""
+    content = {key: value for key, value in entry.items() if key != "sha256"}
+    return {**content, "sha256": _hash(json.dumps(content, sort_keys=True).encode()).hex()}
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
