@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
 from curate.core.errors import Waiting
@@ -17,6 +18,8 @@ from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
 from curate.validation.batches import read_batch
+from curate.validation.judging.panel import Panel
+from curate.validation.judging.report import guarantee
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 
@@ -38,6 +41,14 @@ class Catalogue:
     labels: Mapping[str, str]
     """concept → the source's name of it"""
 
+    def begin(self, items: Items) -> Items:
+        """All items."""
+        return items
+
+    def again(self, asked: Items) -> Items:
+        """None."""
+        return []
+
     def answered(self, items: Items, number: int) -> bool:
         """Always."""
         return True
@@ -46,7 +57,7 @@ class Catalogue:
         """Verdicts of everything asked."""
         return verdicts_from_labels([_plain(i) for i in asked], dict(self.known), dict(self.labels))
 
-    def write(self, out: Path) -> None:
+    def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
         """Nothing: there are no answers."""
 
 
@@ -70,6 +81,33 @@ class Crowd:
     """name → facts, of every round so far"""
     answers: list[pa.Table] = field(default_factory=list)
     """valid answers of every round so far"""
+    panel: Panel | None = None
+    """the judges; None: people only"""
+    seen: set[str] = field(default_factory=set)
+    """ids that people were asked"""
+    audited: set[str] = field(default_factory=set)
+    """those of them that were drawn at random among the images on which judges agree"""
+
+    def begin(self, items: Items) -> Items:
+        """The items that people are asked in the first round: all, or those that judges leave to them."""
+        if self.panel is None:
+            return items
+        routes = self.panel.routes(items)
+        self.audited.update(id_ for id_, one in routes.items() if one.to == "audit")
+        return [item for item in items if routes[item["id"]].to in ("people", "audit")]
+
+    def again(self, asked: Items) -> Items:
+        """Items that no person was asked, and that people must answer after all, see `Panel.again`."""
+        if self.panel is None:
+            return []
+        answers = pa.concat_tables(self.answers)
+        doubtful, audits = self.panel.again(asked, answers, self.seen, self.audited)
+        self.audited.update(item["id"] for item in audits)
+        if doubtful or audits:
+            self.run_log.say(
+                f"tally: people are asked {len(doubtful):,} doubtful images and {len(audits):,} more audits"
+            )
+        return [*doubtful, *audits]
 
     def answered(self, items: Items, number: int) -> bool:
         """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
@@ -103,6 +141,7 @@ class Crowd:
                 f"their results to {place}, or continue without them: --set validation.accept_incomplete=true."
             )
         self.answers.append(table)
+        self.seen.update(item["id"] for item in items)
         return True
 
     def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
@@ -127,16 +166,48 @@ class Crowd:
 
     def verdicts(self, asked: Items) -> pa.Table:
         """Verdicts of everything asked, from all answers so far."""
-        return tally([_plain(i) for i in asked], pa.concat_tables(self.answers), self.settings)
+        answers = pa.concat_tables(self.answers)
+        items = [_plain(i) for i in asked]
+        if self.panel is None:
+            return tally(items, answers, self.settings)
+        opinions, _, routes = self.panel.final_routes(items, answers)
+        # Nobody's label is decided by models alone unless routing was asked for.
+        decided = {id_: one.label for id_, one in routes.items() if one.to in ("skip", "audit")}
+        return tally(items, answers, self.settings, opinions, decided)
 
-    def write(self, out: Path) -> None:
-        """Write the answers, their agreement and suggested rejections. Raises BadInput for answers of other runs."""
+    def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
+        """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
+        if self.panel is None or not self.answers:
+            return {}
+        items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
+        opinions, table, routes = self.panel.final_routes(items, answers)
+        rows = guarantee(items, routes, answers, self.seen, self.audited, self.settings)
+        write_parquet(out / "opinions.parquet", opinions)
+        write_json(out / "guarantee.json", {"judges": table, "cells": rows})
+        for row in table:
+            if row["worse"]:
+                self.run_log.say(
+                    f"tally: {row['judge']} agrees with people on {row['agreement']:.0%} of {row['answers']} images of "
+                    f"bucket {row['bucket']}, less than elsewhere: it decides nothing there"
+                )
+        kept = verdicts.filter(pc.equal(verdicts["verdict"], "kept"))["id"].to_pylist()
+        unseen = [row for row in rows if row["unseen"]]
+        return {
+            "judges": [judge.name for judge in self.settings.judges],
+            "kept_labels": len(kept),
+            "unseen_labels": sum(id_ not in self.seen for id_ in kept),
+            "least_precision": min((row["precision_low"] for row in unseen), default=None),
+        }
+
+    def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
+        """Write the answers, their agreement and suggested rejections, and what judges said. Raises BadInput for
+        answers of other runs."""
         refuse_foreign(self.lines, list(self.batches))
         answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
         gold = {
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()
         }
-        found = agreement(answers, gold)
+        found = agreement(answers, gold) | self.write_judges(asked, verdicts, out)
         write_parquet(out / "answers.parquet", answers)
         write_json(out / "agreement.json", found)
         if rejections := suggested_rejections(answers, found):

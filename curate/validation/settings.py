@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from curate.core.settings import Positive, Section, Stages, Text
+from curate.validation.judging.settings import JudgeSettings
 
 ASK = Stages(("ask", "publish"))  # what workers see
 TALLY = Stages(("tally", "publish"))  # how their answers are counted
+# Settings that came with judges: no fingerprint holds them while there is no judge.
+WITH_JUDGES = ("judges", "skip_people", "skip_confidence", "audit_share", "half_width", "people_budget_usd")
 
 
 class ValidationSettings(Section):
@@ -53,3 +56,34 @@ class ValidationSettings(Section):
     """release.short: reopen: maximum number of batches"""
     accept_incomplete: Annotated[bool, TALLY] = False
     """continue without missing answers; images with too few answers are dropped as pending"""
+    judges: tuple[JudgeSettings, ...] = ()
+    """models that answer the same question, as workers with a name (empty: people only)"""
+    skip_people: Literal["never", "confident"] = "never"
+    """never: people see every image; confident: no person sees images on which confident judges agree, except a random
+    audited share"""
+    skip_confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.95
+    """skip_people: least joint probability of the judges' answer"""
+    audit_share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """skip_people: share of these images that people answer all the same, drawn at random in each class and bucket"""
+    half_width: Annotated[float, Field(gt=0, lt=0.5), TALLY] | None = None
+    """skip_people: audit more images until the precision of every class and bucket is known to ± this (null: no
+    more)"""
+    people_budget_usd: Annotated[float, Field(gt=0)] | None = None
+    """most US dollars for people's answers of the first batch; the images that tell least are not asked (null: all)"""
+
+    @model_validator(mode="after")
+    def _judges_have_names(self) -> ValidationSettings:
+        names = [judge.name for judge in self.judges]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two judges have the same name: {sorted({n for n in names if names.count(n) > 1})}")
+        if self.skip_people != "never" and not self.judges:
+            raise ValueError("skip_people: confident needs judges")
+        return self
+
+    def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
+        """As every section; without judges as before there were any."""
+        values = super().identity(stage, of_0_1)
+        if self.judges and not of_0_1:
+            held = [judge.identity(stage) for judge in self.judges]
+            return values | {"judges": held}
+        return {name: value for name, value in values.items() if name not in WITH_JUDGES}

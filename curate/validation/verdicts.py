@@ -18,6 +18,7 @@ from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.agreement import dawid_skene, numbered_answers, one_coin, summary, worker_table
 from curate.validation.batches import NONE
+from curate.validation.judging.opinions import worker_columns
 from curate.validation.settings import ValidationSettings
 
 VERDICTS = pa.schema(
@@ -42,18 +43,20 @@ def verdict(
     concept: str,
     settings: ValidationSettings,
     joint: Mapping[frozenset[str], float] | None = None,
+    people: int | None = None,
 ) -> str:
     """Answers (ticked checkboxes, called sensitive) to one image → "kept", or the reason why the image is dropped.
 
     joint: probability of each set of checkboxes, if workers are weighted; `unsure`: the expected answer is the most
-    probable one, but not probable enough.
+    probable one, but not probable enough. people: how many of the answers are of people (default: all); without
+    `settings.workers` of them the image is `pending`.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
     >>> rules = ValidationSettings()
     >>> verdict([yes, yes, other], "bus", rules), verdict([yes, other, other], "bus", rules)
     ('kept', 'several_concepts')
     """
-    if len(answers) < settings.workers:
+    if (len(answers) if people is None else people) < settings.workers:
         return "pending"
     sensitive = sum(flag for _, flag in answers)
     if sensitive >= settings.sensitive_drop:
@@ -72,22 +75,42 @@ def verdict(
     return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
 
 
-def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: ValidationSettings) -> pa.Table:
-    """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order."""
+def tally(
+    items: Sequence[dict[str, Any]],
+    answers: pa.Table,
+    settings: ValidationSettings,
+    opinions: pa.Table | None = None,
+    decided: Mapping[str, frozenset[str]] | None = None,
+) -> pa.Table:
+    """items: id, bucket, concept of everything asked; answers: table of ANSWERS → table of VERDICTS, item order.
+
+    opinions: table of OPINIONS of judges, who vote and are weighted as workers; a judge is one worker per bucket.
+    decided: id → the label set that judges give to an image which no person was asked; `pending` without it.
+    """
     by_id: dict[str, list[tuple[frozenset[str], bool]]] = {}
     for id_, labels, sensitive, fault in rows_of(answers, "id", "labels", "sensitive", "fault"):
         if fault is None:
             by_id.setdefault(id_, []).append((frozenset(labels), sensitive))
-    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate)
+    by_judges: dict[str, list[tuple[frozenset[str], bool]]] = {}
+    if opinions is not None:
+        for id_, labels, sensitive, fault in rows_of(opinions, "id", "labels", "sensitive", "fault"):
+            if fault is None:
+                by_judges.setdefault(id_, []).append((frozenset(labels), sensitive))
+    joint = {} if settings.aggregate == "votes" else joint_probabilities(answers, settings.aggregate, opinions)
     rows = []
     for item in items:
-        given = by_id.get(item["id"], [])
+        people, judges = by_id.get(item["id"], []), by_judges.get(item["id"], [])
+        given = people + judges
         votes = Counter(label for ticked, _ in given for label in ticked)
         most = max(Counter(ticked for ticked, _ in given).values(), default=0)
+        if not people and decided is not None and item["id"] in decided:
+            result = _of_judges(decided[item["id"]], item["concept"])
+        else:
+            result = verdict(given, item["concept"], settings, joint.get(item["id"]), len(people))
         rows.append(
             {
                 **item,
-                "verdict": verdict(given, item["concept"], settings, joint.get(item["id"])),
+                "verdict": result,
                 "votes": json.dumps(dict(sorted(votes.items()))),
                 "answers": len(given),
                 "agreement": most / len(given) if given else None,
@@ -95,6 +118,13 @@ def tally(items: Sequence[dict[str, Any]], answers: pa.Table, settings: Validati
             }
         )
     return pa.Table.from_pylist(rows, schema=VERDICTS)
+
+
+def _of_judges(labels: frozenset[str], concept: str) -> str:
+    """The verdict of judges alone."""
+    if labels == {NONE if concept == BACKGROUND else concept}:
+        return "kept"
+    return "several_concepts" if len(labels) > 1 else "wrong_concept"
 
 
 def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
@@ -109,10 +139,16 @@ def valid_answers(answers: pa.Table) -> tuple[list[str], list[str], list[str]]:
 
 
 def joint_probabilities(
-    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"]
+    answers: pa.Table, aggregate: Literal["one-coin", "dawid-skene"], opinions: pa.Table | None = None
 ) -> dict[str, dict[frozenset[str], float]]:
-    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers."""
+    """id → probability of each set of checkboxes that a worker ticked, by a model of the workers.
+
+    opinions: of judges, each a worker per bucket.
+    """
     columns = valid_answers(answers)
+    if opinions is not None:
+        for column, more in zip(columns, worker_columns(opinions), strict=True):
+            column += more
     if not columns[0]:
         return {}
     numbered, (ids, _, labels) = numbered_answers(*columns)

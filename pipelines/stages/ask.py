@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from curate.retrieval.retrieve import text_encoder
 from curate.retrieval.settings import BACKGROUND
 from curate.retrieval.vector_store import vectors_of
 from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
+from curate.validation.judging.panel import Panel, first_opinions
+from curate.validation.judging.settings import key_of
 from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.embed import spec_of
 
@@ -52,9 +55,11 @@ class Ask(Stage):
         return [] if gold is None else [self.context.path(gold)]
 
     def check(self) -> None:
-        """The gold questions can be read."""
+        """The gold questions can be read, and judges have their keys."""
         for path in self.outside():
             read_gold(path, [c.name for c in self.context.config.retrieve.concepts])
+        for judge in self.context.config.validation.judges:
+            key_of(judge)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
@@ -63,12 +68,47 @@ class Ask(Stage):
         items = candidates.filter(asked).select(ITEMS.names)
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            facts = batch_of(self.context, items.to_pylist(), inputs, out)
+            facts = batch_of(self.context, self._left_to_people(items.to_pylist(), inputs, out), inputs, out)
             self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} workers, about "
                 f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
             )
         return Counts(len(items), len(items), {})
+
+    def _left_to_people(
+        self, items: list[dict[str, Any]], inputs: Mapping[str, Path], out: Path
+    ) -> list[dict[str, Any]]:
+        """Ask the judges, write `opinions.parquet`; returns the items that people are asked."""
+        context, section = self.context, self.context.config.validation
+        if not section.judges:
+            return items
+        ids = {item["id"] for item in items}
+        images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
+        opinions = first_opinions(
+            section,
+            context.config.retrieve.complete_concepts(),
+            items,
+            images.get,
+            lambda some: vectors_of(inputs["embed"], some),
+            np.load(inputs["retrieve"] / "queries.npy"),
+            context.root / "judges" / "answers.jsonl",
+            context.run_log,
+        )
+        write_parquet(out / "opinions.parquet", opinions)
+        routes = panel_of(context, inputs, opinions).routes(items)
+        counts = Counter(route.to for route in routes.values())
+        context.run_log.say(
+            f"ask: judges leave {counts['people']:,} of {len(routes):,} images to people, {counts['audit']:,} are "
+            f"audited, {counts['skip']:,} skip people, {counts['unaffordable']:,} exceed people_budget_usd"
+        )
+        return [item for item in items if routes[item["id"]].to in ("people", "audit")]
+
+
+def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -> Panel:
+    """The judges of a run, with the opinions of those that need no answers of people."""
+    config = context.config
+    names = tuple(concept.name for concept in config.retrieve.concepts)
+    return Panel(config.validation, names, opinions, lambda ids: vectors_of(inputs["embed"], ids), config.seed)
 
 
 def batch_of(

@@ -17,7 +17,7 @@ from curate.validation.answers import read_lines
 from curate.validation.judges import Catalogue, Crowd, Items
 from curate.validation.rounds import describe_short, next_candidates, short_cells
 from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.ask import ITEMS, batch_of
+from pipelines.stages.ask import ITEMS, batch_of, panel_of
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,14 @@ class Tally(Stage):
         items: Items = pq.read_table(inputs["ask"] / "items.parquet").to_pylist()
         asked: Items = []
         number, verdicts = 1, pa.Table.from_pylist([])
-        while items and judge.answered(items, number):
+        to_people = judge.begin(items)
+        while to_people and judge.answered(to_people, number):
             asked += [item | {"round": number} for item in items]
             verdicts = judge.verdicts(asked)
             items = self._next_items(inputs, asked, verdicts, number) if config.release.short == "reopen" else []
+            to_people = [*items, *(judge.again(asked) if number < config.validation.rounds else [])]
             number += 1
-        judge.write(out)
+        judge.write(out, asked, verdicts)
         write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, ITEMS.append(pa.field("round", pa.int32()))))
         write_parquet(out / "verdicts.parquet", verdicts)
         outcome = Counter(verdicts["verdict"].to_pylist())
@@ -101,4 +103,7 @@ class Tally(Stage):
 
         key = f"driftline:{context.config.seed}"
         lines = read_lines(self.outside())
-        return Crowd(context.root, inputs["ask"], context.config.validation, key, lines, write_batch, context.run_log)
+        section = context.config.validation
+        opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
+        panel = None if opinions is None else panel_of(context, inputs, opinions)
+        return Crowd(context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, panel=panel)

@@ -1,0 +1,64 @@
+"""The answers of judges on disk: append-only, so that no image is asked, and paid for, twice.
+
+One JSON object a line, keyed by (SHA-256 of the image, fingerprint of the question, name of the judge, model).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from curate.core.errors import BadInput
+
+Key = tuple[str, str, str, str]  # image's SHA-256, question's fingerprint, judge, requested model
+TEXTS = ("image", "question", "judge", "requested", "reported")
+
+
+class AnswerCache:
+    """All answers of the endpoint judges of a run; the last one of a key counts."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BadInput for a line that is no answer; a last line that a kill cut is removed."""
+        self.path = path
+        self.entries: dict[Key, dict[str, Any]] = {}
+        self.spent: dict[str, float] = {}
+        if path.is_file():
+            data = path.read_bytes()
+            complete = data.rfind(b"\n") + 1
+            if complete < len(data):
+                os.truncate(path, complete)
+            for number, line in enumerate(data[:complete].splitlines(), 1):
+                self._remember(self._entry(line, number))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a", encoding="utf-8")
+
+    def _entry(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        good = isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in TEXTS)
+        if not good or not isinstance(entry.get("labels"), list) or not isinstance(entry.get("usd"), int | float):
+            raise BadInput(
+                f"{self.path}, line {number}: {line[:80]!r}.",
+                "Expected the answer of a judge.",
+                "Remove the line: its image is asked again.",
+            )
+        return dict(entry)
+
+    def _remember(self, entry: dict[str, Any]) -> None:
+        self.entries[entry["image"], entry["question"], entry["judge"], entry["requested"]] = entry
+        self.spent[entry["judge"]] = self.spent.get(entry["judge"], 0.0) + entry["usd"]
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Append one answer; it survives a kill of this process when this returns."""
+        self._file.write(json.dumps(entry, sort_keys=True, ensure_ascii=True) + "\n")
+        self._file.flush()
+        self._remember(entry)
+
+    def close(self) -> None:
+        """Sync and close the file."""
+        os.fsync(self._file.fileno())
+        self._file.close()

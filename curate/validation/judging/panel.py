@@ -1,0 +1,169 @@
+"""The panel: all judges of a run, their opinions, and what they mean for the batch, the verdicts and the guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curate.core.atomic_io import sha256_bytes
+from curate.core.run_log import RunLog
+from curate.retrieval.settings import Concept
+from curate.validation.batches import NONE, estimate
+from curate.validation.judging.cache import AnswerCache
+from curate.validation.judging.guarantee import images_for
+from curate.validation.judging.opinions import of_endpoint, opinion, table_of
+from curate.validation.judging.question import question_of
+from curate.validation.judging.report import guarantee, majority
+from curate.validation.judging.routing import Route, Rules, audit_name, route
+from curate.validation.judging.settings import JudgeSettings
+from curate.validation.judging.student import answers_of, cross_fitted
+from curate.validation.judging.trust import distrusted, judge_table
+from curate.validation.judging.zero_shot import zero_shot
+from curate.validation.settings import ValidationSettings
+
+Items = list[dict[str, Any]]  # id, bucket, concept, …
+VectorsOf = Callable[[list[str]], npt.NDArray[Any]]
+
+
+def first_opinions(
+    settings: ValidationSettings,
+    concepts: Sequence[Concept],
+    items: Items,
+    load: Callable[[str], tuple[bytes, str]],
+    vectors_of: VectorsOf,
+    queries: npt.NDArray[Any],
+    cache_file: Path,
+    run_log: RunLog,
+) -> pa.Table:
+    """Opinions of all judges that need no answers of people: endpoints and the margin.
+
+    queries: of all concepts, in their order. cache_file: the answers of endpoints, which are never asked twice.
+    """
+    buckets = {item["id"]: item["bucket"] for item in items}
+    ids = sorted(buckets)
+    rows: list[dict[str, Any]] = []
+    digests: dict[str, str] = {}
+    for judge in settings.judges:
+        if judge.kind == "endpoint":
+            digests = digests or {id_: sha256_bytes(load(id_)[0]) for id_ in ids}
+            question = question_of(concepts, judge.instructions)
+            cache = AnswerCache(cache_file)
+            try:
+                with run_log.progress(judge.name, len(ids), "images") as tick:
+                    rows += of_endpoint(ask_endpoint(judge, question, digests, load, cache, tick), buckets)
+            finally:
+                cache.close()
+            if len(models := sorted({row["worker"] for row in rows if row["judge"] == judge.name})) > 1:
+                run_log.say(
+                    f"ask: the endpoint of {judge.name} changed its model; each is a judge: {', '.join(models)}"
+                )
+        elif judge.kind == "margin":
+            rows += _margin(judge, concepts, ids, buckets, vectors_of(ids), queries)
+    return table_of(rows)
+
+
+def ask_endpoint(*values: Any) -> dict[str, dict[str, Any]]:
+    """See `endpoint.ask_endpoint`; aiohttp is imported only where an endpoint is asked."""
+    from curate.validation.judging.endpoint import ask_endpoint as ask
+
+    return ask(*values)
+
+
+def _margin(
+    judge: JudgeSettings,
+    concepts: Sequence[Concept],
+    ids: Sequence[str],
+    buckets: Mapping[str, int],
+    vectors: npt.NDArray[Any],
+    queries: npt.NDArray[Any],
+) -> list[dict[str, Any]]:
+    counts = [len(concept.texts()) for concept in concepts]
+    first = np.cumsum([0, *counts[:-1]]).tolist()
+    best, sure = zero_shot(vectors, queries, first, judge.margin)
+    return [
+        opinion(id_, buckets[id_], judge.name, [concepts[b].name], confidence=float(p))
+        for id_, b, p in zip(ids, best.tolist(), sure.tolist(), strict=True)
+        if b >= 0
+    ]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The judges of a run at one moment."""
+
+    settings: ValidationSettings
+    concepts: tuple[str, ...]
+    """names, without the background"""
+    opinions: pa.Table
+    """of the judges that need no answers of people"""
+    vectors_of: VectorsOf
+    """ids → (N, D) vectors, for students"""
+    seed: int
+
+    def rules(self, first: bool = True) -> Rules:
+        """The rules of routing. first: for the first batch, whose cost is limited."""
+        s = self.settings
+        affordable = None
+        if first and s.people_budget_usd is not None:
+            affordable = int(s.people_budget_usd / max(estimate(1, s.workers, s.reward_usd), 1e-9))
+        return Rules(s.skip_people == "confident", s.skip_confidence, s.audit_share, affordable, self.seed)
+
+    def routes(self, items: Items) -> dict[str, Route]:
+        """The routes of the first batch."""
+        return route(items, self.opinions, self.rules())
+
+    def with_students(self, items: Items, answers: pa.Table) -> pa.Table:
+        """Opinions of all judges: students are trained on the labels that most people gave."""
+        students = [judge for judge in self.settings.judges if judge.kind == "student"]
+        told = majority(answers)
+        if not students or not told:
+            return self.opinions
+        buckets = {item["id"]: item["bucket"] for item in items}
+        ids = sorted(buckets)
+        names = [*self.concepts, NONE]
+        number = {frozenset({name}): i for i, name in enumerate(names)}
+        labels = np.array([number.get(told.get(id_, frozenset()), -1) for id_ in ids])
+        vectors, where = self.vectors_of(ids), np.array([buckets[id_] for id_ in ids])
+        rows = []
+        for judge in students:
+            said = cross_fitted(vectors, where, labels, len(names), judge.folds, judge.each, self.seed)
+            rows += [
+                opinion(id_, buckets[id_], judge.name, one, confidence=sure)
+                for id_, (one, sure) in zip(ids, answers_of(said, names), strict=True)
+                if one
+            ]
+        return pa.concat_tables([self.opinions, table_of(rows)])
+
+    def final_routes(self, items: Items, answers: pa.Table) -> tuple[pa.Table, list[dict[str, Any]], dict[str, Route]]:
+        """(opinions of all judges, their table, routes without the opinions of judges that proved worse)."""
+        opinions = self.with_students(items, answers)
+        table = judge_table(opinions, majority(answers))
+        return opinions, table, route(items, opinions, self.rules(first=False), distrusted(table))
+
+    def again(self, items: Items, answers: pa.Table, seen: set[str], audited: set[str]) -> tuple[Items, Items]:
+        """(doubtful items, further audits) among those that no person saw, to be asked in the next round.
+
+        Doubtful: a judge that they relied on proved worse in their bucket, or a student disagrees. Further audits,
+        drawn at random: the interval of their class and bucket is wider than `half_width`. seen: ids that people were
+        asked. audited: those of them that were drawn at random.
+        """
+        _, _, routes = self.final_routes(items, answers)
+        before = self.routes(items)
+        unseen = [i for i in items if i["id"] not in seen and before[i["id"]].to == "skip"]
+        doubtful = [i for i in unseen if routes[i["id"]].to == "people"]
+        rest = sorted(
+            (i for i in unseen if routes[i["id"]].to != "people"), key=lambda i: audit_name(self.seed, i["id"])
+        )
+        more: Items = []
+        if self.settings.half_width is not None:
+            rows = guarantee(items, routes, answers, seen, audited, self.settings)
+            for row in rows:
+                wanted = images_for(row["half_width"], self.settings.half_width, row["audited"])
+                more += [i for i in rest if (i["bucket"], i["concept"]) == (row["bucket"], row["concept"])][:wanted]
+        return doubtful, more

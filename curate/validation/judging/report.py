@@ -1,0 +1,109 @@
+"""The guarantee of a run: for every class and bucket, how good the labels are that no person saw."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.core.parsing import rows_of
+from curate.validation.batches import estimate
+from curate.validation.judging.guarantee import Estimate, Sample, images_for, precision, recall
+from curate.validation.judging.routing import Route, expected_of
+from curate.validation.settings import ValidationSettings
+
+POINT = 0.01  # a percentage point
+
+
+def majority(answers: pa.Table) -> dict[str, frozenset[str]]:
+    """id → the label set that most people gave; images with a tie have none. answers: table of ANSWERS."""
+    votes: dict[str, Counter[frozenset[str]]] = defaultdict(Counter)
+    for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
+        if fault is None:
+            votes[id_][frozenset(labels)] += 1
+    told = {}
+    for id_, counts in votes.items():
+        (top, n), *rest = counts.most_common(2)
+        if not rest or rest[0][1] < n:
+            told[id_] = top
+    return told
+
+
+def accepts(one: Route, concept: str) -> bool:
+    """Whether judges alone accept an image for a concept."""
+    return one.label == expected_of(concept)
+
+
+def guarantee(
+    items: Sequence[Mapping[str, Any]],
+    routes: Mapping[str, Route],
+    answers: pa.Table,
+    seen: set[str],
+    audited: set[str],
+    settings: ValidationSettings,
+) -> list[dict[str, Any]]:
+    """One row per bucket and class: labels, precision and recall with their intervals, and what a narrower one costs.
+
+    items: id, bucket, concept of everything asked. routes: the final ones. seen: ids that people were asked. audited:
+    those drawn at random among the images on which judges agree.
+    """
+    told = majority(answers)
+    cells: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for item in items:
+        cells[item["bucket"], item["concept"]].append(item)
+    return [_row(*cell, members, routes, told, seen, audited, settings) for cell, members in sorted(cells.items())]
+
+
+def _row(
+    bucket: int,
+    concept: str,
+    members: Sequence[Mapping[str, Any]],
+    routes: Mapping[str, Route],
+    told: Mapping[str, frozenset[str]],
+    seen: set[str],
+    audited: set[str],
+    settings: ValidationSettings,
+) -> dict[str, Any]:
+    expected = expected_of(concept)
+    ids = [item["id"] for item in members]
+    samples = {}
+    for accepted in (True, False):
+        decided = [i for i in ids if routes[i].to in ("skip", "audit") and accepts(routes[i], concept) == accepted]
+        drawn = [i for i in decided if i in audited and i in told]
+        rest = [i for i in decided if i not in seen]
+        f, f_rest = ([_probability(routes[i], accepted) for i in part] for part in (drawn, rest))
+        y = [float(told[i] == expected) for i in drawn]
+        samples[accepted] = Sample(np.array(y), np.array(f), np.array(f_rest))
+    confirmed = sum(told.get(i) == expected for i in ids if i in seen)
+    right, plain = (precision(confirmed, samples[True], plain=p) for p in (False, True))
+    n, unseen = len(samples[True].y), len(samples[True].f_rest)
+    more = 0
+    if unseen and right.half_width > POINT:
+        more = min(unseen, images_for(right.half_width, right.half_width - POINT, n))
+    return {
+        "bucket": bucket,
+        "concept": concept,
+        "labels": confirmed + unseen,
+        "unseen": unseen,
+        "audited": n,
+        **_named("precision", right),
+        **_named("classical", plain),
+        **_named("recall", recall(confirmed, samples[True], samples[False])),
+        "half_width": right.half_width,
+        "usd_a_point": estimate(more, settings.workers, settings.reward_usd),
+        "minutes_a_point": round(more * settings.workers * settings.seconds / 60, 1),
+    }
+
+
+def _probability(one: Route, accepted: bool) -> float:
+    """Of the class, by the judges. What they reject has the rest of their probability at most."""
+    return one.probability if accepted else 1 - one.probability
+
+
+def _named(name: str, estimate_: Estimate) -> dict[str, float | None]:
+    value = None if math.isnan(estimate_.value) else round(estimate_.value, 6)
+    return {name: value, f"{name}_low": round(estimate_.low, 6), f"{name}_high": round(estimate_.high, 6)}

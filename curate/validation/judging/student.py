@@ -1,0 +1,94 @@
+"""The student: a linear classifier on the run's vectors, trained on people's answers, in each bucket by itself.
+
+Cross-fitted: an image that people answered is judged by a classifier that did not see its answer, so that the student's
+errors on answered images are those on all images [cross-prediction, Zrnic & Candès 2024].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from curate.core.seeding import rng_for
+
+L2 = 0.01  # on features of unit mean square
+STEPS = 200
+
+Floats = npt.NDArray[np.floating]
+Ints = npt.NDArray[np.int64]
+
+
+def cross_fitted(
+    features: Floats, buckets: Ints, labels: Ints, n_labels: int, folds: int, each: int, seed: int
+) -> Floats:
+    """(N, L) probabilities; rows of zeros where the student does not answer.
+
+    features: (N, D). buckets: (N,). labels: (N,) people's labels, -1 where they gave none. A class with fewer than
+    `each` answered images in a bucket is not learned there, and a bucket with fewer than two such classes is not
+    judged. Images without a label get the mean of the classifiers of all folds.
+    """
+    out = np.zeros((len(features), n_labels))
+    for bucket in np.unique(buckets).tolist():
+        rows = np.flatnonzero(buckets == bucket)
+        counts = np.bincount(labels[rows][labels[rows] >= 0], minlength=n_labels)
+        classes = np.flatnonzero(counts >= each)
+        if len(classes) < 2:
+            continue
+        answered = rows[np.isin(labels[rows], classes)]
+        x = features[rows].astype(np.float64)
+        x = (x - x.mean(0)) / max(float(x.std()), 1e-12)
+        place = np.searchsorted(rows, answered)
+        y = np.searchsorted(classes, labels[answered])
+        fold = _folds(y, folds, rng_for(seed, "student", bucket))
+        others = np.ones(len(rows), bool)
+        others[place] = False
+        for k in range(folds):
+            if not (fold == k).any():
+                continue
+            weights = _softmax_regression(x[place[fold != k]], y[fold != k], len(classes))
+            said = _softmax(np.c_[x, np.ones(len(x))] @ weights)
+            held = place[fold == k]
+            out[rows[held][:, None], classes] = said[held]
+            out[rows[others][:, None], classes] += said[others] / folds
+    return out
+
+
+def _folds(y: Ints, folds: int, rng: np.random.Generator) -> Ints:
+    """A fold for each sample, every class in equal parts."""
+    order = np.lexsort((rng.random(len(y)), y))
+    fold = np.empty(len(y), np.int64)
+    fold[order] = np.arange(len(y)) % folds
+    return fold
+
+
+def _softmax(logits: Floats) -> Floats:
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))
+
+
+def _softmax_regression(x: Floats, y: Ints, n_classes: int) -> Floats:
+    """(D + 1, C) weights, the last row is the bias; minimises mean cross-entropy + L2 ‖W‖²/2."""
+    from scipy.optimize import minimize
+
+    x = np.c_[x, np.ones(len(x))]
+    target = np.eye(n_classes)[y]
+
+    def loss(flat: Floats) -> tuple[float, Floats]:
+        weights = flat.reshape(x.shape[1], n_classes)
+        said = _softmax(x @ weights)
+        value = -np.log(np.maximum(said[np.arange(len(y)), y], 1e-300)).mean() + L2 * float((weights**2).sum()) / 2
+        return float(value), np.asarray(x.T @ (said - target) / len(y) + L2 * weights).ravel()
+
+    start = np.zeros(x.shape[1] * n_classes)
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x).reshape(
+        x.shape[1], n_classes
+    )
+
+
+def answers_of(probabilities: Floats, names: Sequence[str]) -> list[tuple[list[str], float]]:
+    """(labels, confidence) of each row; no label where the student does not answer."""
+    best = probabilities.argmax(1)
+    sure = probabilities.max(1)
+    return [([names[b]] if s > 0 else [], float(s)) for b, s in zip(best.tolist(), sure.tolist(), strict=True)]

@@ -1,0 +1,65 @@
+"""Which judge is worse in which bucket: its answers against people's, bucket by bucket."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from curate.core.parsing import rows_of
+from curate.validation.judging.guarantee import classical
+
+LEVEL = 0.01  # of false alarms, over all judges and buckets together (Holm)
+Pair = tuple[str, int]  # worker, bucket
+
+
+def judge_table(opinions: pa.Table, people: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+    """One row per judge and bucket: answers that people gave, too, share of equal ones with its interval, and `worse`.
+
+    people: id → labels, of the images that people answered. worse: the judge agrees with people less often here than in
+    the other buckets (Fisher's exact test, one-sided, Holm's correction over all rows).
+    """
+    right: dict[Pair, int] = defaultdict(int)
+    n: dict[Pair, int] = defaultdict(int)
+    for id_, worker, bucket, labels, fault in rows_of(opinions, "id", "worker", "bucket", "labels", "fault"):
+        if fault is None and id_ in people:
+            n[worker, bucket] += 1
+            right[worker, bucket] += frozenset(labels) == people[id_]
+    pairs = sorted(n)
+    chances = {pair: _chance(pair, right, n) for pair in pairs}
+    worse: set[Pair] = set()
+    for place, pair in enumerate(sorted(pairs, key=lambda p: chances[p])):
+        if chances[pair] > LEVEL / (len(pairs) - place):
+            break
+        worse.add(pair)
+    rows = []
+    for pair in pairs:
+        agreed = classical(right[pair], n[pair])
+        rows.append(
+            {
+                "judge": pair[0],
+                "bucket": pair[1],
+                "answers": n[pair],
+                "agreement": agreed.value,
+                "low": agreed.low,
+                "high": agreed.high,
+                "worse": pair in worse,
+            }
+        )
+    return rows
+
+
+def _chance(pair: Pair, right: Mapping[Pair, int], n: Mapping[Pair, int]) -> float:
+    """Probability of so few agreements in this bucket if the judge is equally good in all: hypergeometric."""
+    from scipy.stats import hypergeom
+
+    others = [p for p in n if p[0] == pair[0]]
+    total, good = sum(n[p] for p in others), sum(right[p] for p in others)
+    return float(hypergeom.cdf(right[pair], total, good, n[pair]))
+
+
+def distrusted(table: list[dict[str, Any]]) -> set[Pair]:
+    """The (judge, bucket) pairs that do not count where a model alone would decide."""
+    return {(row["judge"], row["bucket"]) for row in table if row["worse"]}
