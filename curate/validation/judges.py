@@ -20,6 +20,7 @@ from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreig
 from curate.validation.batches import read_batch
 from curate.validation.judging.panel import Panel
 from curate.validation.judging.report import guarantee
+from curate.validation.judging.trust import distrusted, without
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 
@@ -170,10 +171,10 @@ class Crowd:
         items = [_plain(i) for i in asked]
         if self.panel is None:
             return tally(items, answers, self.settings)
-        opinions, _, routes = self.panel.final_routes(items, answers)
+        opinions, table, routes = self.panel.final_routes(items, answers)
         # Nobody's label is decided by models alone unless routing was asked for.
         decided = {id_: one.label for id_, one in routes.items() if one.to in ("skip", "audit")}
-        return tally(items, answers, self.settings, opinions, decided)
+        return tally(items, answers, self.settings, without(opinions, distrusted(table)), decided)
 
     def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
         """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""

@@ -48,8 +48,8 @@ def verdict(
     """Answers (ticked checkboxes, called sensitive) to one image → "kept", or the reason why the image is dropped.
 
     joint: probability of each set of checkboxes, if workers are weighted; `unsure`: the expected answer is the most
-    probable one, but not probable enough. people: how many of the answers are of people (default: all); without
-    `settings.workers` of them the image is `pending`.
+    probable one, but not probable enough. people: how many of the answers, the first ones, are of people (default:
+    all); without `settings.workers` of them the image is `pending`, and without the vote of one it is not kept.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
     >>> rules = ValidationSettings()
@@ -67,11 +67,13 @@ def verdict(
         if joint.get(frozenset({expected}), 0.0) < settings.confidence:
             top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
             return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
-    elif sum(t == {expected} if settings.rule == "exact" else expected in t for t in sets) < settings.agree:
-        top, n = Counter(sets).most_common(1)[0]
-        if n < settings.agree:
-            return "no_majority"
-        return "several_concepts" if len(top) > 1 else "wrong_concept"
+    else:
+        given = [t == {expected} if settings.rule == "exact" else expected in t for t in sets]
+        if sum(given) < settings.agree or not any(given[:people]):
+            top, n = Counter(sets).most_common(1)[0]
+            if n < settings.agree or top == {expected}:
+                return "no_majority"
+            return "several_concepts" if len(top) > 1 else "wrong_concept"
     return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
 
 

@@ -88,7 +88,7 @@ def _softmax_regression(x: Floats, y: Ints, n_classes: int) -> Floats:
 
 
 def answers_of(probabilities: Floats, names: Sequence[str]) -> list[tuple[list[str], float]]:
-    """(labels, confidence) of each row; no label where the student does not answer."""
+    """(labels, confidence) of each row; no label where none is more probable than all others together."""
     best = probabilities.argmax(1)
     sure = probabilities.max(1)
-    return [([names[b]] if s > 0 else [], float(s)) for b, s in zip(best.tolist(), sure.tolist(), strict=True)]
+    return [([names[b]] if s > 0.5 else [], float(s)) for b, s in zip(best.tolist(), sure.tolist(), strict=True)]

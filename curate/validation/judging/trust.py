@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -53,13 +54,24 @@ def judge_table(opinions: pa.Table, people: Mapping[str, frozenset[str]]) -> lis
 
 def _chance(pair: Pair, right: Mapping[Pair, int], n: Mapping[Pair, int]) -> float:
     """Probability of so few agreements in this bucket if the judge is equally good in all: hypergeometric."""
-    from scipy.stats import hypergeom
-
     others = [p for p in n if p[0] == pair[0]]
-    total, good = sum(n[p] for p in others), sum(right[p] for p in others)
-    return float(hypergeom.cdf(right[pair], total, good, n[pair]))
+    total, good, drawn = sum(n[p] for p in others), sum(right[p] for p in others), n[pair]
+    least = max(0, drawn - (total - good))
+    logs = (_choose(good, k) + _choose(total - good, drawn - k) for k in range(least, right[pair] + 1))
+    return min(1.0, sum(math.exp(log - _choose(total, drawn)) for log in logs))
+
+
+def _choose(n: int, k: int) -> float:
+    """Logarithm of the number of ways to take k of n."""
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def distrusted(table: list[dict[str, Any]]) -> set[Pair]:
     """The (judge, bucket) pairs that do not count where a model alone would decide."""
     return {(row["judge"], row["bucket"]) for row in table if row["worse"]}
+
+
+def without(opinions: pa.Table, pairs: set[Pair]) -> pa.Table:
+    """The opinions of all other (judge, bucket) pairs."""
+    keep = [pair not in pairs for pair in rows_of(opinions, "worker", "bucket")]
+    return opinions.filter(pa.array(keep, pa.bool_()))
