@@ -1,0 +1,69 @@
+"""k nearest neighbours whose votes decay with age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from curate.core.torch_threads import one_thread
+from eval.learner import Array, Labels, Learner, Task
+from eval.memory.knn_index import Memory
+
+
+@dataclass
+class Knn(Learner):
+    """The k nearest by cosine vote with exp(cosine / temperature) [Wu et al. 2018, sec. 3.4] times 2^(-age / h).
+
+    `acm` and `substrate` are the rules of two papers, without decay.
+    """
+
+    k: PositiveInt = 20
+    """neighbours"""
+    temperature: PositiveFloat = 0.07
+    """of the votes [Wu et al. 2018: 0.07]"""
+    half_life: NonNegativeFloat = 0.0
+    """samples after which the vote of a sample has halved; 0: age does not count"""
+    exact_below: NonNegativeInt = 1_000_000
+    """samples up to which the search is exact; above, a faiss index is used"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with an empty memory."""
+        self.task = task
+        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below)
+        self.labels: list[Labels] = []
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Append."""
+        with one_thread():
+            self.memory.add(np.asarray(x).reshape(len(x), -1))
+        self.labels.append(np.array(y, np.int64))
+
+    def predict(self, x: Array) -> Labels:
+        """The class with most votes; 0 before anything was learned."""
+        return self.predict_with_confidence(x)[0]
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the votes for the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from one search."""
+        if not self.memory.n:
+            return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
+        self.labels = [np.concatenate(self.labels)]
+        with one_thread():
+            cosines, positions = self.memory.search(np.asarray(x).reshape(len(x), -1), self.k)
+        power = cosines.astype(np.float64) / self.temperature
+        if self.half_life:
+            power -= (self.memory.n - 1 - positions) * np.log(2) / self.half_life
+        weights = np.exp(power - power.max(1, keepdims=True))
+        votes = np.zeros((len(x), int(max(self.task.n_classes, self.labels[0].max() + 1))))
+        np.add.at(votes, (np.arange(len(x))[:, None], self.labels[0][positions]), weights)
+        return np.asarray(votes.argmax(1), np.int64), votes.max(1) / votes.sum(1)
+
+    def stored_bytes(self) -> int:
+        """Vectors and labels."""
+        return self.memory.nbytes + self.memory.n * 8

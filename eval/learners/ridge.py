@@ -1,0 +1,138 @@
+"""Ridge regression on the labels, recursive: sums of x xᵀ and x yᵀ over all samples so far, and one solution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from eval.learner import Array, Labels
+from eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
+
+PENALTIES = tuple(10.0**power for power in range(-4, 5))  # of "held-out"
+
+
+@dataclass
+class Ridge(ClosedForm):
+    """Least squares on one-hot labels with an L2 penalty: W = (XᵀX + λI)⁻¹ XᵀY [Hoerl & Kennard 1970].
+
+    With `half_life` it is recursive least squares with a forgetting factor [Haykin 2002, sec. 9.3], in the form of
+    sums. Features count in units of their root mean square length, all of them so far.
+    """
+
+    penalty: PositiveFloat | Literal["held-out"] = 0.1
+    """λ, for features of root mean square length 1; "held-out": of 10⁻⁴ … 10⁴ the one with the least squared error on
+    every fifth sample, when all others are learned [RanPAC, app. C]"""
+    intercept: bool = True
+    """a bias without penalty"""
+
+    def held_out(self) -> bool:
+        """For the choice of the penalty."""
+        return self.penalty == "held-out"
+
+    def solve(self) -> tuple[Floats, ...]:
+        """Weights (D, C) and bias (C,)."""
+        if self.penalty != "held-out":
+            return fitted(self.moments, self.penalty, self.intercept)
+        self.chosen = 1.0
+        if self.moments.counts.any() and self.held.counts.any():
+            errors = [error(self.held, *fitted(self.moments, each, self.intercept)) for each in PENALTIES]
+            self.chosen = PENALTIES[int(np.argmin(errors))]
+        return fitted(self.moments.plus(self.held), self.chosen, self.intercept)
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Share of the answer in the positive scores, which estimate probabilities."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
+        if not self.known().any():
+            return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
+        scores = self.of_classes(x)
+        positive = np.maximum(scores, 0)
+        share = positive.max(1) / np.maximum(positive.sum(1), 1e-12)
+        return np.asarray(scores.argmax(1), np.int64), share.clip(0, 1)
+
+    def metadata(self) -> dict[str, Any]:
+        """The penalty of the last solution, if it is chosen."""
+        return {"penalty": self.chosen} if hasattr(self, "chosen") else {}
+
+
+def fitted(moments: Moments, penalty: float, intercept: bool) -> tuple[Floats, Floats]:
+    """Weights (D, C) and bias (C,) of ridge regression on one-hot labels. penalty: for features of root mean square
+    length 1."""
+    total, right = moments.counts.sum(), moments.sums.T
+    assert moments.squares[0] is not None  # something was learned
+    square = moments.squares[0].copy(order="F")
+    diagonal = np.arange(len(square))
+    ridge = penalty * square[diagonal, diagonal].sum() / total
+    mean = moments.sums.sum(0) / total
+    if intercept:
+        square = add_squares(square, mean[None] * np.sqrt(total), -1.0)
+        right = right - mean[:, None] * moments.counts
+    square[diagonal, diagonal] += ridge
+    weights = solve(square, right)
+    return weights, (moments.counts / total - mean @ weights) * intercept
+
+
+def error(moments: Moments, weights: Floats, bias: Floats) -> float:
+    """Sum of squared errors on the samples of `moments`, from their sums alone."""
+    from scipy.linalg.blas import dsymm
+
+    assert moments.squares[0] is not None  # it has samples
+    quadratic = (weights * dsymm(1.0, moments.squares[0], weights, lower=1)).sum()
+    crossed = (weights.T * moments.sums).sum() + bias @ moments.counts
+    total = moments.counts.sum()
+    return float(quadratic + 2 * bias @ (weights.T @ moments.sums.sum(0)) + total * (bias @ bias) - 2 * crossed + total)
+
+
+@dataclass
+class RandomFeatures(Ridge):
+    """Kernel ridge regression by random Fourier features of samples of unit length [Rahimi & Recht 2007, alg. 1]."""
+
+    width: PositiveInt = 1000
+    """random features M"""
+    gamma: PositiveFloat = 1.0
+    """of the kernel exp(-γ |x - x'|²) between samples of unit length"""
+
+    def open_lift(self, width: int) -> int:
+        """Draw the frequencies."""
+        self.frequencies, self.phases = drawn(width, self.width, self.gamma, self.rng)
+        return self.width
+
+    def lift(self, x: Floats) -> Floats:
+        """√(2/M) cos(x Ω + b)."""
+        return fourier(x, self.frequencies, self.phases)
+
+
+def drawn(width: int, features: int, gamma: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Frequencies (D, M) and phases (M,) of random Fourier features."""
+    return rng.normal(0, np.sqrt(2 * gamma), (width, features)), rng.uniform(0, 2 * np.pi, features)
+
+
+def fourier(x: Floats, frequencies: Floats, phases: Floats) -> Floats:
+    """Random Fourier features (n, M) of samples (n, D), which are scaled to unit length."""
+    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return np.asarray(np.sqrt(2 / len(phases)) * np.cos(unit @ frequencies + phases))
+
+
+@dataclass
+class Ranpac(Ridge):
+    """Ridge regression on relu(x R), R random: RanPAC without its adapter [McDonnell et al. 2023, sec. 4.2, alg. 1]."""
+
+    penalty: PositiveFloat | Literal["held-out"] = "held-out"
+    intercept: bool = False
+    width: Annotated[int, Field(ge=1)] = 1000
+    """random features M; the paper has 10,000, of which the matrix of second moments takes 800 MB"""
+
+    def open_lift(self, width: int) -> int:
+        """Draw R [sec. 4.2: standard normal]."""
+        self.projection = self.rng.normal(size=(width, self.width))
+        return self.width
+
+    def lift(self, x: Floats) -> Floats:
+        """relu(x R)."""
+        return np.maximum(x @ self.projection, 0)

@@ -1,0 +1,239 @@
+"""Base of learners with a closed form: sums over the samples so far, and a solution that is computed from them.
+
+The sums are exact: one sample after the other, batches of any size or all at once give the same sums, up to rounding in
+float64. Answers do not depend on the unit of the features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from curate.core.errors import BadArray
+from eval.learner import Array, Labels, Learner, Task
+
+Floats = npt.NDArray[np.float64]
+Squares = Literal["none", "common", "class"]  # which matrices of second moments are kept
+BLOCK = 256  # samples that are converted to float64 at once
+LEAST = 1e-9  # share of all weights below which a class is forgotten: rounding would decide its mean
+
+
+@dataclass
+class Moments:
+    """Weighted sums over samples."""
+
+    counts: Floats
+    """(C,) sum of the weights of each class"""
+    sums: Floats
+    """(C, D) sum of its samples"""
+    squares: list[Floats | None] = field(default_factory=list)
+    """sums of x xᵀ, lower triangles (D, D): one for all classes, one for each class, or none; None: no sample yet"""
+
+    @classmethod
+    def empty(cls, classes: int, width: int, squares: Squares) -> Moments:
+        """Sums of zero."""
+        matrices: list[Floats | None] = [None] * {"none": 0, "common": 1, "class": classes}[squares]
+        return cls(np.zeros(classes), np.zeros((classes, width)), matrices)
+
+    def fade(self, factor: float) -> None:
+        """Multiply all weights."""
+        self.counts *= factor
+        self.sums *= factor
+        for square in self.squares:
+            if square is not None:
+                square *= factor
+
+    def add(self, x: Floats, y: Labels, weights: Floats | None = None, sign: int = 1) -> None:
+        """Add samples x (n, D), y (n,) with weights (n,), default 1; sign -1 removes them."""
+        from scipy.sparse import csr_matrix
+
+        if not len(y):
+            return
+        w = np.ones(len(y)) if weights is None else weights
+        members = csr_matrix((sign * w, (y, np.arange(len(y)))), shape=self.sums.shape[:1] + (len(y),))
+        self.sums += np.asarray(members @ x)
+        self.counts += np.bincount(y, sign * w, len(self.counts))
+        if self.squares:
+            rooted = x if weights is None else x * np.sqrt(w)[:, None]
+            common = len(self.squares) == 1
+            for number in [0] if common else np.unique(y).tolist():
+                rows = rooted if common else rooted[y == number]
+                self.squares[number] = add_squares(self.squares[number], rows, sign)
+
+    def known(self) -> npt.NDArray[np.bool_]:
+        """(C,) classes that have samples."""
+        return self.counts > LEAST * self.counts.sum()
+
+    def means(self) -> Floats:
+        """(C, D) class means; zeros for unknown classes."""
+        return np.where(self.known(), 1 / np.where(self.known(), self.counts, 1), 0)[:, None] * self.sums
+
+    def plus(self, other: Moments) -> Moments:
+        """The sums over the samples of both."""
+        pairs = zip(self.squares, other.squares, strict=True)
+        squares = [b if a is None else a if b is None else a + b for a, b in pairs]
+        return Moments(self.counts + other.counts, self.sums + other.sums, squares)
+
+
+def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0) -> Floats:
+    """total (D, D) + factor · rowsᵀ rows, the lower triangle, in place if total is in Fortran order."""
+    from scipy.linalg.blas import dsyrk
+
+    if total is None:
+        total = np.zeros((rows.shape[1], rows.shape[1]), order="F")
+    return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1))
+
+
+def solve(square: Floats, right: Floats) -> Floats:
+    """square⁻¹ right (D, k) for the lower triangle (D, D) of a positive definite matrix, which is overwritten; for a
+    matrix of zeros, right. Raises BadArray for one that is not definite."""
+    from scipy.linalg.lapack import dpotrf, dpotrs
+
+    diagonal = np.arange(len(square))
+    if not square[diagonal, diagonal].any():
+        return right
+    factor, failed = dpotrf(square, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        way_out = "Set a larger shrinkage or penalty."
+        raise BadArray("A covariance matrix is singular.", "Expected one that shrinkage makes definite.", way_out)
+    return np.asarray(dpotrs(factor, right, lower=1)[0])
+
+
+@dataclass
+class ClosedForm(Learner):
+    """Keeps sums; solves at the first prediction after it has learned."""
+
+    half_life: NonNegativeFloat = 0.0
+    """samples after which the weight of a sample has halved; 0: all samples count the same"""
+    window: NonNegativeInt = 0
+    """newest samples that count, which are stored for this; 0: all"""
+
+    squares: ClassVar[Squares] = "common"
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with sums of zero."""
+        self.task, self.rng = task, rng
+        self.lifted = self.open_lift(int(np.prod(task.x_shape)))
+        self.recent: list[tuple[Array, Labels]] = []  # the window
+        self.seen = self.removed = 0  # samples in all, and samples that were taken out of the sums
+        self.reset()
+
+    def reset(self) -> None:
+        """Sums of zero."""
+        kept = self.squares if self.held_out() else "none"
+        self.moments = Moments.empty(self.task.n_classes, self.lifted, self.squares)
+        self.held = Moments.empty(self.task.n_classes, self.lifted, kept)
+        self.solution: tuple[Floats, ...] | None = None
+
+    def held_out(self) -> bool:
+        """Whether every fifth sample has sums of its own, on which a setting is chosen."""
+        return False
+
+    def open_lift(self, width: int) -> int:
+        """Prepare `lift` for samples of that width; returns the width that it gives."""
+        return width
+
+    def lift(self, x: Floats) -> Floats:
+        """(n, D) → what the sums are over, (n, M); default: the samples."""
+        return x
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Add to the sums. Raises BadArray for values that are not finite and for classes that were not declared."""
+        flat, y = np.asarray(x).reshape(len(x), -1), np.asarray(y, np.int64)
+        if len(y) and int(y.max()) >= self.task.n_classes:
+            problem = f"A sample is of class {int(y.max())}."
+            raise BadArray(problem, f"Expected one of the {self.task.n_classes} declared ones.", "Declare all classes.")
+        if self.window:
+            self.recent.append((flat.copy(), y.copy()))
+        self._add(flat, y, self.seen)
+        self.seen += len(y)
+        if self.window:
+            self._slide()
+        self.solution = None
+
+    def _add(self, x: Array, y: Labels, first: int, sign: int = 1) -> None:
+        """Add samples that come next, or remove those that have left the window. first: position of x[0]."""
+        decay = 0.5 ** (1 / self.half_life) if self.half_life else 1.0
+        for low in range(0, len(y), BLOCK):
+            part = self.converted(x[low : low + BLOCK], first + low)
+            n, positions = len(part), first + low + np.arange(len(part))
+            newest = first + low + n - 1 if sign == 1 else self.seen - 1
+            if sign == 1 and decay < 1:
+                self.moments.fade(decay**n)
+                self.held.fade(decay**n)
+            weights: Floats | None = np.power(decay, newest - positions) if decay < 1 else None
+            apart = positions % 5 == 4 if self.held_out() else np.zeros(n, bool)
+            for moments, rows in ((self.moments, ~apart), (self.held, apart)):
+                if rows.any():
+                    whole = bool(rows.all())
+                    x_of, y_of = (part, y[low : low + n]) if whole else (part[rows], y[low : low + n][rows])
+                    moments.add(x_of, y_of, weights if weights is None or whole else weights[rows], sign)
+
+    def converted(self, x: Array, first: int = 0) -> Floats:
+        """(n, D) → lifted, float64; pixels as 0 … 1. Raises BadArray for values that are not finite."""
+        rows = np.asarray(x, np.float64)
+        if not np.isfinite(rows).all():
+            bad = first + int(np.isfinite(rows).all(1).argmin())
+            raise BadArray(f"Sample {bad} holds NaN or infinity.", "Expected finite features.")
+        return self.lift(rows / 255 if np.asarray(x).dtype == np.uint8 else rows)
+
+    def _slide(self) -> None:
+        """Take samples out that are older than the window. When a whole window has left, the sums are computed again,
+        so that rounding errors do not add up."""
+        inside = sum(len(y) for _, y in self.recent)
+        while inside > self.window:
+            x, y = self.recent.pop(0)
+            leaving = min(len(y), inside - self.window)
+            if leaving < len(y):
+                self.recent.insert(0, (x[leaving:], y[leaving:]))
+            self._add(x[:leaving], y[:leaving], self.seen - inside, sign=-1)
+            inside -= leaving
+            self.removed += leaving
+        if self.removed >= self.window:
+            self.removed = 0
+            self.reset()
+            first = self.seen - inside
+            for x, y in self.recent:
+                self._add(x, y, first)
+                first += len(y)
+
+    def solve(self) -> tuple[Floats, ...]:
+        """What `scores` needs, from the sums."""
+        raise NotImplementedError
+
+    def scores(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
+        """Lifted samples (n, M) → scores of the classes (n, C), higher is better; default: x W + b."""
+        weights, bias = solution
+        return np.asarray(x @ weights + bias)
+
+    def of_classes(self, x: Array) -> Floats:
+        """Scores (N, C) of samples; -inf for classes without samples."""
+        if self.solution is None:
+            self.solution = self.solve()
+        flat = np.asarray(x).reshape(len(x), -1)
+        out = np.empty((len(flat), self.task.n_classes))
+        for low in range(0, len(flat), BLOCK):
+            out[low : low + BLOCK] = self.scores(self.converted(flat[low : low + BLOCK], low), self.solution)
+        out[:, ~self.known()] = -np.inf
+        return out
+
+    def known(self) -> npt.NDArray[np.bool_]:
+        """(C,) classes that have samples."""
+        counts = self.moments.counts + self.held.counts
+        return np.asarray(counts > LEAST * counts.sum())
+
+    def predict(self, x: Array) -> Labels:
+        """The class of the highest score; 0 before anything was learned."""
+        if not self.known().any():
+            return np.zeros(len(x), np.int64)
+        return np.asarray(self.of_classes(x).argmax(1), np.int64)
+
+
+def softmax(scores: Floats) -> Floats:
+    """(n, C) → probabilities (n, C)."""
+    powers = np.exp(scores - scores.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))

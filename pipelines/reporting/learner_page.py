@@ -1,0 +1,53 @@
+"""docs/guides/learners.md: every learner of driftline with its family, source, needs, cost, protocols and use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eval.experiment.learner_guide import GUIDE
+from eval.learners import LEARNERS
+
+NEEDS = {  # declared ability → what the page says; the first that a learner has
+    "needs_all_steps": "all steps, the last one is tested",
+    "sees_all_steps": "all steps at once",
+    "needs_unlabelled": "whole steps with unlabelled samples",
+    "needs_whole_steps": "whole steps",
+    "reads_texts": "raw texts or images",
+}
+TOP = """# Learners
+
+This page is generated: `driftline list learners --markdown > docs/guides/learners.md`. A learner runs under each
+protocol whose assumptions it meets; `driftline eval` skips it elsewhere, with the reason. The manual (`make docs`) has
+all settings.
+
+*Needs*: "batches" means that a learner takes samples in any portions, so that it runs on streams, too. *Cost* is of
+learning one step. n: its samples, D: their width, C: classes, E: epochs, M: samples in memory or random features, N:
+all samples so far.
+
+Closed forms on frozen features are exact: one sample after the other gives what all at once gives. Their settings
+`half_life` and `window` (both in samples) make them forget. Their answers do not depend on the unit of the features.
+"""
+
+
+def page(protocols: Mapping[str, Sequence[str]]) -> str:
+    """The page. protocols: learner → those under which it may run."""
+    every = max(protocols.values(), key=len)
+    families = dict.fromkeys(entry.family for entry in GUIDE.values())
+    parts = [TOP]
+    for family in families:
+        rows = [_row(name, protocols[name], every) for name, entry in GUIDE.items() if entry.family == family]
+        head = "| learner | source | needs | cost | protocols | use it for |\n|---|---|---|---|---|---|"
+        parts.append(f"## {family[0].upper()}{family[1:]}\n\n{head}\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _row(name: str, protocols: Sequence[str], every: Sequence[str]) -> str:
+    entry, allowed = GUIDE[name], "all" if set(protocols) == set(every) else ", ".join(protocols)
+    cells = [f"`{name}`", entry.source or "–", needs(LEARNERS[name]), entry.cost, allowed, entry.when]
+    return f"| {' | '.join(cells)} |"
+
+
+def needs(kind: Any) -> str:
+    """What a learner must be shown."""
+    return next((text for ability, text in NEEDS.items() if getattr(kind, ability)), "batches")
