@@ -115,7 +115,7 @@ class LazyImages:
 @lru_cache(maxsize=64)
 def _open_file(path: Path, process: int) -> IO[bytes]:
     """A cached file handle for each process: a forked worker must not use the handle of its parent."""
-    return path.open("rb")
+    return path.open("rb", buffering=0)
 
 
 def join(parts: Sequence[LazyImages]) -> LazyImages:

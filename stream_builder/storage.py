@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ FORMAT = 1
 KINDS = {"time": np.int64, "group": np.int64, "test_in": np.bool_}  # of optional columns
 VERIFIED = "verified.json"
 STEP_FOLDER = "step_{:05d}"
+FILES = "files"  # folder of what lazy images are decoded from
 AGAIN = "Create the stream again."
 
 
@@ -51,11 +52,13 @@ def write(
     (folder / "stream.json").unlink(missing_ok=True)
     sweep(folder)
     records: list[dict[str, Any]] = []
+    files = folder / FILES
+    there = _plain_files(files)
     for step in _stored_steps(steps, oracle):
         step_folder = folder / STEP_FOLDER.format(step.index)
         record: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
         for kind, split in step.splits.items():
-            _write_x(split.x, step_folder / kind, folder)
+            _write_x(split.x, step_folder / kind, files, there)
             write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
             write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
             columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
@@ -66,14 +69,14 @@ def write(
             if isinstance(split.x, LazyImages):
                 record["splits"][kind]["encoded"] = split.x.size
         if step.unlabelled is not None:
-            record["unlabelled"] = _write_unlabelled(step.unlabelled, step_folder / "unlabelled", folder)
+            record["unlabelled"] = _write_unlabelled(step.unlabelled, step_folder / "unlabelled", files, there)
         records.append(record)
     head = {
         "format": FORMAT,
         "name": name,
         "classes": list(classes),
         "steps": records[: len(steps)],
-        "prior": None if prior is None else _write_unlabelled(prior, folder / "prior", folder),
+        "prior": None if prior is None else _write_unlabelled(prior, folder / "prior", files, there),
         "facts": dict(facts),
         **({} if oracle is None else {"oracle": records[-1]}),
     }
@@ -93,11 +96,13 @@ def read(folder: Path) -> dict[str, Any]:
     head = _head(folder)
     check_steps([(record["index"], record["name"]) for record in head["steps"]], str(folder / "stream.json"))
     steps = []
+    files = folder / FILES
+    plain = _plain_files(files)
     for record in _recorded_steps(head):
         step_folder = folder / STEP_FOLDER.format(record["index"])
         splits = {
             name: Split(
-                _open_x(step_folder / name, size, folder),
+                _open_x(step_folder / name, size, files, plain),
                 open_array(step_folder / f"{name}_y.npy", "i", (size["n"],), AGAIN),
                 open_array(step_folder / f"{name}_ids.npy", "U", (size["n"],), AGAIN),
                 **{c: _column(step_folder, name, c, size["n"]) for c in OPTIONAL if size.get(c)},
@@ -106,14 +111,14 @@ def read(folder: Path) -> dict[str, Any]:
         }
         unlabelled = None
         if "unlabelled" in record:
-            unlabelled = _open_x(step_folder / "unlabelled", record["unlabelled"], folder)
+            unlabelled = _open_x(step_folder / "unlabelled", record["unlabelled"], files, plain)
         steps.append(Step(record["index"], record["name"], splits, unlabelled))
     oracle = steps.pop() if "oracle" in head else None
     return {
         "name": head["name"],
         "steps": steps,
         "classes": head["classes"],
-        "prior": None if head["prior"] is None else _open_x(folder / "prior", head["prior"], folder),
+        "prior": None if head["prior"] is None else _open_x(folder / "prior", head["prior"], files, plain),
         "sha256": head["sha256"],
         "facts": head["facts"],
         "oracle": oracle,
@@ -185,41 +190,69 @@ def _column(folder: Path, split: str, name: str, n: int) -> Array:
     return open_array(folder / f"{split}_{name}.npy", np.dtype(KINDS[name]).kind, shape, AGAIN)
 
 
-def _write_x(x: Any, stem: Path, folder: Path) -> None:
-    """Write an array; of lazy images, write the locations and copy the files into the stream (as hard links if
-    possible)."""
+def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
+    """Write an array; of lazy images, write the locations and copy the files into `folder` (as hard links if possible).
+
+    there: names of the files that the folder has, extended here.
+    """
     if not isinstance(x, LazyImages):
         write_array(stem.with_name(f"{stem.name}_x.npy"), x)
         return
-    names = []
-    for file in x.files:
-        name = f"{fingerprint(str(file.resolve()))[:12]}-{file.name}"
-        _link_or_copy(file, folder / "files" / name)
-        names.append(name)
+    names = _stored_files(x.files, folder, there)
     write_json(stem.with_name(f"{stem.name}_x.json"), {"files": names, "size": x.size, "strict": x.strict})
     write_array(stem.with_name(f"{stem.name}_where.npy"), x.locations)
 
 
-def _link_or_copy(file: Path, target: Path) -> None:
-    if target.exists():
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(file, target)
-    except OSError:  # another file system
-        write_bytes(target, file.read_bytes())
+def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[str]:
+    """Link or copy files into `folder`; returns their names there. there: names that it has, extended here. A data set
+    may have a file for each image."""
+    if files:
+        folder.mkdir(parents=True, exist_ok=True)
+    real: dict[str, str] = {}  # folder → without links
+    names = []
+    for file in files:
+        parent, _, base = os.fspath(file).rpartition(os.sep)
+        if parent not in real:
+            real[parent] = os.path.realpath(parent)
+        place = f"{real[parent]}{os.sep}{base}"
+        place = os.path.realpath(place) if os.path.islink(place) else place
+        name = f"{fingerprint(place)[:12]}-{base}"
+        if name not in there:
+            target = f"{folder}{os.sep}{name}"
+            try:
+                os.link(place, target)
+            except OSError:  # another file system
+                write_bytes(Path(target), file.read_bytes())
+            there.add(name)
+        names.append(name)
+    return names
 
 
-def _open_x(stem: Path, size: Mapping[str, Any], folder: Path) -> Any:
+def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection[str]) -> Any:
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
     lazy = read_document(source, LazyDocument, AGAIN)
-    files = tuple(inside(folder / "files", name, source) for name in lazy["files"])
-    if missing := [file for file in files if not file.is_file()]:
-        raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
+    files = _opened_files(folder, lazy["files"], source, plain)
     locations = open_array(stem.with_name(f"{stem.name}_where.npy"), "i", (size["n"], 3), AGAIN)
     return LazyImages(files, locations, lazy["size"], lazy["strict"])
+
+
+def _plain_files(folder: Path) -> set[str]:
+    """Names of the files in a folder that are no links."""
+    if not folder.is_dir():
+        return set()
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
+
+
+def _opened_files(folder: Path, names: Sequence[str], source: Path, plain: Collection[str]) -> tuple[Path, ...]:
+    """The files of these names. plain: those known to be there. Raises IntegrityError for one that is missing, or a
+    link that leaves the folder."""
+    files = tuple(folder / name if name in plain else inside(folder, name, source) for name in names)
+    if missing := [file for file in files if file.name not in plain and not file.is_file()]:
+        raise IntegrityError(f"The stream's file {missing[0]} is missing.", "", AGAIN)
+    return files
 
 
 def _samples(path: Path, n: int) -> Array:
@@ -231,9 +264,9 @@ def _samples(path: Path, n: int) -> Array:
     return array
 
 
-def _write_unlabelled(x: Any, stem: Path, folder: Path) -> dict[str, Any]:
+def _write_unlabelled(x: Any, stem: Path, folder: Path, there: set[str]) -> dict[str, Any]:
     """Write samples without labels; returns their record in stream.json."""
-    _write_x(x, stem, folder)
+    _write_x(x, stem, folder, there)
     return {"n": len(x), "sha256": _hash_x(x), **({"encoded": x.size} if isinstance(x, LazyImages) else {})}
 
 

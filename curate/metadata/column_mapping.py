@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
 import pyarrow as pa
 
-from curate.core.parsing import is_count
+from curate.core.outside.dates import seconds_of
 from curate.metadata.schema import TABLE, safe_id
 
 NOT_FROM_TABLE = {"row", "media"}
@@ -128,34 +125,6 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
         return bad("bad_id")
     record["id"] = safe_id(str(given).strip())
     return record
-
-
-def seconds_of(value: Any) -> int:
-    """A time → seconds since the epoch, UTC. Raises ValueError.
-
-    Four digits are a year (its first second), other numbers are seconds, text is ISO 8601 (without zone: UTC).
-
-    >>> seconds_of("1970"), seconds_of("86400"), seconds_of("1970-01-01T00:01:00+00:00"), seconds_of(1.5)
-    (0, 86400, 60, 1)
-    """
-    if isinstance(value, datetime):
-        return math.floor((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
-    if isinstance(value, date):
-        return int(datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp())
-    if isinstance(value, Decimal):
-        value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{type(value).__name__} is not a time")
-    text = str(value)
-    if is_count(text) and len(text) == 4:
-        return int(datetime(int(text), 1, 1, tzinfo=UTC).timestamp())
-    try:
-        number = int(text) if not isinstance(value, float) else math.floor(value)
-    except ValueError:
-        return seconds_of(datetime.fromisoformat(text))
-    if abs(number) >= 2**62:
-        raise ValueError(f"{number} is not a time")
-    return number
 
 
 def is_utf8(text: str) -> bool:

@@ -23,9 +23,10 @@ from pydantic import Field, field_validator, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.outside.dates import seconds_of
 from curate.core.parsing import is_count
 from curate.core.settings import SPEED, Positive, Time
-from curate.metadata.column_mapping import LONGEST_RAW, seconds_of
+from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, Source, Workplace
 

@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "exports": ("curate.export:EXPORTS", "release --format"),
     "recipes": ("curate.pretrain:RECIPES", "pretrain --recipe"),
     "datasets": ("stream_builder.datasets:DATASETS", "stream compose --base, stream from-texts"),
+    "importers": ("stream_builder.importers:IMPORTERS", "stream from-NAME"),
     "shifts": ("stream_builder.shifts:SHIFTS", "stream compose --sequence"),
     "measures": ("stream_builder.measures:DISTANCES", "stream measure --distance"),
     "stream-exports": ("stream_builder.export:EXPORTS", "stream export --format"),

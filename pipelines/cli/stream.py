@@ -10,6 +10,7 @@ import typer
 
 from curate.core.errors import BadConfig
 from pipelines.cli.common import Json, comma_separated, command, counts_text, log_of, show
+from pipelines.cli.exchange.imports import import_app
 from pipelines.cli.listing import completion
 from pipelines.cli.stream_from import (
     Base,
@@ -29,6 +30,7 @@ from pipelines.cli.stream_from import (
 
 stream_app = typer.Typer(no_args_is_help=True, help="Create, show, measure and export streams.")
 stream_app.add_typer(from_app)
+stream_app.add_typer(import_app)
 
 StreamFolder = Annotated[Path, typer.Argument(metavar="S", help="A stream folder.")]
 

@@ -85,7 +85,7 @@ def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-
     show(as_json, saved[0] if len(saved) == 1 else list(saved), "\n".join(lines))
 
 
-def _published_facts(published: str | None) -> dict[str, str]:
+def published_facts(published: str | None) -> dict[str, str]:
     """Raises BadConfig for data without published values."""
     from eval.scoring.published_values import names
 
@@ -121,7 +121,7 @@ def stream_from_release(
     """Turn a release into a stream: each bucket becomes a step."""
     from stream_builder.builders.release import from_release
 
-    facts = _published_facts(published)
+    facts = published_facts(published)
     tell(as_json, [save(from_release(path, features, split), out, facts)])
 
 
@@ -146,7 +146,7 @@ def stream_from_arrays(
     """
     from stream_builder.builders.arrays import from_arrays
 
-    facts = _published_facts(published)
+    facts = published_facts(published)
     tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts)])
 
 

@@ -1,0 +1,1 @@
+"""Commands that read what people already have, and publish where they look."""
