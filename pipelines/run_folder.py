@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 
 from curate.core.errors import DriftlineError
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from curate.core.notebook import Thumbnail, table
 from curate.core.run_log import RunLog
 from curate.images.shards import Reader, index_path
@@ -53,7 +53,7 @@ class Run:
         waits for answers returns with the stage `ask` "waiting"; call it again when they are in DIR/answers. Raises
         DriftlineError.
         """
-        executor = Executor(workers=workers or len(os.sched_getaffinity(0)))
+        executor = Executor(workers=workers or default_workers())
         context = self._context(_changes(sets or {}), executor, quiet=False)
         if retry_misses is not None:
             context = replace(context, retry=retry_of(retry_misses))

@@ -6,9 +6,11 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import settings
 from support.helpers import drifting
 
@@ -18,6 +20,9 @@ from stream_builder.stream import Stream
 
 settings.register_profile("driftline", deadline=None)  # times say nothing on a shared machine
 settings.load_profile("driftline")
+os.environ.setdefault("DRIFTLINE_WORKERS", "1")  # of tests that do not say: to start another takes seconds
+os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
+typer.main.get_command = cache(typer.main.get_command)  # it would make all commands again for each call
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

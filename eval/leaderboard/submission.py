@@ -98,6 +98,11 @@ def environment() -> dict[str, Any]:
     return {"python": platform.python_version(), "machine": platform.machine(), "packages": versions}
 
 
+def missing(path: Path) -> MissingFile:
+    """What to raise where there is no such submission."""
+    return MissingFile(f"There is no submission {path}.", "", "Make one with driftline submit.")
+
+
 def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Members (without the manifest) and the manifest, hashes checked. Members are never written to disk.
 
@@ -105,7 +110,7 @@ def opened(path: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
     hash is not the manifest's.
     """
     if not path.is_file():
-        raise MissingFile(f"There is no submission {path}.", "", "Make one with driftline submit.")
+        raise missing(path)
     try:
         with zipfile.ZipFile(path) as file:
             members = _members(path, file)

@@ -17,7 +17,7 @@ from curate.core.seeding import rng_for
 from eval.leaderboard.isolation import Limits, Stopped, isolated, isolated_each
 from eval.leaderboard.repeating import own_code, reach
 from eval.leaderboard.rescoring import rescored
-from eval.leaderboard.submission import documents_of, modules_of, opened, runs_of, scores_of, with_records
+from eval.leaderboard.submission import documents_of, missing, modules_of, opened, runs_of, scores_of, with_records
 from eval.learners import LEARNERS
 from eval.protocol import PROTOCOLS
 from eval.rows import Run, digest
@@ -79,8 +79,10 @@ def verify(
     """
     folders = {Stream.load(folder).sha256: str(folder.resolve()) for folder in streams}
     path = path.resolve()
+    if not path.is_file():  # said here: a process for it takes a second
+        raise missing(path)
     found = isolated("eval.leaderboard.verification:examined", {"archive": str(path), "streams": folders}, limits)
-    sha256, public_value = sha256_file(path) if path.is_file() else "", public_value or secrets.token_hex(8)
+    sha256, public_value = sha256_file(path), public_value or secrets.token_hex(8)
     left: list[dict[str, Any]] = found["runs"]
     problems: list[str] = found["problems"]
     for run in left:

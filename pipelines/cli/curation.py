@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +9,7 @@ import typer
 
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from pipelines.cli.common import (
     Json,
     RunFolder,
@@ -71,7 +71,7 @@ def explore(
     The page marks images as right or wrong, compares two prompts and saves prompts. With --prompt and --out, it writes
     contact sheets (PNG) and a CSV file instead.
     """
-    executor = Executor("local", len(os.sched_getaffinity(0)))
+    executor = Executor("local", default_workers())
     context = context_of(directory, sets, as_json, executor)
     if (prompts is None) != (out is None):
         raise BadConfig(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ import typer
 
 from curate.core.errors import BadConfig, DriftlineError, IncompatibleStream
 from curate.core.executor import Executor
-from curate.core.executor.local import visible_gpus
+from curate.core.executor.local import default_workers, visible_gpus
 from pipelines.cli.common import (
     Device,
     Engine,
@@ -104,8 +103,8 @@ def evaluate(
     place = _device(device)
     numbers = seeds_of(seeds or "0")
     few = len(chosen) * len(numbers) < FEW_RUNS
-    default_workers = 1 if few else len(os.sched_getaffinity(0)) if place == "cpu" else max(1, len(visible_gpus()))
-    executor = Executor(engine, workers or default_workers)
+    best = 1 if few else default_workers() if place == "cpu" else max(1, len(visible_gpus()))
+    executor = Executor(engine, workers or best)
     settings: dict[str, Any] = {f"{name}.device": place for name, kind in kinds.items() if kind.uses_device}
     settings |= {"sort": True} if sort else {}
     settings |= (fitting(preset, known) if preset else {}) | dict(given(change) for change in sets or ())

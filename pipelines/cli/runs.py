@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from pipelines.cli.common import (
     Engine,
     Json,
@@ -87,7 +87,8 @@ def run(
     start: From = None,
     sets: Sets = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")
+        int | None,
+        typer.Option("--workers", min=1, max=256, help="Processes (default: one per core)."),
     ] = None,
     engine: Engine = "local",
     retry_misses: Annotated[
@@ -118,7 +119,7 @@ def run(
     from pipelines import runner
     from pipelines.stage import retry_of
 
-    executor = Executor(engine, workers or len(os.sched_getaffinity(0)))
+    executor = Executor(engine, workers or default_workers())
     context = replace(context_of(directory, sets, as_json, executor), verify=verify)
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))
@@ -168,7 +169,7 @@ def plan_(
     Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
     and problems. The same as driftline run --dry-run.
     """
-    executor = Executor(workers=len(os.sched_getaffinity(0)))
+    executor = Executor(workers=default_workers())
     _show_plan(context_of(directory, sets, True, executor), start, until, as_json)
 
 

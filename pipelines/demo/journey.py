@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html
 import io
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from curate.core.atomic_io import write_json, write_text
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from curate.core.run_log import RunLog
 from curate.release import Release
 from curate.retrieval.settings import BACKGROUND
@@ -72,7 +72,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     config = load(config_path)
     if FEATURES not in [entry.name for entry in config.release.features]:
         raise BadConfig(f"{out} holds the demo of an older version.", "", "Set another --out, or delete the folder.")
-    context = Context(out, config, run_log, Executor(workers=workers or len(os.sched_getaffinity(0))))
+    context = Context(out, config, run_log, Executor(workers=workers or default_workers()))
     with serve(world):
         run(context, until="ask")
     simulate_answers(out, world)

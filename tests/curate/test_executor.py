@@ -14,6 +14,7 @@ from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, s
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +185,17 @@ def test_a_module_beside_the_photos_is_not_imported_by_workers(tmp_path: Path) -
     done = subprocess.run(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": PATH}, capture_output=True, text=True)
     assert done.stdout == "[(0, 0), (1, 1), (2, 4)]\n", done.stderr
     assert not list(tmp_path.glob("imported-*"))
+
+
+def test_a_variable_says_how_many_workers_there_are_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTLINE_WORKERS", "3")
+    assert default_workers() == 3
+    monkeypatch.delenv("DRIFTLINE_WORKERS")
+    assert default_workers() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("given", ["0", "many", "-1", "257"])
+def test_another_number_of_workers_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTLINE_WORKERS", given)
+    with pytest.raises(BadConfig, match=f"DRIFTLINE_WORKERS is '{given}'. Expected a number from 1 to 256"):
+        default_workers()

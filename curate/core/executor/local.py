@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
-from curate.core.errors import DriftlineError
+from curate.core.errors import BadConfig, DriftlineError
 
 T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 4  # after so many dead workers the task itself is the cause
+MOST_WORKERS = 256
 PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
 
 
@@ -32,6 +33,17 @@ def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
     finally:
         for future in futures:
             future.cancel()
+
+
+def default_workers() -> int:
+    """One worker for each core that this process may use, unless the variable DRIFTLINE_WORKERS says how many. Raises
+    BadConfig."""
+    given = os.environ.get("DRIFTLINE_WORKERS", "")
+    if not given:
+        return len(os.sched_getaffinity(0))
+    if not given.isdecimal() or not 1 <= int(given) <= MOST_WORKERS:
+        raise BadConfig(f"The variable DRIFTLINE_WORKERS is {given!r}.", f"Expected a number from 1 to {MOST_WORKERS}.")
+    return int(given)
 
 
 def visible_gpus() -> list[str]:
