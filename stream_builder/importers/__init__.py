@@ -25,5 +25,10 @@ IMPORTERS = Registry(
     "importer",
     {
         "clear": "stream_builder.importers.clear:from_clear",
+        "folder-by-time": "stream_builder.importers.folder_by_time:from_folder_by_time",
+        "hub": "stream_builder.importers.hub:from_hub",
+        "tic": "stream_builder.importers.tic:from_tic",
+        "wild-time": "stream_builder.importers.wild_time:from_wild_time",
+        "wilds": "stream_builder.importers.wilds:from_wilds",
     },
 )

@@ -36,13 +36,13 @@ def from_clear(
     path: Path,
     features: str = "images:224",
     split: int = 0,
-    bucket_0: Literal["auto", "prior", "step"] = "auto",
+    first_bucket: Literal["auto", "prior", "step"] = "auto",
 ) -> Stream:
     """CLEAR-10 and CLEAR-100, old and new layout: images or published features, one step per bucket.
 
     path: the unpacked folder. features: `images:SIZE` (decoded on access) or a name such as moco_b0. split: which of
-    the old layout's five splits; the stream knows all of them. bucket_0: prior keeps its samples without labels, for
-    pre-training, as in the paper; auto does so if all of CLEAR's buckets 0 … 10 are there.
+    the old layout's five splits; the stream knows all of them. first_bucket: prior keeps its samples without labels,
+    for pre-training, as in the paper; auto does so if all of CLEAR's buckets 0 … 10 are there.
 
     Samples of a step are in order of upload time, then id, if the metadata is there, else in the order of the files.
     Raises MissingFile, BadInput, IntegrityError and BadConfig: for missing images, for a photo in two places or in a
@@ -66,7 +66,7 @@ def from_clear(
     if timed:
         _check_order(parts, names)
     _check_widths(parts)
-    is_prior = "0" in names and (bucket_0 == "prior" or (bucket_0 == "auto" and set(names) == ALL_BUCKETS))
+    is_prior = "0" in names and (first_bucket == "prior" or (first_bucket == "auto" and set(names) == ALL_BUCKETS))
     users = numbered(np.array([user for part in parts for user in part.user], np.str_))
     known = any(user for part in parts for user in part.user)
     starts = dict(zip(map(id, parts), np.cumsum([0, *(len(part.y) for part in parts)]), strict=False))

@@ -1,0 +1,204 @@
+"""Labelled samples with dates → a stream with one step per year, month or day, or N steps of equal size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.outside.dates import seconds_of
+from curate.core.outside.names import fault
+from curate.core.outside.tables import csv_rows, read_parquet
+from curate.core.parsing import is_count
+from curate.core.seeding import rng_for
+from stream_builder.lazy_images import LazyImages, as_locations
+from stream_builder.splitting import draw_test, numbered
+from stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
+
+UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
+LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units
+CALENDAR = {"year": "Y", "month": "M", "day": "D"}
+
+
+@dataclass
+class Dated:
+    """Samples in any order."""
+
+    name: str
+    """becomes the stream's name"""
+    x: Any
+    """(N, …) samples, as in `Split`"""
+    labels: Sequence[str]
+    """(N,) names of classes"""
+    ids: Sequence[str]
+    """(N,) unique in the stream"""
+    time: npt.NDArray[np.int64]
+    """(N,) seconds UTC"""
+    side: Sequence[str] | None = None
+    """(N,) train, val or test; None: a test split is drawn"""
+    group: Sequence[str] | None = None
+    """(N,) samples with the same name are on one side; "" is a group of its own; None: not known"""
+    classes: Sequence[str] | None = None
+    """class names in the order of their labels; None: the labels that occur, sorted"""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How dates become steps, and which samples are test samples if the source does not say."""
+
+    period: str = "year"
+    """year, month, day, or a number of steps of about equal size; equal times are in one step"""
+    test_share: float = 0.3
+    """share of each step and class"""
+    seed: int = 0
+    """random seed of the test split"""
+
+
+def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
+    """Steps in order of time, samples in order of time, then id. Raises BadConfig, BadInput naming the first id that
+    is there twice."""
+    if not 0 <= cut.test_share < 1:
+        raise BadConfig(f"--test-share is {cut.test_share}.", "Expected a share from 0 to below 1.")
+    ids = np.array(data.ids, np.str_)
+    unique, times = np.unique(ids, return_counts=True)
+    if (times > 1).any():
+        raise BadInput(f"{data.name}: the id {unique[times.argmax()]!r} is there {times.max()} times.", "Expected one.")
+    names = sorted(set(data.labels)) if data.classes is None else list(data.classes)
+    number = {name: i for i, name in enumerate(names)}
+    y = np.array([number[name] for name in data.labels], np.int64)
+    step_of, step_names = _steps(data.time, cut.period)
+    group = None if data.group is None else numbered(np.array(data.group, np.str_))
+    made = []
+    if data.side is None:
+        test = draw_test(step_of * len(names) + y, cut.test_share, rng_for(cut.seed, "test"), group)
+        side = np.where(test, "test", "train")
+        made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
+    else:
+        side = np.array(data.side, np.str_)
+    steps = []
+    for index, name in enumerate(step_names):
+        of_step = np.flatnonzero(step_of == index)
+        of_step = of_step[np.lexsort((ids[of_step], data.time[of_step]))]
+        splits = {}
+        for part in SPLITS:
+            rows = of_step[side[of_step] == part]
+            if len(rows):
+                groups = None if group is None else group[rows]
+                splits[part] = Split(pick(data.x, rows), y[rows], ids[rows], data.time[rows], groups)
+        steps.append(Step(index, name, splits))
+    return Stream(
+        data.name, steps, names, facts={**facts, "period": cut.period} | ({"made": "; ".join(made)} if made else {})
+    )
+
+
+def _steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:
+    """(N,) number of the step of each sample, and the steps' names."""
+    if period in CALENDAR:
+        dates = time.astype("datetime64[s]").astype(f"datetime64[{CALENDAR[period]}]")
+        values, step = np.unique(dates, return_inverse=True)
+        return step, [str(value) for value in values]
+    if not is_count(period) or not int(period):
+        raise BadConfig(f"--period is {period!r}.", f"Expected {', '.join(CALENDAR)}, or a number of steps.")
+    ordered, n = np.sort(time), int(period)
+    starts = np.unique([ordered[len(time) * k // n] for k in range(1, n)]) if n > 1 else np.zeros(0, np.int64)
+    _, step = np.unique(np.searchsorted(starts, time, side="right"), return_inverse=True)
+    first = [int(time[step == i].min()) for i in range(int(step.max()) + 1)]
+    names = [str(np.datetime64(t, "s").astype("datetime64[D]")) for t in first]
+    return step, names if len(set(names)) == len(names) else [str(i) for i in range(len(names))]
+
+
+def times_of(values: Sequence[Any], what: Callable[[int], str], unit: str = "auto") -> npt.NDArray[np.int64]:
+    """(N,) seconds UTC of times of any kind: dates, years, ISO 8601 text with or without zone, numbers since 1970.
+
+    what: names a row, for messages. unit: of numbers; auto: from the largest one of the column. Raises BadInput naming
+    the first row that has no time.
+    """
+    if unit != "auto" and unit not in dict(UNITS):
+        raise BadConfig(f"--time-unit is {unit!r}.", f"Expected auto, {', '.join(dict(UNITS))}.")
+    seconds = np.zeros(len(values), np.int64)
+    numbers: list[int] = []
+    for row, value in enumerate(values):
+        try:
+            if value is None or value == "":
+                raise ValueError("empty")
+            text = value.strip() if isinstance(value, str) else value
+            seconds[row] = seconds_of(text)
+        except (ValueError, OverflowError):
+            raise BadInput(
+                f"{what(row)}: the time is {str(value)[:60]!r}.",
+                "Expected a date, a year, ISO 8601 or seconds since 1970 in every row.",
+            ) from None
+        if isinstance(text, int | float) or (isinstance(text, str) and text.lstrip("-").isdecimal()):
+            numbers.append(row)
+    if numbers:
+        largest = int(np.abs(seconds[numbers]).max())
+        factor = (
+            dict(UNITS)[unit]
+            if unit != "auto"
+            else 10 ** (3 * sum(largest >= LATEST * 10 ** (3 * k) for k in range(3)))
+        )
+        if factor > 1:
+            seconds[numbers] = seconds[numbers] // factor
+    return seconds
+
+
+def table_of(path: Path) -> pa.Table:
+    """A CSV or Parquet table; cells of CSV files are text. Raises MissingFile, BadInput."""
+    if path.suffix == ".parquet":
+        return read_parquet(path)
+    if not path.is_file():
+        raise MissingFile(f"There is no file {path}.", "Expected a CSV or Parquet table.")
+    rows = [cells for _, cells in csv_rows(path, [], "Expected a CSV table with a header.")]
+    if not rows:
+        raise BadInput(f"{path} is empty.", "Expected one row a sample.")
+    return pa.table({name: [row[name] for row in rows] for name in rows[0]})
+
+
+def column_of(table: pa.Table, path: Path, given: str | None, usual: Sequence[str], option: str) -> str:
+    """The name of a column: as given, or the first usual one. Raises BadInput."""
+    names = table.column_names
+    found = [given] if given else [name for name in usual if name in names]
+    if not found or found[0] not in names:
+        wanted = repr(given) if given else " or ".join(usual)
+        raise BadInput(f"{path} has no column {wanted}.", f"It has {', '.join(names)}.", f"Use {option} COLUMN.")
+    return found[0]
+
+
+def texts_of(values: Sequence[Any], what: Callable[[int], str], name: str) -> list[str]:
+    """The values as text. Raises BadInput naming the first row that has none."""
+    if lacking := [row for row, value in enumerate(values) if value is None or str(value).strip() == ""]:
+        raise BadInput(f"{what(lacking[0])}: {name} is empty.", f"Expected one in every row; {len(lacking)} lack it.")
+    return [str(value) for value in values]
+
+
+def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> LazyImages:
+    """Image files below `root`. Raises MissingFile with the number of files that are not there, and BadInput for a name
+    that leaves the folder. source: what names the files."""
+    files: list[Path] = []
+    locations: list[tuple[int, int, int]] = []
+    missing: list[Path] = []
+    for name in names:
+        if why := next((why for part in name.split("/") if (why := fault(part))), ""):
+            raise BadInput(f"{source} names the file {name[:200]!r}: {why}.", f"Expected a file below {root}.")
+        file = root / name
+        try:
+            length = file.stat().st_size
+        except OSError:
+            length = 0
+        if not length:
+            missing.append(file)
+        locations.append((len(files), 0, length))
+        files.append(file)
+    if missing:
+        raise MissingFile(
+            f"{len(missing):,} of {len(files):,} images of {source} are missing or empty, the first is {missing[0]}.",
+            "Expected the whole data set.",
+            "Download and unpack it again.",
+        )
+    return LazyImages(tuple(files), as_locations(locations), size)

@@ -1,0 +1,54 @@
+"""A folder of class folders with dated photos → a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from curate.core.errors import BadInput, MissingFile
+from curate.core.outside.dates import DATES
+from stream_builder.importers.dated import Cut, Dated, images_of, stream_of
+from stream_builder.lazy_images import IMAGE_SUFFIXES
+from stream_builder.stream import Stream
+
+OTHERS = (".heic", ".heif", ".avif")
+PLACES = ("exif", "sidecar", "path")
+
+
+def from_folder_by_time(
+    path: Path, size: int = 224, period: str = "year", test_share: float = 0.3, seed: int = 0
+) -> Stream:
+    """Class folders CLASS/… of photos whose date is in EXIF, in a file beside them, or in their path.
+
+    Dates are found as by the source `folder`: EXIF first, then PHOTO.json or PHOTO.xmp, then the path (2012-05-01,
+    2012/05, the year of a folder). Raises MissingFile, and BadInput naming the first photo without class or date.
+    """
+    if not path.is_dir():
+        raise MissingFile(f"There is no folder {path}.", "Expected class folders of photos.")
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in (*IMAGE_SUFFIXES, *OTHERS))
+    names = [file.relative_to(path).as_posix() for file in files]
+    if not files:
+        raise BadInput(f"{path} holds no photos.", "Expected CLASS/photo.jpg.")
+    for name in names:
+        if "/" not in name:
+            raise BadInput(f"The photo {name} in {path} is in no class folder.", "Expected CLASS/photo.jpg.")
+        if name.lower().endswith(OTHERS):
+            raise BadInput(f"{path / name} is a {name.rpartition('.')[2]} file.", "", "Convert it to JPEG first.")
+    times, undated = [], []
+    for file, name in zip(files, names, strict=True):
+        try:
+            date = next((d for place in PLACES if (d := DATES[place](file, name)) is not None), None)
+        except Exception:  # Pillow raises many kinds for damaged files
+            raise BadInput(f"{file} cannot be read as an image.", "", "Remove it, or copy it again.") from None
+        times.append(0 if date is None else date[0] - date[1])
+        undated += [name] if date is None else []
+    if undated:
+        raise BadInput(
+            f"{len(undated):,} of {len(files):,} photos in {path} have no date, the first is {undated[0]}.",
+            "Expected one in EXIF, in a file beside the photo, or in the path.",
+            "Move them elsewhere, or into folders named by their year.",
+        )
+    labels = [name.partition("/")[0] for name in names]
+    data = Dated(path.resolve().name, images_of(path, names, size, path), labels, names, np.array(times, np.int64))
+    return stream_of(data, Cut(period, test_share, seed), {"from": "folder-by-time", "licence": "your own"})

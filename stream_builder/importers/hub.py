@@ -1,0 +1,233 @@
+"""Data sets of the Hugging Face Hub, or a local copy, with a date and a label column → a stream, shard by shard."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
+from curate.core.outside.tables import check_offsets, readable
+from stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
+from stream_builder.lazy_images import LazyImages, as_locations
+from stream_builder.stream import Stream
+
+ROWS = 1024  # at once in memory
+CONVERTED = "refs/convert/parquet"  # where the Hub keeps a data set as Parquet, whatever its own format
+SIDES = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
+MOST_TEXT = 4 << 30  # bytes of the array of texts, whose rows are as long as the longest one
+
+
+def from_hub(
+    path: Path,
+    time: str = "",
+    label: str = "",
+    x: str | None = None,
+    config: str | None = None,
+    time_unit: str = "auto",
+    size: int = 224,
+    period: str = "year",
+    test_share: float = 0.3,
+    seed: int = 0,
+    work: Path | None = None,
+) -> Stream:
+    """A Hugging Face data set of images or texts with a date and a label column; shards are read one after the other.
+
+    path: a folder of Parquet or Arrow files, or USER/NAME on the Hub (HF_ENDPOINT, HF_TOKEN as usual). time, label:
+    columns; x: the column of images or texts (default: the only column of images, else text). config: one of the data
+    set's configurations. Splits train, validation and test are kept if there is a test split. work: folder for the
+    encoded images (default: a temporary one, until the process ends). Raises MissingFile, BadInput, BadConfig.
+    """
+    if not time or not label:
+        raise BadConfig("--time or --label was not given.", "Expected the columns of dates and of labels.")
+    folder = work or Path(tempfile.mkdtemp(prefix="driftline-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if work is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    reader = _Reader(time, label, x, folder, size)
+    for name, shard in _shards(path, config, folder):
+        reader.read(name, shard)
+    return reader.stream(
+        str(path) if not path.exists() else path.resolve().name, time_unit, Cut(period, test_share, seed)
+    )
+
+
+class _Reader:
+    """Collects the columns of all shards; images go to one file per shard, texts stay in memory."""
+
+    def __init__(self, time: str, label: str, x: str | None, folder: Path, size: int) -> None:
+        self.time, self.label, self.x, self.folder, self.size = time, label, x, folder, size
+        self.times: list[Any] = []
+        self.labels: list[Any] = []
+        self.texts: list[str] = []
+        self.ids: list[str] = []
+        self.sides: list[str] = []
+        self.files: list[Path] = []
+        self.locations: list[tuple[int, int, int]] = []
+
+    def read(self, name: str, shard: Path) -> None:
+        """Add all rows of a shard. name: relative to the data set, for ids and the side."""
+        schema, batches = _opened(shard)
+        for column in (self.time, self.label, *([self.x] if self.x else [])):
+            if column not in schema.names:
+                raise BadInput(f"{name} has no column {column!r}.", f"It has {', '.join(schema.names)}.")
+        self.x = self.x or _samples_column(name, schema)
+        is_image = pa.types.is_struct(schema.field(self.x).type)
+        known = _class_names(schema, self.label)
+        side = next((SIDES[p] for p in _words(name) if p in SIDES), "")
+        row = 0
+        with readable(shard, "Expected a shard of a Hugging Face data set."), _file(self, name, is_image) as images:
+            for batch in batches([self.time, self.label, self.x]):
+                check_offsets(batch.columns)
+                values = {column: batch.column(column).to_pylist() for column in {self.time, self.label, self.x}}
+                self.times += values[self.time]
+                self.labels += [_named(value, known) for value in values[self.label]]
+                for i, sample in enumerate(values[self.x]):
+                    self._add(sample, images, f"{name}, row {row + i}")
+                self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
+                self.sides += [side] * len(batch)
+                row += len(batch)
+
+    def _add(self, sample: Any, images: IO[bytes] | None, what: str) -> None:
+        if images is None:
+            if not isinstance(sample, str):
+                raise BadInput(f"{what}: {self.x} is {type(sample).__name__}.", "Expected text in every row.")
+            self.texts.append(sample)
+            return
+        data = sample.get("bytes") if isinstance(sample, dict) else None
+        if not data:
+            raise BadInput(f"{what}: {self.x} has no bytes.", "Expected the image inside the data set, not a path.")
+        self.locations.append((len(self.files) - 1, images.tell(), len(data)))
+        images.write(data)
+
+    def stream(self, name: str, unit: str, cut: Cut) -> Stream:
+        """The stream of all shards. Raises BadInput."""
+        if not self.ids:
+            raise BadInput(f"{name} has no rows.", "Expected one row a sample.")
+
+        def what(row: int) -> str:
+            return f"{name}, {self.ids[row].rpartition('-')[0]}, row {self.ids[row].rpartition('-')[2]}"
+
+        time = times_of(self.times, what, unit)
+        labels = texts_of(self.labels, what, self.label)
+        longest = max(map(len, self.texts), default=0)
+        if longest * 4 * len(self.texts) > MOST_TEXT:
+            raise BadInput(
+                f"{name}: texts of up to {longest:,} characters.",
+                f"Expected less than {MOST_TEXT // 4 // len(self.texts):,} for {len(self.texts):,} of them.",
+                "Choose a column of shorter texts with --x.",
+            )
+        images = LazyImages(tuple(self.files), as_locations(self.locations), self.size)
+        samples: Any = images if self.locations else np.array(self.texts, np.str_)
+        side = self.sides if "test" in self.sides and "" not in self.sides else None
+        facts = {
+            "from": "hub",
+            "source": f"https://huggingface.co/datasets/{name}" if "/" in name else name,
+            "licence": "see the data set's card",
+            "columns": f"time {self.time}, label {self.label}, samples {self.x}",
+        }
+        return stream_of(Dated(name.replace("/", "-"), samples, labels, self.ids, time, side), cut, facts)
+
+
+def _file(reader: _Reader, name: str, is_image: bool) -> Any:
+    """Where the images of a shard are written; None for texts."""
+    from contextlib import nullcontext
+
+    if not is_image:
+        return nullcontext()
+    path = reader.folder / f"images-{len(reader.files):05d}.bin"
+    reader.files.append(path)
+    return path.open("wb")
+
+
+def _words(name: str) -> list[str]:
+    """The words of a shard's path, from its end: data/train-00000-of-00001.parquet, default/train/0000.parquet."""
+    path = PurePosixPath(name)
+    return [word for part in (path.stem, *reversed(path.parts[:-1])) for word in part.replace("_", "-").split("-")]
+
+
+def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str, Path]]:
+    """(name in the data set, file) of each shard, in name order; a downloaded one is removed after it was read."""
+    if path.exists():
+        found = sorted(path.rglob("*.parquet")) or sorted(p for p in path.rglob("*.arrow") if "cache-" not in p.name)
+        names = [file.relative_to(path).as_posix() for file in found]
+        for name in _of_config(names, config, str(path)):
+            yield name, path / name
+        return
+    if str(path).count("/") != 1:
+        raise MissingFile(f"There is no folder {path}.", "Expected a copy of a data set, or USER/NAME on the Hub.")
+    from huggingface_hub import HfApi, hf_hub_download
+
+    repo, api = str(path), HfApi()
+    try:
+        files, revision = api.list_repo_files(repo, repo_type="dataset"), None
+        if not any(name.endswith(".parquet") for name in files):
+            files, revision = api.list_repo_files(repo, repo_type="dataset", revision=CONVERTED), CONVERTED
+        for name in _of_config(sorted(name for name in files if name.endswith(".parquet")), config, repo):
+            local = hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder / "shards")
+            yield name, Path(local)
+            Path(local).unlink()
+    except DriftlineError:
+        raise
+    except Exception as error:  # the Hub's client raises many kinds; none of its messages holds the token
+        raise MissingFile(
+            f"{repo} cannot be read from the Hub ({reason(error)}).", "", "Check the name, or set HF_TOKEN."
+        ) from None
+
+
+def _of_config(names: list[str], config: str | None, what: str) -> list[str]:
+    """The shards of a configuration. Raises BadInput if there are none."""
+    chosen = [name for name in names if config is None or config in name.split("/")[:-1]]
+    if not chosen:
+        folders = sorted({name.split("/")[0] for name in names if "/" in name})
+        has = f"It has {', '.join(folders)}." if folders else "Expected .parquet or .arrow files."
+        raise BadInput(f"{what} has no data{f' of {config!r}' if config else ''}.", has)
+    return chosen
+
+
+def _opened(shard: Path) -> tuple[pa.Schema, Any]:
+    """The schema, and a function (columns) → batches."""
+    with readable(shard, "Expected a shard of a Hugging Face data set."):
+        if shard.suffix == ".parquet":
+            parquet = pq.ParquetFile(shard)
+            return parquet.schema_arrow, lambda columns: parquet.iter_batches(
+                ROWS, columns=list(dict.fromkeys(columns))
+            )
+        stream = pa.ipc.open_stream(pa.memory_map(str(shard)))
+        return stream.schema, lambda columns: iter(stream)
+
+
+def _samples_column(name: str, schema: pa.Schema) -> str:
+    """The only column of images, else text. Raises BadInput."""
+    images = [f.name for f in schema if pa.types.is_struct(f.type) and {c.name for c in f.type} >= {"bytes", "path"}]
+    found = images if images else [column for column in ("text", "sentence") if column in schema.names]
+    if len(found) != 1:
+        raise BadInput(
+            f"{name} has {len(images)} columns of images and no column text.", f"It has {', '.join(schema.names)}.",
+            "Use --x COLUMN.",
+        )  # fmt: skip
+    return found[0]
+
+
+def _class_names(schema: pa.Schema, label: str) -> list[str]:
+    """The names of a ClassLabel column; [] for others."""
+    try:
+        info = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]
+        return [str(name) for name in info["names"]] if info.get("_type") == "ClassLabel" else []
+    except (KeyError, TypeError, ValueError):
+        return []
+
+
+def _named(value: Any, known: list[str]) -> Any:
+    """A class by name; -1 is a missing label in `datasets`."""
+    if known and isinstance(value, int):
+        return known[value] if 0 <= value < len(known) else None
+    return value

@@ -1,0 +1,76 @@
+"""WILDS data sets of images with a time column, FMoW and iWildCam among them → a stream [WILDS, ICML 2021].
+
+FMoW: rgb_metadata.csv, and images/rgb_img_ROW.png for each of its rows. iWildCam 2.0: metadata.csv, and train/FILENAME.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from curate.core.errors import BadInput, MissingFile
+from stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of, times_of
+from stream_builder.stream import Stream
+
+TABLES = ("rgb_metadata.csv", "metadata.csv")
+SIDES = {"train": "train", "val": "val", "id_val": "val", "test": "test", "id_test": "test"}
+CITE = "Koh et al.: WILDS: A Benchmark of in-the-Wild Distribution Shifts. ICML 2021; and the data set's own paper"
+LICENCES = {
+    "rgb_metadata.csv": "FMoW Challenge Public License",
+    "metadata.csv": "the data set's own (iWildCam: Community Data License Agreement, Permissive 1.0)",
+}
+
+
+def from_wilds(
+    path: Path,
+    time: str | None = None,
+    label: str | None = None,
+    files: str | None = None,
+    group: str | None = None,
+    size: int = 224,
+    period: str = "year",
+    test_share: float = 0.3,
+    seed: int = 0,
+) -> Stream:
+    """FMoW, iWildCam, or another WILDS set of images whose table has a time; the split column gives the sides.
+
+    path: the unpacked data set, with its table. time, label, files, group: columns, if they do not have WILDS' names;
+    images of a sequence (seq_id) are on one side. Rows that WILDS sets aside (split seq) are left out, and counted in
+    the stream's facts. Raises MissingFile, BadInput naming table and row.
+    """
+    source = next((path / name for name in TABLES if (path / name).is_file()), None)
+    if source is None:
+        raise MissingFile(f"{path} holds neither {' nor '.join(TABLES)}.", "Expected an unpacked WILDS data set.")
+    table = table_of(source)
+    sides = table["split"].to_pylist() if "split" in table.column_names else None
+    kept = [row for row in range(len(table)) if sides is None or sides[row] != "seq"]
+    if sides is not None and (unknown := {str(sides[row]) for row in kept} - set(SIDES)):
+        raise BadInput(f"{source} has the split {min(unknown)!r}.", f"Expected {', '.join(SIDES)} or seq.")
+    if not kept:
+        raise BadInput(f"{source} has no row to use.", "Expected rows of train, val and test.")
+    taken = table.take(kept)
+
+    def what(row: int) -> str:
+        return f"{source}, row {kept[row] + 1}"
+
+    times = times_of(
+        taken[column_of(taken, source, time, ("timestamp", "datetime", "date", "year"), "--time")].to_pylist(), what
+    )
+    label = column_of(taken, source, label, ("category", "label", "y"), "--label")
+    labels = texts_of(taken[label].to_pylist(), what, label)
+    if source.name == TABLES[0] and files is None:
+        root, names = path / "images", [f"rgb_img_{row}.png" for row in kept]
+    else:
+        files = column_of(taken, source, files, ("filename", "file", "path"), "--files")
+        names = texts_of(taken[files].to_pylist(), what, files)
+        root = path / "train" if (path / "train").is_dir() else path / "images" if (path / "images").is_dir() else path
+    group = group or next((name for name in ("seq_id", "sequence") if name in taken.column_names), None)
+    groups = (
+        None
+        if group is None
+        else [str(v or "") for v in taken[column_of(taken, source, group, (), "--group")].to_pylist()]
+    )
+    side = None if sides is None else [SIDES[str(sides[row])] for row in kept]
+    data = Dated(path.resolve().name, images_of(root, names, size, source), labels, names, times, side, groups)
+    facts = {"from": "wilds", "source": "https://wilds.stanford.edu", "licence": LICENCES[source.name], "cite": CITE}
+    facts |= {"left_out": f"{len(table) - len(kept)} rows of split seq"} if len(kept) < len(table) else {}
+    return stream_of(data, Cut(period, test_share, seed), facts)

@@ -1,0 +1,281 @@
+"""Every registered importer: a valid stream in order of time, the same each time; hostile input is one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from curate.core.errors import BadInput, DriftlineError, MissingFile
+from curate.core.seeding import rng_for
+from pipelines.cli.exchange.imports import import_app
+from stream_builder.importers import IMPORTERS
+from stream_builder.importers.dated import times_of
+from stream_builder.stream import SPLITS, Stream
+
+YEARS = (2012, 2013, 2015)
+Built = tuple[Path, dict[str, Any]]  # what the importer is called with
+
+
+def picture(*words: str | int) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(rng_for(0, *words).integers(0, 256, (10, 12, 3)).astype(np.uint8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_picture(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture(path.name))
+
+
+def clear(folder: Path) -> Built:
+    """The old layout, without metadata; what it is in full is in test_clear_import.py."""
+    training = folder / "training_folder"
+    for bucket in "123":
+        paths = [f"labeled_images/{bucket}/{c}/{bucket}{c}{i}.png" for c in ("bus", "car") for i in range(4)]
+        for path in paths:
+            write_picture(folder / path)
+        lists = {"filelists": paths, "train": paths[::2], "test": paths[1::2]}
+        for name, listed in lists.items():
+            text = "".join(f"{path} {int('/car/' in path)}\n" for path in listed)
+            whole = training / "filelists" / bucket / "all.txt"
+            side = training / "testset_ratio_0.3" / "split_0" / bucket / f"{name}.txt"
+            target = whole if name == "filelists" else side
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+    (training / "bucket_indices.json").write_text(json.dumps(["1", "2", "3"]))
+    (folder / "class_names.txt").write_text("bus\ncar")
+    return folder, {"features": "images:8"}
+
+
+def folder_by_time(folder: Path) -> Built:
+    for year in YEARS:
+        for c in ("bus", "car"):
+            for i in range(4):
+                write_picture(folder / c / f"{year}-05-{i + 1:02d}.png")
+    return folder, {"size": 8}
+
+
+def hub(folder: Path) -> Built:
+    for side in ("train", "test"):
+        rows = [(year, c, i) for year in YEARS for c in range(2) for i in range(4)]
+        table = pa.table(
+            {
+                "image": [{"bytes": picture(side, *row), "path": None} for row in rows],
+                "label": [c for _, c, _ in rows],
+                "taken": [datetime(year, 1 + i, 1, tzinfo=UTC) for year, _, i in rows],
+            }
+        )
+        features = {"label": {"names": ["bus", "car"], "_type": "ClassLabel"}}
+        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        for shard in range(2):
+            name = f"{side}-{shard:05d}-of-00002.parquet"
+            pq.write_table(table.slice(shard * 12, 12), folder / "data" / name)
+    return folder, {"time": "taken", "label": "label", "size": 8}
+
+
+def tic(folder: Path) -> Built:
+    rows = [(f"{y}{i:028x}", ("bus", "car")[i % 2], f"{y}-{i}.png") for y in YEARS for i in range(8)]
+    for _, _, name in rows:
+        write_picture(folder / name)
+    lines = ["uid,label,path", *(",".join(row) for row in rows)]
+    (folder / "mine.csv").write_text("\n".join(lines))
+    lists = {str(year): [uid for uid, _, _ in rows if uid.startswith(str(year))] for year in YEARS}
+    (folder / "tic_year2uids.json").write_text(json.dumps(lists))
+    return folder / "tic_year2uids.json", {"table": folder / "mine.csv", "size": 8}
+
+
+def wild_time(folder: Path) -> Built:
+    content: Any = {}
+    for year in YEARS:
+        rng = rng_for(year)
+        content[year] = {
+            mode: {"images": rng.random((n, 32, 32, 3)), "labels": np.arange(n) % 2} for mode, n in ((0, 9), (1, 2))
+        }
+    with (folder / "yearbook.pkl").open("wb") as file:
+        pickle.dump(content, file)
+    return folder / "yearbook.pkl", {}
+
+
+def wilds(folder: Path) -> Built:
+    rows = [(year, c, i) for year in YEARS for c in ("dam", "zoo") for i in range(6)]
+    lines = ["split,category,timestamp,country_code"]
+    for row, (year, c, i) in enumerate(rows):
+        side = ("train", "train", "train", "val", "test", "seq")[i]
+        lines.append(f"{side},{c},{year}-0{i + 1}-01T10:00:00Z,FRA")
+        if side != "seq":
+            write_picture(folder / "images" / f"rgb_img_{row}.png")
+    (folder / "rgb_metadata.csv").write_text("\n".join(lines))
+    return folder, {"size": 8}
+
+
+BUILT: dict[str, Callable[[Path], Built]] = {
+    "clear": clear, "folder-by-time": folder_by_time, "hub": hub, "tic": tic, "wild-time": wild_time, "wilds": wilds,
+}  # fmt: skip
+
+
+def read(name: str, folder: Path) -> Stream:
+    path, options = BUILT[name](folder)
+    return IMPORTERS[name](path, **options)
+
+
+def test_every_importer_is_here_and_has_a_command() -> None:
+    assert set(BUILT) == set(IMPORTERS)
+    assert {f"from-{name}" for name in IMPORTERS} == {info.name for info in import_app.registered_commands}
+
+
+@pytest.mark.parametrize("name", IMPORTERS)
+def test_the_stream_is_valid_and_the_same_each_time(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    made = read(name, folder)
+    assert [step.index for step in made.steps] == [0, 1, 2]
+    ids = [id_ for step in made.steps for split in step.splits.values() for id_ in split.ids.tolist()]
+    assert len(set(ids)) == len(ids)
+    for step in made.steps:
+        assert set(step.splits) <= set(SPLITS)
+        assert {"train", "test"} <= set(step.splits)
+        for split in step.splits.values():
+            assert set(split.y.tolist()) <= {0, 1}
+            assert split.time is None or (np.diff(split.time) >= 0).all()
+            assert split.x[:1].dtype == np.uint8
+    ends = [step.everything().time for step in made.steps]
+    assert all(a is None or b is None or a.max() < b.min() for a, b in pairwise(ends))
+    assert len(made.classes) == 2
+    assert {"from", "licence"} <= set(made.facts)
+    saved = made.save(tmp_path / "S")
+    saved.verify(tmp_path / "S")
+    path, options = BUILT[name](folder)
+    assert IMPORTERS[name](path, **options).save(tmp_path / "T").sha256 == saved.sha256
+
+
+@pytest.mark.parametrize("name", IMPORTERS)
+def test_nothing_and_an_empty_folder_are_one_sentence(name: str, tmp_path: Path) -> None:
+    _, options = BUILT[name](tmp_path / "made" if name not in ("wild-time", "tic") else tmp_path)
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "nothing", tmp_path / "empty"):
+        with pytest.raises(DriftlineError) as caught:
+            IMPORTERS[name](path, **options)
+        assert "\n" not in str(caught.value)
+        assert str(tmp_path) in str(caught.value)
+
+
+def test_official_sides_are_kept_and_sequestered_rows_counted(tmp_path: Path) -> None:
+    made = read("wilds", tmp_path)
+    assert [len(made.steps[0][side]) for side in SPLITS] == [6, 2, 2]
+    assert made.facts["left_out"] == "6 rows of split seq"
+    assert [step.name for step in made.steps] == ["2012", "2013", "2015"]
+
+
+def test_a_shard_says_its_side(tmp_path: Path) -> None:
+    made = read("hub", tmp_path)
+    assert all(id_.startswith("data/test-") for id_ in made.flat("test").ids.tolist())
+    assert list(made.classes) == ["bus", "car"]
+
+
+def test_hub_texts_in_periods_of_equal_size(tmp_path: Path) -> None:
+    times = ["2014-03-01", "2014-03-01T10:00:00+02:00", "2015", "1430000000", "2016-01-01 10:00:00", "2017-02-02"]
+    pq.write_table(pa.table({"text": list("abcdef"), "when": times, "topic": ["x", "y"] * 3}), tmp_path / "a.parquet")
+    made = IMPORTERS["hub"](tmp_path, time="when", label="topic", period="3", test_share=0)
+    assert [step["train"].x.tolist() for step in made.steps] == [["a", "b"], ["c", "d"], ["e", "f"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "seconds"),
+    [
+        ([1430000000, 1430000001], "auto", [1430000000, 1430000001]),
+        ([1430000000000, 0], "auto", [1430000000, 0]),
+        (["1430000000000000"], "auto", [1430000000]),
+        ([1430000000], "ms", [1430000]),
+        ([datetime(2015, 4, 25, 22, 13, 20, tzinfo=timezone(timedelta(hours=-1)))], "auto", [1430003600]),
+        ([2015, "1969"], "auto", [1420070400, -31536000]),
+    ],
+)
+def test_times_of_every_kind(values: list[Any], unit: str, seconds: list[int]) -> None:
+    assert times_of(values, str, unit).tolist() == seconds
+
+
+def hub_with(tmp_path: Path, **columns: list[Any]) -> DriftlineError:
+    usual: dict[str, list[Any]] = {"text": ["a", "b"], "when": ["2014", "2015"], "topic": ["x", "y"]}
+    pq.write_table(pa.table(usual | columns), tmp_path / "a.parquet")
+    with pytest.raises(DriftlineError) as caught:
+        IMPORTERS["hub"](tmp_path, time="when", label="topic")
+    return caught.value
+
+
+def test_what_is_missing_is_named_with_its_row(tmp_path: Path) -> None:
+    assert "a.parquet, row 1: topic is empty" in str(hub_with(tmp_path, topic=["x", None]))
+    assert "a.parquet, row 0: the time is 'soon'" in str(hub_with(tmp_path, when=["soon", "2015"]))
+    assert "a.parquet, row 1: text is NoneType" in str(hub_with(tmp_path, text=["a", None]))
+
+
+def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
+    class Code:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "ran",)
+
+    for name in ("yearbook.pkl", "tic_year2uids.pkl"):
+        (tmp_path / name).write_bytes(pickle.dumps({2014: Code()}))
+    with pytest.raises(BadInput, match="which may be code and is never run"):
+        IMPORTERS["wild-time"](tmp_path / "yearbook.pkl")
+    with pytest.raises(BadInput, match="which may be code and is never run"):
+        IMPORTERS["tic"](tmp_path / "tic_year2uids.pkl", table=tmp_path / "t.csv")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_texts_and_tensors_of_wild_time(tmp_path: Path) -> None:
+    import torch
+
+    sides = {mode: {"title": np.array(["on graphs", "on cats"]), "category": torch.tensor([3, 0])} for mode in (0, 1)}
+    (tmp_path / "arxiv.pkl").write_bytes(pickle.dumps({2007: sides}))
+    made = IMPORTERS["wild-time"](tmp_path / "arxiv.pkl")
+    assert made.steps[0]["train"].x.tolist() == ["on graphs", "on cats"]
+    assert len(made.classes) == 4
+
+
+def test_pairs_of_numbers_are_uids(tmp_path: Path) -> None:
+    _, options = tic(tmp_path)
+    (tmp_path / "lists").mkdir()
+    for month, numbers in (("201203", [0, 1]), ("201304", [0, 1])):
+        pairs = np.array([(int(f"{month[:4]}000000000000", 16), i) for i in numbers], "u8,u8")
+        np.save(tmp_path / "lists" / f"{month}.npy", pairs)
+    made = IMPORTERS["tic"](tmp_path / "lists", period="month", test_share=0, **options)
+    assert [step.name for step in made.steps] == ["2012-03", "2013-04"]
+    assert made.facts["joined"].startswith("4 of 24 rows")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (lambda root: write_picture(root / "loose.png"), BadInput, "is in no class folder"),
+        (lambda root: write_picture(root / "bus" / "undated.png"), BadInput, "1 of 25 photos in .* have no date"),
+        (lambda root: (root / "bus" / "2011-01-01.jpg").touch(), BadInput, "cannot be read as an image"),
+        (lambda root: (root / "bus" / "2011-01-01.heic").touch(), BadInput, "is a heic file"),
+    ],
+)
+def test_a_folder_by_time_without_class_or_date(
+    change: Callable[[Path], Any], kind: type[DriftlineError], words: str, tmp_path: Path
+) -> None:
+    path, options = folder_by_time(tmp_path)
+    change(path)
+    with pytest.raises(kind, match=words):
+        IMPORTERS["folder-by-time"](path, **options)
+
+
+def test_missing_images_are_counted(tmp_path: Path) -> None:
+    path, options = wilds(tmp_path)
+    (path / "images" / "rgb_img_3.png").unlink()
+    with pytest.raises(MissingFile, match="1 of 30 images of .*rgb_metadata.csv are missing"):
+        IMPORTERS["wilds"](path, **options)
