@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from curate.core.errors import IncompatibleStream
 from eval.history import Past
+from stream_builder.class_texts import ClassTexts
 from stream_builder.stream import Step, Stream
 
 Labels = npt.NDArray[np.int64]
@@ -44,6 +45,8 @@ class Task:
     """folder for finished work that learners share"""
     prior: Any = None
     """unlabelled samples (N, ...) from before the first step, or None"""
+    class_texts: ClassTexts | None = None
+    """vectors of texts about the classes, or None"""
     shifts: tuple[int, ...] = ()
     """how far ahead of the last revealed label a stream's samples are predicted, in samples (0: the next one)"""
 
@@ -80,6 +83,8 @@ class Learner(ABC):
     """learns from texts; other learners are refused on a stream of texts"""
     needs_unlabelled: ClassVar[bool] = False
     """learns from unlabelled samples, which the stream must have"""
+    needs_class_texts: ClassVar[bool] = False
+    """compares samples with texts about the classes, which the stream must have"""
     needs_oracle: ClassVar[bool] = False
     """trains on the stream's oracle data instead of its steps (Seq-to-Final)"""
     sample_by_sample: ClassVar[bool] = False
@@ -100,6 +105,9 @@ class Learner(ABC):
                 f"It needs unlabelled samples; {stream.name!r} has none.",
                 "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
             )
+
+        if self.needs_class_texts:
+            check_class_texts(stream)
 
     @abstractmethod
     def begin(self, task: Task, rng: np.random.Generator) -> None:
@@ -178,6 +186,19 @@ class Learner(ABC):
         if not is_dataclass(self):
             return {}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+
+
+def check_class_texts(stream: Stream) -> None:
+    """Raise IncompatibleStream if a stream has no vectors of texts that its samples can be compared with."""
+    texts, way_out = stream.class_texts, "Make it with driftline stream from-release RELEASE --features clip --texts."
+    if texts is None:
+        raise IncompatibleStream(
+            f"It compares samples with texts about the classes; {stream.name!r} has none.", "", way_out
+        )
+    if stream.x_shape != texts.x.shape[1:]:
+        kind = "images" if len(stream.x_shape) == 3 else f"samples of shape {stream.x_shape}"
+        problem = f"{stream.name!r} holds {kind}, its class texts are vectors of {texts.x.shape[1]} numbers."
+        raise IncompatibleStream(problem, "Expected image vectors of the same encoder.", way_out)
 
 
 def bytes_of(value: Any) -> int:

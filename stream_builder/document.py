@@ -39,6 +39,14 @@ class StepRecord(Schema):
     unlabelled: Samples | None = None
 
 
+class TextsRecord(Schema):
+    """Size and hash of class texts, and the fingerprint of their encoder."""
+
+    n: Count
+    sha256: Digest
+    encoder: str
+
+
 class StreamDocument(Schema):
     """stream.json."""
 
@@ -50,6 +58,7 @@ class StreamDocument(Schema):
     sha256: Digest
     digest: Digest = "0" * 64
     oracle: StepRecord | None = None
+    class_texts: TextsRecord | None = None
 
 
 class LazyDocument(Schema):

@@ -3,6 +3,7 @@
     stream.json                     name, classes, steps, sizes, content hash, its own digest; written last
     verified.json                   sizes and times of all files when their content was last verified
     step_00000/train_x.npy …        arrays of each step and split: x, y, ids, and time, group, test_in if known
+    class_texts/x.npy, y.npy, prompts.npy   vectors of texts about the classes, if there are any
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
 
 Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million.
@@ -24,6 +25,7 @@ from curate.core.errors import DriftlineError, IntegrityError, MissingFile
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
+from stream_builder.class_texts import ClassTexts
 from stream_builder.document import LazyDocument, StreamDocument
 from stream_builder.lazy_images import LazyImages
 from stream_builder.step import OPTIONAL, Array, Split, Step
@@ -45,6 +47,7 @@ def write(
     oracle: Step | None,
     prior: Any,
     facts: Mapping[str, Any],
+    class_texts: ClassTexts | None = None,
 ) -> None:
     """Write the fields of a stream into a new folder; `stream.json` is written last."""
     check_steps([(s.index, s.name) for s in steps], str(folder))
@@ -79,6 +82,7 @@ def write(
         "prior": None if prior is None else _write_unlabelled(prior, folder / "prior", files, there),
         "facts": dict(facts),
         **({} if oracle is None else {"oracle": records[-1]}),
+        **({} if class_texts is None else {"class_texts": _write_texts(class_texts, folder / "class_texts")}),
     }
     head["sha256"] = _content_hash(head)
     head["digest"] = fingerprint(head)
@@ -122,10 +126,13 @@ def read(folder: Path) -> dict[str, Any]:
         "sha256": head["sha256"],
         "facts": head["facts"],
         "oracle": oracle,
+        "class_texts": _open_texts(head, folder / "class_texts"),
     }
 
 
-def verify(folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any) -> None:
+def verify(
+    folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any, class_texts: ClassTexts | None = None
+) -> None:
     """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
     head = _head(folder)
     pairs = list(zip(_recorded_steps(head), _stored_steps(steps, oracle), strict=True))
@@ -133,6 +140,8 @@ def verify(folder: Path, steps: Sequence[Step], oracle: Step | None, prior: Any)
     for what, size, x in (*unlabelled, ("the prior", head["prior"], prior)):
         if size is not None and _hash_x(x) != size["sha256"]:
             raise IntegrityError(f"Unlabelled samples of {what} in {folder} were changed.", "", AGAIN)
+    if class_texts is not None and _hash_texts(class_texts) != head["class_texts"]["sha256"]:
+        raise IntegrityError(f"The class texts of {folder} were changed.", "", AGAIN)
     for record, step in pairs:
         for name, size in record["splits"].items():
             try:
@@ -268,6 +277,34 @@ def _write_unlabelled(x: Any, stem: Path, folder: Path, there: set[str]) -> dict
     """Write samples without labels; returns their record in stream.json."""
     _write_x(x, stem, folder, there)
     return {"n": len(x), "sha256": _hash_x(x), **({"encoded": x.size} if isinstance(x, LazyImages) else {})}
+
+
+def _write_texts(texts: ClassTexts, folder: Path) -> dict[str, Any]:
+    """Write class texts; returns their record in stream.json."""
+    for name in ("x", "y", "prompts"):
+        write_array(folder / f"{name}.npy", getattr(texts, name))
+    return {"n": len(texts.y), "sha256": _hash_texts(texts), "encoder": texts.encoder}
+
+
+def _open_texts(head: Mapping[str, Any], folder: Path) -> ClassTexts | None:
+    """The class texts, if there are any. Raises IntegrityError for one of a class that does not exist."""
+    if (record := head.get("class_texts")) is None:
+        return None
+    x = open_array(folder / "x.npy", "f", (record["n"], None), AGAIN)
+    y, prompts = (
+        open_array(folder / f"{n}.npy", kind, (record["n"],), AGAIN) for n, kind in (("y", "i"), ("prompts", "U"))
+    )
+    if len(y) and not 0 <= y.min() <= y.max() < len(head["classes"]):
+        raise IntegrityError(f"{folder} has texts of a class that does not exist.", "", AGAIN)
+    return ClassTexts(np.asarray(x), np.asarray(y, np.int64), np.asarray(prompts), record["encoder"])
+
+
+def _hash_texts(texts: ClassTexts) -> str:
+    digest = hashlib.sha256()
+    _update(digest, texts.x)
+    _update(digest, texts.y)
+    digest.update("\n".join([texts.encoder, *texts.prompts.tolist()]).encode())
+    return digest.hexdigest()
 
 
 def _hash(split: Split) -> str:

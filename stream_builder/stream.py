@@ -11,6 +11,7 @@ import numpy as np
 
 from curate.core.notebook import rendered
 from stream_builder import splitting, storage
+from stream_builder.class_texts import ClassTexts
 from stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
 __all__ = ["SPLITS", "Array", "Split", "Step", "Stream", "join", "pick"]
@@ -35,6 +36,8 @@ class Stream:
     oracle: Step | None = None
     """as many samples of the last step's distribution as all steps have, for an upper bound; only the learner `oracle`
     sees them"""
+    class_texts: ClassTexts | None = None
+    """vectors of texts about the classes, by the encoder that made the samples' vectors; or None"""
 
     def flat(self, split: str = "train") -> Split:
         """All steps' samples of one split, in time order. Raises IncompatibleStream if a step does not have it."""
@@ -74,7 +77,9 @@ class Stream:
         """
         facts, shared = dict(facts or self.facts), self.shared_with_training()
         facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
-        storage.write(Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts)
+        storage.write(
+            Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts, self.class_texts
+        )
         return Stream.load(folder)
 
     @classmethod
@@ -87,7 +92,7 @@ class Stream:
 
     def verify(self, folder: str | Path) -> None:
         """Hash every array again. Raises IntegrityError naming the first step and split that differs."""
-        storage.verify(Path(folder), self.steps, self.oracle, self.prior)
+        storage.verify(Path(folder), self.steps, self.oracle, self.prior, self.class_texts)
 
     def verify_once(self, folder: str | Path) -> None:
         """`verify`, unless no file of the folder has another size or time than when it was last verified there; a file

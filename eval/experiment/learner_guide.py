@@ -20,6 +20,7 @@ class Entry(NamedTuple):
 
 
 REFERENCE, CLOSED, TRAINED, REPLAY = "references", "closed form", "trained heads", "replay"
+TEXTS = "texts of the classes"
 REGULARISED, ONLINE, MEMORY, ADAPTERS = "regularised", "online", "nearest neighbours", "adapters and language models"
 FINAL = "for the last step"
 CLEAR, NEAR, OCRR, SEQ = "CLEAR", "near-future accuracy", "OCRR", "Seq-to-Final"
@@ -48,6 +49,13 @@ GUIDE = {
         "n D² + C D³",
         "classes of different shape, with many samples each; slow for many",
     ),
+    "zero-shot": Entry(TEXTS, "Radford et al. 2021", "nothing", "row 0 of every table on vectors of CLIP"),
+    "zero-shot-calibrated": Entry(
+        TEXTS, "Saerens et al. 2002", "n D C", "a class is answered too often; labels are not needed"
+    ),
+    "tip-adapter": Entry(TEXTS, "Zhang et al. 2022", "n D C", "few labelled samples of each class"),
+    "text-probe": Entry(TEXTS, "Wortsman et al. 2022", SGD, "few samples, or classes that come late"),
+    "wise-ft": Entry(TEXTS, "Wortsman et al. 2022", SGD, "training must not cost accuracy on other years"),
     "nap": Entry(
         TRAINED, f"{CLEAR}, table 4", SGD + ", first step only", "how fast a model ages that is never trained again"
     ),

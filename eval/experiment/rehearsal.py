@@ -31,4 +31,11 @@ def rehearsal(stream: Stream, data: Split, rng: np.random.Generator, steps: int 
         is_test[rng.permutation(len(rows))[: max(1, round(TEST_SHARE * len(rows)))]] = True
         splits = {"train": data.take(np.sort(rows[~is_test])), "test": data.take(np.sort(rows[is_test]))}
         made.append(Step(t, str(t), splits))
-    return Stream(f"{stream.name}: settings", made, stream.classes, stream.prior, facts=stream.facts)
+    return Stream(
+        f"{stream.name}: settings",
+        made,
+        stream.classes,
+        stream.prior,
+        facts=stream.facts,
+        class_texts=stream.class_texts,
+    )

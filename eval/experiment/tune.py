@@ -58,7 +58,7 @@ def started(
 ) -> Start:
     """A learner after `begin`. name: of the protocol. store: as in `Task`."""
     learner.check_stream(stream)
-    task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior)
+    task = replace(protocol.task(stream), seed=seed, store=store, prior=stream.prior, class_texts=stream.class_texts)
     learner.begin(task, rng_for(seed, name, "learner"))
     return Start(learner, rng_for(seed, name, "walk"), seed)
 

@@ -25,9 +25,9 @@ class Slda(ClosedForm):
     features does not matter.
     """
 
-    shrinkage: Annotated[float, Field(gt=0, le=1)] | Literal["oas"] = 1e-4
-    """ε of (1 - ε) Σ + ε tr(Σ)/D I [eq. 4]; 0.1 to 0.5 is shrinkage LDA; "oas": chosen by the formula of Chen et al.
-    2010, eq. 23, as scikit-learn computes it"""
+    shrinkage: Annotated[float, Field(gt=0, le=1)] | Literal["oas"] = "oas"
+    """ε of (1 - ε) Σ + ε tr(Σ)/D I [eq. 4: 10⁻⁴]; 0.1 to 0.5 is shrinkage LDA; "oas": chosen for the number of
+    samples by the formula of Chen et al. 2010, eq. 23, as scikit-learn computes it"""
     priors: Literal["uniform", "observed"] = "uniform"
     """probabilities of the classes: equal, as in the paper, or as often as they came"""
 

@@ -115,14 +115,47 @@ def stream_from_release(
             help="Which of the release's splits; the stream also knows the others (eval --set splits=published).",
         ),
     ] = 0,
+    texts: Annotated[
+        bool,
+        typer.Option("--texts", help="Also store vectors of the release's prompts, for learners such as zero-shot."),
+    ] = False,
+    template: Annotated[
+        list[str] | None,
+        typer.Option("--template", help="With --texts: texts instead of the prompts, as in 'a photo of a {}'; repeat."),
+    ] = None,
+    text_encoder: Annotated[
+        str | None,
+        typer.Option("--text-encoder", help="With --texts: KIND:MODEL:WEIGHTS (default: as the release names it)."),
+    ] = None,
+    device: EncoderDevice = "auto",
     published: Published = None,
     as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: each bucket becomes a step."""
     from stream_builder.builders.release import from_release
 
+    if (template or text_encoder) and not texts:
+        raise BadConfig("--template and --text-encoder need --texts.")
+    spec = _text_encoder(path, text_encoder, device) if texts else None
     facts = published_facts(published)
-    tell(as_json, [save(from_release(path, features, split), out, facts)])
+    tell(as_json, [save(from_release(path, features, split, spec, template or ()), out, facts)])
+
+
+def _text_encoder(path: Path, given: str | None, device: str) -> Any:
+    """The encoder of the release's prompts. Raises BadConfig for a release that does not name it."""
+    from curate.encoders import spec_of
+    from curate.release import Release
+    from pipelines.stages.embed import built_in
+
+    if given is not None:
+        spec = spec_of(given, device)
+    else:
+        maker = Release.open(path).facts["provenance"]["encoder"]
+        if not maker.get("kind"):
+            problem = f"The release does not say which encoder made its vectors ({maker['model']})."
+            raise BadConfig(problem, "", "Name it: --text-encoder KIND:MODEL:WEIGHTS.")
+        spec = spec_of(":".join(filter(None, (maker["kind"], maker["model"], maker.get("weights")))), device)
+    return spec.model_copy(update={"model": built_in(spec.model) or spec.model})
 
 
 @command(from_app, "from-arrays", "driftline stream from-arrays features.npz --out stream")

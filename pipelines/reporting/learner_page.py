@@ -9,6 +9,7 @@ from eval.experiment.learner_guide import GUIDE
 from eval.learners import LEARNERS
 
 NEEDS = {  # declared ability → what the page says; the first that a learner has
+    "needs_class_texts": "vectors with class texts",
     "needs_all_steps": "all steps, the last one is tested",
     "sees_all_steps": "all steps at once",
     "needs_unlabelled": "whole steps with unlabelled samples",

@@ -70,7 +70,9 @@ def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: N
     oracle = None if stream.oracle is None else encode_step(stream.oracle)
     steps = [encode_step(step) for step in stream.steps]
     facts = {**stream.facts, "encoder": name}
-    return replace(stream, steps=steps, prior=vectors(stream.prior), facts=facts, oracle=oracle, sha256="")
+    return replace(
+        stream, steps=steps, prior=vectors(stream.prior), facts=facts, oracle=oracle, sha256="", class_texts=None
+    )
 
 
 def count_samples(stream: Stream) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,28 @@ import numpy as np
 from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
 from curate.core.parsing import is_count
+from curate.encoders import EncoderSpec
 from curate.release import Release
+from stream_builder.class_texts import ClassTexts, encoded, prompts_of
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
 from stream_builder.splitting import Group, numbered
 from stream_builder.stream import Array, Split, Step, Stream, pick
 
+MADE_BY_EMBED = "clip"  # the release's features by the encoder of its run, which read the prompts
 
-def from_release(release: Release | str | Path, features: str | None = None, split: int | str = 0) -> Stream:
+
+def from_release(
+    release: Release | str | Path,
+    features: str | None = None,
+    split: int | str = 0,
+    texts: EncoderSpec | None = None,
+    templates: Sequence[str] = (),
+) -> Stream:
     """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
     images of SIZE × SIZE; or `images:SIZE` for the same as lazy images, with links to the release's tars. split: which
-    of the release's seeded splits, by number or name; the stream also knows the sides of the others.
+    of the release's seeded splits, by number or name; the stream also knows the sides of the others. texts: the encoder
+    that made the features, for the vectors of the release's prompts or, if given, of `templates` with class names.
 
     Samples of a step are in order of upload time, then id. A stream of images also has the release's unlabelled images;
     those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
@@ -71,7 +83,23 @@ def from_release(release: Release | str | Path, features: str | None = None, spl
         "split": split,
     }
     prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
-    return Stream(release.name, steps, release.classes, prior, facts=facts)
+    class_texts = None if texts is None else texts_of(release, name, texts, templates)
+    return Stream(release.name, steps, release.classes, prior, facts=facts, class_texts=class_texts)
+
+
+def texts_of(release: Release, features: str, spec: EncoderSpec, templates: Sequence[str]) -> ClassTexts:
+    """Vectors of a release's prompts, or of templates with class names, by the encoder of its features `clip`. Raises
+    BadConfig for other features, and for another encoder."""
+    if features != MADE_BY_EMBED:
+        raise BadConfig(
+            f"Texts were asked for the features {features!r}.",
+            f"Expected {MADE_BY_EMBED}: the vectors of the encoder that read the prompts.",
+            f"Add --features {MADE_BY_EMBED}.",
+        )
+    provenance = release.facts["provenance"]
+    pairs = prompts_of(release.classes, provenance["prompts"], templates)
+    width = np.asarray(release.features(features)).shape[1]
+    return encoded(pairs, spec.load(), width, provenance["encoder"].get("fingerprint"))
 
 
 def release_groups(release: Release) -> Group:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.helpers import drifting, hinted
+from support.helpers import described, drifting, hinted
 
 from curate.core.errors import IncompatibleStream
 from curate.core.registry import HOME
 from curate.core.seeding import rng_for
-from eval.experiment.settings import check_settings, described, setting_names
+from eval.experiment.settings import check_settings, setting_names
+from eval.experiment.settings import described as described_settings
 from eval.learner import Learner, Task
 from eval.learners import LEARNERS
 from eval.training.sgd_learner import NetLearner
 
-STREAM = drifting(drift=0.1)
+STREAM = described(drifting(drift=0.1))
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
+TASK = Task(3, (8,), 4, class_texts=STREAM.class_texts)
 IGNORE_SAMPLES = {"majority": "counts labels", "random": "guesses", "blind": "repeats labels"}
 
 
@@ -29,7 +31,7 @@ def begun(name: str, seed: int = 0, task: Task | None = None) -> Learner:
     kind = LEARNERS[name]
     learner: Learner = kind(epochs=5) if "epochs" in setting_names(kind) else kind()
     try:
-        learner.begin(task or Task(3, (8,), 4), rng_for(seed, name))
+        learner.begin(task or TASK, rng_for(seed, name))
     except IncompatibleStream as error:
         if ours(name):
             raise
@@ -56,7 +58,7 @@ def test_defaults_are_settings_that_fit(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_setting_has_a_meaning(name: str) -> None:
-    settings = described(LEARNERS[name])
+    settings = described_settings(LEARNERS[name])
     assert [setting.name for setting in settings] == setting_names(LEARNERS[name])
     assert not [setting.name for setting in settings if not setting.meaning]
 
@@ -113,7 +115,7 @@ class TestLearner:
     def test_begin_forgets_all(self, name: str) -> None:
         used, fresh = begun(name), begun(name)
         used.learn(TRAIN.x, (TRAIN.y + 1) % 3)
-        used.begin(Task(3, (8,), 4), rng_for(0, name))
+        used.begin(TASK, rng_for(0, name))
         used.learn(TRAIN.x, TRAIN.y)
         fresh.learn(TRAIN.x, TRAIN.y)
         assert (used.predict(TEST.x) == fresh.predict(TEST.x)).all()
@@ -143,6 +145,8 @@ class TestLearner:
             assert kept == 4 * 3 * 9 + TRAIN.x.nbytes + TRAIN.y.nbytes + weights
 
     def test_takes_images_too(self, name: str) -> None:
+        if LEARNERS[name].needs_class_texts:
+            pytest.skip("refused on images: eval/test_zero_shot.py")
         learner = begun(name, task=Task(2, (4, 4, 3)))
         images = rng_for(1).integers(0, 256, (10, 4, 4, 3)).astype(np.uint8)
         learner.learn(images, np.arange(10) % 2)

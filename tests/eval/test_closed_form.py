@@ -24,7 +24,7 @@ from eval.learners.slda import Slda, oas
 from eval.run import evaluate
 
 CLASSES, WIDTH = 4, 6
-NAMES = ["simple-cil", "slda", "slda(shrinkage=oas)", "ridge", "random-features(width=20)", "ranpac(width=20)",
+NAMES = ["simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)", "ranpac(width=20)",
          "randumb(width=20)", "fecam", "fecam(covariance=common)"]  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def recursion(x: Any, y: Any, shrinkage: float) -> Callable[[Any], Any]:
 
 def test_slda_answers_as_the_papers_recursion() -> None:
     x, y = samples(600)
-    answers = taught(Slda(), x, y).predict(TEST)
+    answers = taught(Slda(shrinkage=1e-4), x, y).predict(TEST)
     assert (answers == recursion(x, y, 1e-4)(TEST)).mean() >= 0.97
 
 

@@ -24,6 +24,7 @@ from curate.release.selection import all_splits, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.writer import write_release
 from pipelines.demo.draw import photo
+from stream_builder.class_texts import ClassTexts
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -58,6 +59,17 @@ def grouped(stream: Stream) -> Stream:
 def hinted(stream: Stream) -> Stream:
     """The same, with every step's training samples as unlabelled ones, too: for learners that ask for some."""
     return replace(stream, steps=[replace(step, unlabelled=step["train"].x) for step in stream.steps])
+
+
+def described(stream: Stream) -> Stream:
+    """The same with two texts for each class, whose vectors are near the class's mean in the first step."""
+    first, rng = stream.steps[0]["train"], rng_for(0, "described")
+    means = np.stack([first.x[first.y == k].mean(0) for k in range(len(stream.classes))])
+    x = np.repeat(means, 2, 0) + rng.normal(0, 0.1, (2 * len(means), means.shape[1]))
+    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    y = np.repeat(np.arange(len(means)), 2)
+    prompts = np.array([f"text {i} of {stream.classes[k]}" for i, k in enumerate(y.tolist())])
+    return replace(stream, class_texts=ClassTexts(x, y, prompts, "made by hand"))
 
 
 YFCC_LINE = (

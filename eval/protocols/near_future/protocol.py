@@ -161,7 +161,11 @@ class NearFuture(Protocol):
         starts = np.cumsum([0, *map(len, trains := self.trains(stream))]).tolist()
         parts = [split.part(0, n - low) for split, low in zip(trains, starts, strict=False) if low < n]
         part = Stream(
-            f"{stream.name}: prefix", [Step(0, "prefix", {"train": join(parts)})], stream.classes, stream.prior
+            f"{stream.name}: prefix",
+            [Step(0, "prefix", {"train": join(parts)})],
+            stream.classes,
+            stream.prior,
+            class_texts=stream.class_texts,
         )
         return replace(self, prefix=0, shift=min(int(self.shift), n // 2), also=""), part
 

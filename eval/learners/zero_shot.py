@@ -1,0 +1,124 @@
+"""Zero-shot classification: the class whose texts are nearest to an image, in the space of one encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import PositiveFloat, PositiveInt
+
+from eval.learner import Array, Labels, Learner, Task
+from eval.training.closed_form import Floats, softmax
+
+NEVER = -1e9  # score of a class without texts
+
+
+def unit(x: Array) -> npt.NDArray[np.float32]:
+    """(N, D) → (N, D) of unit length."""
+    rows = np.asarray(x, np.float32)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+@dataclass
+class ZeroShot(Learner):
+    """The class with the largest cosine between the sample and the mean of the class's text vectors; nothing is learned
+    [Radford et al. 2021, sec. 3.1]. Classes without texts are never answered."""
+
+    scale: PositiveFloat = 100.0
+    """of cosines before the softmax [Radford et al. 2021, sec. 2.5: 100 after training]"""
+
+    needs_class_texts = True
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Take the texts."""
+        assert task.class_texts is not None  # check_stream refuses a stream without
+        self.task = task
+        self.texts = task.class_texts.ensemble(task.n_classes)  # (C, D)
+        self.silent = ~self.texts.any(1)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Ignored."""
+
+    def scores(self, x: Array) -> Floats:
+        """(N, C): one product."""
+        scores = np.asarray(self.scale * (unit(x) @ self.texts.T), np.float64)
+        scores[:, self.silent] = NEVER
+        return scores
+
+    def predict(self, x: Array) -> Labels:
+        """The class of the highest score."""
+        return np.asarray(self.scores(x).argmax(1), np.int64)
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from one product."""
+        scores = self.scores(x)
+        return np.asarray(scores.argmax(1), np.int64), softmax(scores).max(1)
+
+
+@dataclass
+class ZeroShotCalibrated(ZeroShot):
+    """Zero-shot with corrected class probabilities: p(y|x) q(y) / p(y), where p(y) is the mean zero-shot probability of
+    the training samples so far [Saerens et al. 2002, eq. 2.4; Zhao et al. 2021, sec. 5]."""
+
+    target: Literal["uniform", "observed"] = "uniform"
+    """q(y): equal, which needs no labels, or as often as the labels came so far"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with sums of zero."""
+        super().begin(task, rng)
+        self.answered, self.came, self.seen = np.zeros(task.n_classes), np.zeros(task.n_classes), 0
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Add to the sums of probabilities and labels."""
+        self.answered += softmax(super().scores(x)).sum(0)
+        self.came += np.bincount(y, minlength=self.task.n_classes)
+        self.seen += len(y)
+
+    def scores(self, x: Array) -> Floats:
+        """(N, C), with one sample's worth of equal probabilities added to both."""
+        scores = super().scores(x)
+        mean = (self.answered + 1 / self.task.n_classes) / (self.seen + 1)
+        wanted = (self.came + 1 / self.task.n_classes) / (self.seen + 1) if self.target == "observed" else 1.0
+        scores += np.log(wanted) - np.log(mean)
+        scores[:, self.silent] = NEVER
+        return scores
+
+
+@dataclass
+class TipAdapter(ZeroShot):
+    """Zero-shot scores plus votes of stored samples: α exp(-β (1 - cos)) [Zhang et al. 2022, sec. 3.1, eq. 3-5]."""
+
+    shots: PositiveInt = 16
+    """newest samples of each class that are stored [sec. 4.1: 16]"""
+    alpha: PositiveFloat = 1.0
+    """α, weight of the votes"""
+    beta: PositiveFloat = 5.5
+    """β, how fast a vote falls with the distance"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with an empty store."""
+        super().begin(task, rng)
+        self.keys = np.zeros((0, self.texts.shape[1]), np.float32)
+        self.values = np.zeros(0, np.int64)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Store the newest of each class."""
+        keys, values = np.concatenate([self.keys, unit(x)]), np.concatenate([self.values, np.asarray(y, np.int64)])
+        kept = np.concatenate([np.flatnonzero(values == k)[-self.shots :] for k in np.unique(values)] or [values[:0]])
+        self.keys, self.values = keys[np.sort(kept)], values[np.sort(kept)]
+
+    def scores(self, x: Array) -> Floats:
+        """(N, C)."""
+        scores = super().scores(x)
+        if len(self.values):
+            votes = np.exp(-self.beta * (1 - np.asarray(unit(x) @ self.keys.T, np.float64)))
+            scores += self.alpha * votes @ np.eye(self.task.n_classes)[self.values]
+            seen = np.isin(np.arange(self.task.n_classes), self.values)
+            scores[:, self.silent & seen] -= NEVER  # its stored samples alone speak for it
+        return scores
