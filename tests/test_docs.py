@@ -3,11 +3,9 @@ setting in prose exists, every registered name is documented."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from pydantic import TypeAdapter, ValidationError
-from support.console import driftline
+from support.console import driftline, python
 from support.helpers import album, write_base
 from typer.main import get_command
 
@@ -109,7 +107,8 @@ def execute(command: str, here: Path) -> None:
     elif words[:2] == ["pip", "install"]:
         assert (ROOT / words[2].partition("[")[0] / "pyproject.toml").is_file()
     elif words[0] == "python":
-        subprocess.run([sys.executable, str(ROOT / words[1]), "--help"], check=True, capture_output=True)
+        show_help = f"sys.argv.append('--help'); runpy.run_path({str(ROOT / words[1])!r}, run_name='__main__')"
+        python(f"import runpy, sys; {show_help}", here).check_returncode()
     else:
         assert words[0] == "driftline", command
         done = driftline(*words[1:], here=here)
@@ -130,8 +129,7 @@ def test_every_command_runs(page: Path, place: Path) -> None:
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_every_python_example_runs(page: Path, place: Path) -> None:
     code = "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8"))
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=place, capture_output=True, text=True, env=env)
+    done = python(code, place)
     assert done.returncode == 0, done.stderr
 
 

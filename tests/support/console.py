@@ -1,4 +1,5 @@
-"""The `driftline` command in a process of its own, forked from one that has its imports: three seconds less a call."""
+"""The `driftline` command, or a script, in a process of its own, forked from one that has its imports: three seconds
+less a call."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 NEEDED = [
@@ -39,16 +41,25 @@ def answer(*words: str) -> Any:
 
 def driftline(*words: str, here: Path | None = None) -> CompletedProcess[str]:
     """Exit code, and what it wrote to stdout and stderr."""
+    return _done(_called, words, here or Path.cwd())
+
+
+def python(code: str, here: Path) -> CompletedProcess[str]:
+    """The same of `python -c CODE`."""
+    return _done(_executed, (code,), here)
+
+
+def _done(target: Any, words: tuple[str, ...], here: Path) -> CompletedProcess[str]:
     with TemporaryDirectory() as folder:
         said = [Path(folder) / name for name in ("stdout", "stderr")]
-        code = _started(words, here or Path.cwd(), said).wait()
+        code = _started(target, words, here, said).wait()
         return CompletedProcess(words, code, *(one.read_text(encoding="utf-8") for one in said))
 
 
 def start(*words: object, said: Path | None = None) -> Running:
     """A command that goes on while the test does something else, in a session (and process group) of its own; `said`
     gets its stdout and stderr."""
-    running = _started(tuple(map(str, words)), Path.cwd(), [said or Path(os.devnull)] * 2)
+    running = _started(_called, tuple(map(str, words)), Path.cwd(), [said or Path(os.devnull)] * 2)
     atexit.register(running.kill)  # a test that fails leaves no server behind
     return running
 
@@ -78,13 +89,29 @@ class Running:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def _started(words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
-    child = FORKS.Process(target=_called, args=(words, here, said, dict(os.environ)))
+def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
+    child = FORKS.Process(target=target, args=(words, here, said, dict(os.environ)))
     child.start()
     return Running(child)
 
 
 def _called(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
+    _prepare(here, said, environment)
+    sys.argv = ["driftline", *words]
+    from pipelines.cli.app import main
+
+    main()
+
+
+def _executed(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
+    _prepare(here, said, environment)
+    sys.argv = ["-c"]
+    sys.path.insert(0, "")
+    script = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(words[0], "<string>", "exec", dont_inherit=True), script.__dict__)
+
+
+def _prepare(here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
     os.setsid()
     for number, file in enumerate(said, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -92,7 +119,3 @@ def _called(words: tuple[str, ...], here: Path, said: list[Path], environment: M
     os.environ.update(environment)
     os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
     os.chdir(here)
-    sys.argv = ["driftline", *words]
-    from pipelines.cli.app import main
-
-    main()
