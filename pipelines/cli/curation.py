@@ -22,6 +22,7 @@ from pipelines.cli.common import (
     say_address,
     show,
 )
+from pipelines.cli.exchange.publishing import check_target, publish
 from pipelines.cli.listing import named
 
 curation_app = typer.Typer()
@@ -186,13 +187,30 @@ def release(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if the data card lacks a section that people must write.")
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="TARGET:PLACE", help="Publish what is exported: hf:USER/NAME, s3:BUCKET/PREFIX, zenodo:."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="--to: show files and sizes, send nothing.")] = False,
+    public: Annotated[bool, typer.Option("--public", help="--to: everybody may read it (default: only you).")] = False,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="--to: file with the access token (default: HF_TOKEN, …).")
+    ] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="--to: URL of a compatible server.")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="--to s3: AWS profile.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Export a release in common formats, after a checksum test."""
+    """Export a release in common formats, after a checksum test; publish it with --to.
+
+    An upload continues where it stopped; a version becomes visible at the end, and never changes.
+    """
     from curate.export import EXPORTS
     from curate.release import Release
     from curate.release.card_sections import missing_sections
 
+    check_target(to, comma_separated(formats))
     exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
     opened = Release.open(directory)
     opened.verify()
@@ -203,7 +221,13 @@ def release(
             "Write them into the file that release.judgement names, and publish again.",
         )
     counts = {name: export(opened, out / name) for name, export in exporters.items()}
-    show(as_json, {"release": opened.name, "exports": counts}, counts_text(counts, out))
+    document, text = {"release": opened.name, "exports": counts}, counts_text(counts, out)
+    if to is not None:
+        from curate.publishing.plan import Settings
+
+        sent = publish(out / next(iter(exporters)), to, dry_run, Settings(public, token_file, endpoint, profile))
+        document, text = {**document, "published": sent[0]}, f"{text}\n{sent[1]}"
+    show(as_json, document, text)
 
 
 @command(curation_app, "audit", "driftline audit photos2024 --out audit", panel="Validate")

@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[str, str]] = {  # kind → (registry, where its names are
     "stages": ("pipelines.stages:STAGES", "run --until, run --from"),
     "platforms": ("curate.validation.platforms:PLATFORMS", "batch --format"),
     "exports": ("curate.export:EXPORTS", "release --format"),
+    "publishers": ("curate.publishing:PUBLISHERS", "release --to"),
     "recipes": ("curate.pretrain:RECIPES", "pretrain --recipe"),
     "datasets": ("stream_builder.datasets:DATASETS", "stream compose --base, stream from-texts"),
     "importers": ("stream_builder.importers:IMPORTERS", "stream from-NAME"),

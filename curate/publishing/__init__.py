@@ -1,0 +1,32 @@
+"""Publishing: an exported release → where people look for data: the Hugging Face Hub, Zenodo, S3.
+
+Each target takes a folder with release.json and SHA256SUMS, uploads what is not there yet, and makes the version
+visible at the very end: a reader sees the old version or the complete new one. A new target is one file here and one
+line in `PUBLISHERS`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from curate.core.registry import Registry
+from curate.publishing.plan import Plan, Published, Settings
+
+
+class Publisher(Protocol):
+    """What `PUBLISHERS` registers: a function that uploads a planned folder."""
+
+    def __call__(self, plan: Plan, place: str, settings: Settings) -> Published:
+        """place: what follows the colon of --to. Running it again continues an interrupted upload. Raises BadConfig,
+        BadInput for a version that is there with other content, and Unfinished when the connection fails."""
+        ...
+
+
+PUBLISHERS = Registry(
+    "publishing target",
+    {
+        "hf": "curate.publishing.hub:publish",
+        "s3": "curate.publishing.s3:publish",
+        "zenodo": "curate.publishing.zenodo:publish",
+    },
+)

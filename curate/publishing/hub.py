@@ -1,0 +1,125 @@
+"""`hf:USER/NAME`: a dataset on the Hugging Face Hub, through its own client.
+
+Large files go to the Hub's store first; what is there already is not sent again. Then one commit makes the version
+visible, on top of the revision that was there when the upload began.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, reason
+from curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of, token_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+TRIES = 4
+PAUSES = (1.0, 4.0, 10.0)  # seconds before each further try
+KIND = "dataset"
+CONTINUE = "Run the same command again: it continues."
+
+
+def publish(plan: Plan, place: str, settings: Settings) -> Published:
+    """A dataset on the Hugging Face Hub, private by default; one commit at the end.
+
+    Files of the version before that this one no longer has, such as those with withdrawn images, leave the current
+    revision in the same commit; files that driftline did not write stay. A version that is there with other content is
+    refused. Raises what `Publisher` names.
+    """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
+        raise BadConfig(f"--to is 'hf:{place}'.", "Expected hf:USER/NAME.")
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    api = HfApi(settings.endpoint or os.environ.get("HF_ENDPOINT"), token=token_of(settings))
+    address = f"{api.endpoint}/datasets/{place}"
+    _call(place, lambda: api.create_repo(place, repo_type=KIND, private=not settings.public, exist_ok=True))
+    info = _call(place, lambda: api.repo_info(place, repo_type=KIND))
+    before, version = _published(api, place, info)
+    if before == plan.sums:
+        return Published(address, 0, public=not info.private, note="This version is there already.")
+    if version == plan.version:
+        raise BadInput(
+            f"{place} has version {plan.version} with other content.",
+            "A published version does not change.",
+            "Publish the release with a new release.version.",
+        )
+    changed = [name for name in plan.files if name == SUMS or before.get(name) != plan.sums[name]]
+    gone = sorted(set(before) - set(plan.files))
+    adds = [CommitOperationAdd(name, str(plan.folder / name)) for name in changed]
+    _call(place, lambda: api.preupload_lfs_files(place, adds, repo_type=KIND))
+    operations: list[Any] = [*adds, *(CommitOperationDelete(name) for name in gone)]
+    title = f"{plan.name} {plan.version}"
+
+    def commit() -> Any:
+        if _published(api, place, api.repo_info(place, repo_type=KIND))[0] == plan.sums:
+            return None  # an earlier try arrived, only its answer was lost
+        return api.create_commit(
+            place, operations, commit_message=title, repo_type=KIND, parent_commit=info.sha, revision="main"
+        )
+
+    _call(place, commit)
+    tag = f"v{plan.version}"
+    _call(place, lambda: api.create_tag(place, tag=tag, repo_type=KIND, exist_ok=True))
+    return Published(address, len(changed), len(gone), public=not info.private)
+
+
+def _published(api: HfApi, place: str, info: Any) -> tuple[dict[str, str], str | None]:
+    """Checksums of the version that is there, and its number; ({}, None) if there is none of driftline."""
+    names = {sibling.rfilename for sibling in info.siblings or ()}
+    if not {SUMS, "release.json"} <= names:
+        return {}, None
+    import json
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            Path(api.hf_hub_download(place, name, repo_type=KIND, revision=info.sha, local_dir=folder))
+            for name in (SUMS, "release.json")
+        ]
+        try:
+            version = json.loads(paths[1].read_text(encoding="utf-8")).get("version")
+        except (ValueError, AttributeError):
+            version = None
+        return sums_of(paths[0].read_text(encoding="utf-8"), f"{place}/{SUMS}"), version
+
+
+def _call(place: str, function: Callable[[], Any]) -> Any:
+    """What the function returns; a failure that may pass is tried again. Raises BadConfig, BadInput, Unfinished.
+
+    The client's messages hold no token, and only their first line is kept.
+    """
+    from huggingface_hub.errors import LocalTokenNotFoundError
+
+    for number in range(TRIES):
+        try:
+            return function()
+        except DriftlineError:
+            raise
+        except LocalTokenNotFoundError:
+            raise BadConfig("There is no access token.", "", "Set HF_TOKEN, or use --token-file FILE.") from None
+        except Exception as error:  # the client's, of its HTTP library, and of answers that are not what it expects
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            if status in (401, 403):
+                raise BadConfig(
+                    f"The Hub does not let you write {place} (status {status}).",
+                    "Expected a token with the right to write.",
+                    "Set HF_TOKEN, or use --token-file FILE.",
+                ) from None
+            if status in (409, 412):
+                raise Unfinished(
+                    f"{place} changed while the upload ran (status {status}).", "Nothing was published.", CONTINUE
+                ) from None
+            passes = status is None and (isinstance(error, OSError) or type(error).__module__.startswith("httpx"))
+            if not passes and (status is None or (status < 500 and status not in (408, 429))):
+                raise BadInput(f"The Hub refused {place} ({reason(error)}).") from None
+            if number + 1 == TRIES:
+                why = f"status {status}" if status else reason(error)
+                raise Unfinished(f"The Hub cannot be reached ({why}).", "Nothing was published.", CONTINUE) from None
+            time.sleep(PAUSES[number])
+    raise AssertionError  # the loop returns or raises

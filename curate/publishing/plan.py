@@ -1,0 +1,131 @@
+"""What an upload consists of: the files of a folder with their sizes and checksums, known before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.core.atomic_io import TEMPORARY, read_object
+from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
+from curate.core.outside.documents import read_text
+
+SUMS = "SHA256SUMS"
+AGAIN = "Export the release again."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to publish."""
+
+    public: bool = False
+    """everybody may read it at once"""
+    token_file: Path | None = None
+    """file with the access token; None: the target's own variable or login"""
+    endpoint: str | None = None
+    """another server; None: the target's own"""
+    profile: str | None = None
+    """AWS profile, for S3"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A folder to publish."""
+
+    folder: Path
+    """the exported release"""
+    name: str
+    """of the release"""
+    version: str
+    """of the release"""
+    files: dict[str, int]
+    """file → bytes, in name order"""
+    sums: dict[str, str]
+    """file → SHA-256, as in SHA256SUMS"""
+    facts: dict[str, Any]
+    """release.json"""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(self.files.values())
+
+
+@dataclass(frozen=True)
+class Published:
+    """What an upload did."""
+
+    address: str
+    """where it is"""
+    sent: int
+    """files that were sent; the others were there"""
+    removed: int = 0
+    """files of the last version that this one does not have"""
+    public: bool = False
+    """whether everybody may read it"""
+    note: str = ""
+    """what is left to do"""
+
+
+def plan_of(folder: Path) -> Plan:
+    """The upload of a folder with release.json and SHA256SUMS. A million files take some seconds.
+
+    Raises MissingFile, and IntegrityError unless exactly the files of SHA256SUMS are there.
+    """
+    for name in ("release.json", SUMS, "README.md"):
+        if not (folder / name).is_file():
+            raise MissingFile(
+                f"{folder} has no {name}.", "Expected an exported release.", "Export one with --format huggingface."
+            )
+    facts = read_object(folder / "release.json", {"name": str, "version": str}, AGAIN)
+    files = dict(sorted(_walk(str(folder), "")))
+    sums = sums_of(read_text(folder / SUMS, AGAIN), str(folder / SUMS))
+    if differing := sorted(set(sums) ^ (set(files) - {SUMS})):
+        state = "is missing" if differing[0] in sums else f"is not in {SUMS}"
+        raise IntegrityError(f"{folder / differing[0]} {state}.", f"{len(differing):,} files differ.", AGAIN)
+    return Plan(folder, facts["name"], facts["version"], files, sums, facts)
+
+
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, int]]:
+    """(name, bytes) of each file; unfinished files are left out. Raises BadInput for a link."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(TEMPORARY):
+                continue
+            if entry.is_symlink():
+                raise BadInput(f"{entry.path} is a link.", "Expected plain files.", AGAIN)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+            else:
+                yield f"{prefix}{entry.name}", entry.stat(follow_symlinks=False).st_size
+
+
+def sums_of(text: str, source: str) -> dict[str, str]:
+    """File → checksum. Raises BadInput for a line that is none."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        digest, _, name = line.partition("  ")
+        if len(digest) != 64 or not name:
+            raise BadInput(f"{source}, line {number}: {line[:100]!r}.", "Expected a SHA-256 and a name.", AGAIN)
+        found[name] = digest
+    return found
+
+
+def token_of(settings: Settings) -> str | None:
+    """The token in the file of the settings; None without one. It is never printed or stored. Raises BadConfig."""
+    if settings.token_file is None:
+        return None
+    lines = read_text(settings.token_file).split()
+    if len(lines) != 1:
+        raise BadConfig(f"{settings.token_file} holds {len(lines)} words.", "Expected an access token only.")
+    return lines[0]
+
+
+def table(plan: Plan, most: int = 20) -> str:
+    """The files and their sizes, the largest first, for a dry run."""
+    largest = sorted(plan.files, key=lambda name: -plan.files[name])
+    lines = [f"{plan.files[name]:>15,}  {name}" for name in largest[:most]]
+    lines += [f"{'':>15}  … and {len(largest) - most:,} more"] if len(largest) > most else []
+    return "\n".join([*lines, f"{plan.size:>15,}  bytes in {len(plan.files):,} files: {plan.name} {plan.version}"])

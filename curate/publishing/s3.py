@@ -1,0 +1,70 @@
+"""`s3:BUCKET/PREFIX`: each version in a folder of its own; SHA256SUMS is written last and marks it as complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from curate.core.errors import BadConfig, BadInput, Unfinished, reason
+from curate.core.s3 import S3, client
+from curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of
+
+CONTINUE = "Run the same command again: it continues."
+DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoSuchBucket", "403", "404"}
+
+
+def publish(plan: Plan, place: str, settings: Settings) -> Published:
+    """A folder PREFIX/VERSION of an S3 bucket; objects that are there with the same checksum are not sent again.
+
+    Nothing is deleted. A version that is complete with other content is refused. Raises what `Publisher` names.
+    """
+    bucket, _, prefix = place.strip("/").partition("/")
+    if not bucket:
+        raise BadConfig(f"--to is 's3:{place}'.", "Expected s3:BUCKET/PREFIX.")
+    from boto3.exceptions import Boto3Error
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    root = "/".join(filter(None, [prefix, plan.version])) + "/"
+    try:
+        server = client(S3(profile=settings.profile, endpoint=settings.endpoint), keys=True)
+        there = _there(server, bucket, root)
+        if SUMS in there:
+            body = server.get_object(Bucket=bucket, Key=root + SUMS)["Body"].read().decode()
+            if sums_of(body, f"s3://{bucket}/{root}{SUMS}") == plan.sums:
+                return Published(f"s3://{bucket}/{root}", 0, note="This version is there already.")
+            raise BadInput(
+                f"s3://{bucket}/{root} has version {plan.version} with other content.",
+                "A published version does not change.",
+                "Publish the release with a new release.version.",
+            )
+        sent = 0
+        for name, size in plan.files.items():
+            if name == SUMS:
+                continue
+            digest = plan.sums[name]
+            if there.get(name) == size and _digest(server, bucket, root + name) == digest:
+                continue
+            extra = {"Metadata": {"sha256": digest}} | ({"ACL": "public-read"} if settings.public else {})
+            server.upload_file(str(plan.folder / name), bucket, root + name, ExtraArgs=extra)
+            sent += 1
+        public = {"ACL": "public-read"} if settings.public else {}
+        server.put_object(Bucket=bucket, Key=root + SUMS, Body=(plan.folder / SUMS).read_bytes(), **public)
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code"))
+        if code in DENIED:
+            raise BadConfig(f"s3://{bucket} cannot be written ({code}).", "", "Check bucket and --profile.") from None
+        raise Unfinished(f"s3://{bucket}/{root} is not complete ({code}).", "", CONTINUE) from None
+    except (BotoCoreError, Boto3Error, OSError) as error:
+        raise Unfinished(f"s3://{bucket}/{root} is not complete ({reason(error)}).", "", CONTINUE) from None
+    return Published(f"s3://{bucket}/{root}", sent + 1, public=settings.public)
+
+
+def _there(server: Any, bucket: str, root: str) -> dict[str, int]:
+    """Name → bytes of the objects of a version."""
+    pages = server.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=root)
+    return {entry["Key"].removeprefix(root): entry["Size"] for page in pages for entry in page.get("Contents", ())}
+
+
+def _digest(server: Any, bucket: str, key: str) -> str | None:
+    """The checksum that the uploader noted."""
+    value = server.head_object(Bucket=bucket, Key=key)["Metadata"].get("sha256")
+    return None if value is None else str(value)

@@ -1,0 +1,326 @@
+"""Publishing to a Hub on loopback and back: resumable, private, one commit, nothing of others deleted, no token."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.clear_layouts import PROVENANCE
+from support.helpers import release_of
+from support.hub_server import TOKEN, Hub, hub
+from support.zenodo_server import Zenodo, zenodo
+from typer.testing import CliRunner
+
+from curate.core.atomic_io import sha256_bytes
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Unfinished
+from curate.core.seeding import rng_for
+from curate.export.huggingface import export
+from curate.publishing import PUBLISHERS
+from curate.publishing.plan import Settings, plan_of, table
+from curate.release import Release
+from curate.release.settings import ReleaseSettings
+from pipelines.cli.app import app
+from pipelines.demo.draw import jpeg, photo
+
+PLACE = "me/cars"
+
+
+def made(folder: Path, version: str = "1.0.0", buckets: int = 2) -> Release:
+    """A few pictures in some buckets; the picture p0 is withdrawn in later versions."""
+    rows, images = [], {}
+    for i in range(4 * buckets):
+        if version != "1.0.0" and i == 0:
+            continue
+        data = jpeg(photo([("bus", "car")[i % 2]], 0.2, rng_for(0, i)).resize((24, 24)))
+        images[f"p{i}"] = (data, "jpg")
+        rows.append(
+            {"id": f"p{i}", "bucket": i // 4, "concept": ("bus", "car")[i % 2], "user": f"u{i}", "uploaded": i,
+             "sha256": sha256_bytes(data), "title": ""}
+        )  # fmt: skip
+    spans: list[dict[str, Any]] = [{"index": b, "name": str(b), "start": None, "end": None} for b in range(buckets)]
+    rules = ReleaseSettings(name="cars", version=version, splits=1)
+    return release_of(
+        rows, images, np.eye(len(rows), 4, dtype=np.float16), spans, ["bus", "car"], PROVENANCE, folder, rules
+    )
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("published")
+    made_of = {"1": ("1.0.0", 2), "2": ("2.0.0", 1)}
+    for name, (version, buckets) in made_of.items():
+        export(made(folder / f"release-{name}", version, buckets), folder / name)
+    return {name: folder / name for name in made_of}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("curate.publishing.hub.PAUSES", (0, 0, 0))
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    with hub() as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        yield running
+
+
+def publish(folder: Path, **settings: Any) -> Any:
+    return PUBLISHERS["hf"](plan_of(folder), PLACE, Settings(**settings))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_the_copy_loads_as_the_release(server: Hub, exports: dict[str, Path], tmp_path: Path) -> None:
+    import datasets
+    from huggingface_hub import snapshot_download
+
+    done = publish(exports["1"])
+    assert (done.public, server.private[PLACE], server.tags[PLACE]) == (False, True, ["v1.0.0"])
+    assert len(server.commits[PLACE]) == 2, "creation, and one commit"
+    copy = snapshot_download(PLACE, repo_type="dataset", endpoint=server.address, local_dir=tmp_path / "copy")
+    loaded = datasets.load_dataset(copy, cache_dir=str(tmp_path / "cache"))
+    release = Release.open(exports["1"].parent / "release-1")
+    pictures = dict(release.images())
+    rows = [row for split in loaded.values() for row in split.cast_column("image", datasets.Image(decode=False))]
+    assert {row["id"]: row["image"]["bytes"] for row in rows} == pictures
+    labels = dict(zip(release.table["id"].to_pylist(), release.table["label"].to_pylist(), strict=True))
+    assert {row["id"]: row["label"] for row in rows} == labels
+
+
+def test_an_update_drops_withdrawn_images_and_keeps_what_others_wrote(server: Hub, exports: dict[str, Path]) -> None:
+    publish(exports["1"])
+    sha, files = server.head(PLACE)
+    server.commit(PLACE, files | {"notes/mine.txt": b"hand-written"})
+    done = publish(exports["2"])
+    head = server.head(PLACE)[1]
+    assert done.removed >= 1
+    assert {n: d for n, d in head.items() if n not in (".gitattributes", "notes/mine.txt")} == files_of(exports["2"])
+    assert head["notes/mine.txt"] == b"hand-written"
+    assert (sha, files) in server.commits[PLACE], "the history has the old version"
+
+
+def test_the_same_version_is_published_once_and_never_changes(
+    server: Hub, exports: dict[str, Path], tmp_path: Path
+) -> None:
+    publish(exports["1"])
+    assert publish(exports["1"]).sent == 0
+    assert len(server.commits[PLACE]) == 2
+    other = shutil.copytree(exports["2"], tmp_path / "other")
+    facts = json.loads((other / "release.json").read_text()) | {"version": "1.0.0"}
+    (other / "release.json").write_text(json.dumps(facts))
+    with pytest.raises(BadInput, match="has version 1.0.0 with other content"):
+        publish(other)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "fault"),
+    [
+        ("PUT", "/store/", 503),
+        ("PUT", "/store/", "drop"),
+        ("POST", "/preupload/", "drop"),
+        ("POST", "/commit/", 502),
+        ("POST", "/commit/", "drop"),
+        ("POST", "/commit/", "lose"),
+        ("POST", "/repos/create", 500),
+    ],
+)
+def test_a_failure_that_passes_is_survived(
+    server: Hub, exports: dict[str, Path], method: str, path: str, fault: int | str
+) -> None:
+    server.faults = [[method, path, fault, 1]]
+    publish(exports["1"])
+    assert server.faults[0][3] == 0
+    assert len(server.commits[PLACE]) == 2
+    assert set(files_of(exports["1"])) <= set(server.head(PLACE)[1])
+
+
+def test_an_upload_that_stops_publishes_nothing_and_continues(server: Hub, exports: dict[str, Path]) -> None:
+    server.faults = [["POST", "/commit/", 503, 99]]
+    with pytest.raises(Unfinished, match="Nothing was published"):
+        publish(exports["1"])
+    assert set(server.head(PLACE)[1]) == {".gitattributes"}
+    sent, server.faults = server.puts, []
+    publish(exports["1"])
+    assert server.puts == sent, "large files are not sent again"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (401, BadConfig, "does not let you write"),
+        (403, BadConfig, "does not let you write"),
+        (409, Unfinished, "changed while the upload ran"),
+        (412, Unfinished, "changed while the upload ran"),
+        (400, BadInput, "refused"),
+    ],
+)
+def test_a_refusal_is_one_sentence_without_the_token(
+    server: Hub, exports: dict[str, Path], status: int, kind: type[DriftlineError], words: str
+) -> None:
+    server.faults = [["POST", "/commit/", status, 1]]
+    with pytest.raises(kind, match=words) as caught:
+        publish(exports["1"])
+    assert TOKEN not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert set(server.head(PLACE)[1]) == {".gitattributes"}
+
+
+def test_a_token_in_a_file_is_used_and_never_stored(
+    server: Hub, exports: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    done = publish(exports["1"], token_file=tmp_path / "token")
+    assert TOKEN not in repr(done)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p.name != "token" and TOKEN in p.read_text()]
+
+
+def test_damage_is_found_before_anything_is_sent(server: Hub, exports: dict[str, Path], tmp_path: Path) -> None:
+    folder = shutil.copytree(exports["1"], tmp_path / "damaged")
+    next(folder.glob("data/*.parquet")).unlink()
+    with pytest.raises(IntegrityError, match="is missing"):
+        publish(folder)
+    (shutil.copytree(exports["1"], tmp_path / "more") / "secret.txt").touch()
+    with pytest.raises(IntegrityError, match="is not in SHA256SUMS"):
+        publish(tmp_path / "more")
+    assert server.requests == []
+
+
+def test_a_dry_run_has_files_and_sizes(exports: dict[str, Path]) -> None:
+    plan = plan_of(exports["1"])
+    text = table(plan)
+    assert all(name in text for name in plan.files)
+    assert f"{sum(len(data) for data in files_of(exports['1']).values()):,}  bytes" in text
+
+
+@pytest.mark.parametrize("place", ["cars", "me/cars/x", "me/ca rs"])
+def test_a_place_that_is_none(exports: dict[str, Path], place: str) -> None:
+    with pytest.raises(BadConfig, match="Expected hf:USER/NAME"):
+        PUBLISHERS["hf"](plan_of(exports["1"]), place, Settings())
+
+
+class TestZenodo:
+    @pytest.fixture
+    def deposit(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Zenodo]:
+        monkeypatch.setenv("ZENODO_TOKEN", TOKEN)
+        with zenodo() as running:
+            yield running
+
+    def test_a_draft_has_all_files_and_a_doi(self, deposit: Zenodo, exports: dict[str, Path], tmp_path: Path) -> None:
+        plan, settings = plan_of(exports["1"]), Settings(endpoint=deposit.address)
+        done = PUBLISHERS["zenodo"](plan, "", settings)
+        assert done.note == "DOI 10.5281/zenodo.7 is reserved; the draft waits for you to publish it."
+        assert not deposit.published
+        assert deposit.metadata["version"] == "1.0.0"
+        for name, data in deposit.files.items():
+            (tmp_path / name).write_bytes(data)
+            if name.endswith(".tar"):
+                with tarfile.open(tmp_path / name) as archive:
+                    archive.extractall(tmp_path, filter="data")
+                (tmp_path / name).unlink()
+        assert files_of(tmp_path) == files_of(exports["1"])
+        assert PUBLISHERS["zenodo"](plan, "7", Settings(True, endpoint=deposit.address)).sent == 0
+        assert deposit.published
+
+    @pytest.mark.parametrize(
+        ("status", "kind", "words"),
+        [
+            (401, BadConfig, "does not let you write"),
+            (500, Unfinished, "run the same|Run the same command with --to zenodo:7"),
+            (400, BadInput, "refused the deposit"),
+        ],
+    )
+    def test_a_failure_is_one_sentence(
+        self, deposit: Zenodo, exports: dict[str, Path], status: int, kind: type[DriftlineError], words: str
+    ) -> None:
+        deposit.fault = status
+        with pytest.raises(kind, match=words) as caught:
+            PUBLISHERS["zenodo"](plan_of(exports["1"]), "", Settings(endpoint=deposit.address))
+        assert TOKEN not in str(caught.value)
+        assert not deposit.published
+
+
+class TestS3:
+    @pytest.fixture
+    def bucket(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        import boto3
+        from moto import mock_aws
+
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "testing")
+        with mock_aws():
+            server = boto3.client("s3", region_name="us-west-2")
+            server.create_bucket(Bucket="benchmarks", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+            yield server
+
+    def test_versions_stand_side_by_side(self, bucket: Any, exports: dict[str, Path]) -> None:
+        for name in ("1", "2"):
+            PUBLISHERS["s3"](plan_of(exports[name]), "benchmarks/cars", Settings())
+        keys = {o["Key"]: bucket.get_object(Bucket="benchmarks", Key=o["Key"])["Body"].read()
+                for o in bucket.list_objects_v2(Bucket="benchmarks")["Contents"]}  # fmt: skip
+        assert keys == {f"cars/{v}.0.0/{n}": data for v in ("1", "2") for n, data in files_of(exports[v]).items()}
+        assert PUBLISHERS["s3"](plan_of(exports["1"]), "benchmarks/cars", Settings()).sent == 0
+
+    def test_an_upload_that_stops_is_not_marked_complete_and_continues(
+        self, bucket: Any, exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plan = plan_of(exports["1"])
+        with monkeypatch.context() as patch:
+            patch.setattr("boto3.s3.transfer.S3Transfer.upload_file", raises)
+            with pytest.raises(Unfinished, match="is not complete"):
+                PUBLISHERS["s3"](plan, "benchmarks", Settings())
+        assert "Contents" not in bucket.list_objects_v2(Bucket="benchmarks")
+        first = next(name for name in plan.files if name != "SHA256SUMS")
+        metadata = {"sha256": plan.sums[first]}
+        bucket.put_object(
+            Bucket="benchmarks", Key=f"1.0.0/{first}", Body=(plan.folder / first).read_bytes(), Metadata=metadata
+        )
+        assert PUBLISHERS["s3"](plan, "benchmarks", Settings()).sent == len(plan.files) - 1
+
+    def test_a_bucket_that_is_not_there(self, bucket: Any, exports: dict[str, Path]) -> None:
+        with pytest.raises(BadConfig, match="NoSuchBucket"):
+            PUBLISHERS["s3"](plan_of(exports["1"]), "nobody", Settings())
+
+
+def raises(*_: Any, **__: Any) -> None:
+    raise ConnectionResetError("reset")
+
+
+def test_a_large_plan_is_fast(tmp_path: Path) -> None:
+    """10,000 files in 0.1 s leave a million within 10 s."""
+    import time
+
+    names = [f"data/{i // 1000:03d}/{i:06d}.jpg" for i in range(10_000)]
+    for folder in {name.rpartition("/")[0] for name in names}:
+        (tmp_path / folder).mkdir(parents=True)
+    for name in names:
+        os.close(os.open(tmp_path / name, os.O_CREAT))
+    (tmp_path / "README.md").touch()
+    (tmp_path / "release.json").write_text('{"name": "many", "version": "1.0.0"}')
+    listed = [*names, "README.md", "release.json"]
+    (tmp_path / "SHA256SUMS").write_text("".join(f"{'0' * 64}  {name}\n" for name in listed))
+    begin = time.process_time()
+    assert len(plan_of(tmp_path).files) == len(listed) + 1
+    assert time.process_time() - begin < 0.3
+
+
+def test_the_command_shows_and_sends(server: Hub, exports: dict[str, Path], tmp_path: Path) -> None:
+    words = ["release", str(exports["1"].parent / "release-1"), "--format", "huggingface", "--out", str(tmp_path)]
+    shown = CliRunner().invoke(app, [*words, "--to", f"hf:{PLACE}", "--dry-run"])
+    assert shown.output.endswith(f"they go to hf:{PLACE}, private.\n")
+    assert server.requests == []
+    sent = CliRunner().invoke(app, [*words, "--to", f"hf:{PLACE}"])
+    assert f"{server.address}/datasets/{PLACE}: " in sent.output
+    assert TOKEN not in sent.output
+    wrong = CliRunner().invoke(app, [*words, "--to", "hub:me/cars"])
+    assert "Unknown publishing target 'hub'" in str(wrong.exception)
