@@ -40,7 +40,7 @@ GUIDE = {
     "ridge": Entry(CLOSED, "Hoerl & Kennard 1970", "n D² + D³", "a linear head without a learning rate"),
     "random-features": Entry(CLOSED, "Rahimi & Recht 2007", "n M² + M³", "as ridge, if classes are not linear"),
     "ranpac": Entry(
-        CLOSED, "McDonnell et al. 2023", "n M² + M³", "often the best closed form on features of large networks"
+        CLOSED, "McDonnell et al. 2023", "n M² + M³", "often the best closed form; penalty=held-out as in the paper"
     ),
     "randumb": Entry(CLOSED, "Prabhu et al. 2024", "n M² + M³", "whether a learned representation is needed at all"),
     "fecam": Entry(
@@ -64,6 +64,12 @@ GUIDE = {
     "cumulative": Entry(TRAINED, f"{CLEAR}, table 4", "E N D C", "all data so far, if memory and time are no limit"),
     "self-training": Entry(TRAINED, "Lee 2013", "twice " + SGD, "unlabelled samples come with the steps"),
     "er": Entry(REPLAY, "Chaudhry et al. 2019", "2 " + SGD, "a memory of fixed size; hard to beat"),
+    "der": Entry(REPLAY, "Buzzega et al. 2020", "2 " + SGD, "a memory of fixed size, steps without borders"),
+    "der++": Entry(REPLAY, "Buzzega et al. 2020", "3 " + SGD, "as der, a stronger row for one more pass"),
+    "cls-er": Entry(REPLAY, "Arani et al. 2022", "3 " + SGD, "averages of weights over time, with replay"),
+    "icarl": Entry(
+        REPLAY, "Rebuffi et al. 2017", "n D + M² D / C", "a small memory on frozen features, nothing trained"
+    ),
     "reservoir": Entry(REPLAY, f"{CLEAR}, supplement 4", "E M D C", "a memory that prefers recent samples (alpha)"),
     "gdumb": Entry(REPLAY, "Prabhu et al. 2020", "E M D C", "whether a method is better than a balanced memory alone"),
     "agem": Entry(REPLAY, "Chaudhry et al. 2018", "2 " + SGD, "an update may not hurt the memory"),
@@ -73,7 +79,7 @@ GUIDE = {
     "cwr": Entry(REGULARISED, "Lomonaco et al. 2020", SGD, "classes that come in few steps only"),
     "fc-only": Entry(ONLINE, f"{NEAR}, sec. 5", "n D C", "the base row on fast streams"),
     "er-online": Entry(ONLINE, f"{NEAR}, sec. 5", "n D C", "replay on a stream, with a network"),
-    "ace": Entry(ONLINE, "Caccia et al. 2022", "n D C", "new classes displace old ones"),
+    "ace": Entry(ONLINE, "Caccia et al. 2022", "n D C", "new classes displace old ones; this is ER-ACE"),
     "cosine-fc": Entry(ONLINE, "Hou et al. 2019", "n D C", "frequent classes dominate"),
     "overadapt": Entry(ONLINE, NEAR, "n D C", "to show that online accuracy misleads"),
     "acm": Entry(MEMORY, f"{NEAR}, sec. 5", "n N D", "all samples may be stored"),
@@ -91,6 +97,7 @@ GUIDE = {
     "knn-lm": Entry(MEMORY, "Khandelwal et al. 2020", SGD + " + n N D", "a frozen head and neighbours together"),
     "river-logreg": Entry(ONLINE, "River; OCRR", "n D C", "a second implementation of an online head"),
     "lora": Entry(ADAPTERS, "Hu et al. 2021", "a network", "raw texts or images and a pre-trained transformer"),
+    "lora-merged": Entry(ADAPTERS, "Dziadzio et al. 2025", "a network", "steps must not undo each other"),
     "llm": Entry(ADAPTERS, OCRR, "an endpoint", "what a language model answers with nearest examples"),
     "baseline": Entry(FINAL, SEQ, SGD, "the last step alone"),
     "erm": Entry(FINAL, SEQ, "E N D C", "all steps as one"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -123,8 +123,7 @@ class Lora(Learner):
         import torch
 
         self._check(y)
-        learns = [p for p in self.net.parameters() if p.requires_grad]
-        optimiser = torch.optim.AdamW(learns, lr=self.lr)
+        optimiser = torch.optim.AdamW(self.learned(), lr=self.lr)
         with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
             for _ in range(self.epochs):
@@ -140,7 +139,7 @@ class Lora(Learner):
         self._check(y)
         self.net.eval()
         with one_thread():
-            self._step(torch.optim.SGD([p for p in self.net.parameters() if p.requires_grad], self.correct_lr), x, y)
+            self._step(torch.optim.SGD(self.learned(), self.correct_lr), x, y)
 
     def _check(self, y: Labels) -> None:
         if int(np.max(y)) >= self.task.n_classes:
@@ -171,4 +170,53 @@ class Lora(Learner):
 
     def stored_bytes(self) -> int:
         """Adapters and classifier."""
-        return sum(int(p.nbytes) for p in self.net.parameters() if p.requires_grad)
+        return sum(int(p.nbytes) for p in self.learned())
+
+    def learned(self) -> list[Any]:
+        """The parameters that learn: matrices of the adapters, and the classifier."""
+        return [p for p in self.net.parameters() if p.requires_grad]
+
+
+@dataclass
+class LoraMerged(Lora):
+    """LoRA whose learned weights are merged over time, step after step; the merged weights answer.
+
+    "ema": each step starts from the merged weights M, then M ← (1 - s) M + s θ [Dziadzio et al. 2025, sec. 5, Best-in-
+    TIME: the average starts and answers]; the first step is taken whole. "arithmetic": each step starts from the first
+    weights θ₀, and θ₀ + s Σ (θₜ - θ₀) answers [Ilharco et al. 2023, sec. 2]. The two matrices of an adapter are merged
+    one by one. A batch of a stream counts as a step.
+    """
+
+    merge: Literal["ema", "arithmetic"] = "ema"
+    """how"""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """s"""
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """As LoRA; remembers the first weights."""
+        super().begin(task, rng)
+        self.first = [p.detach().clone() for p in self.learned()]
+        self.merged: list[Any] = []
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train, then merge."""
+        import torch
+
+        before = self.merged or self.first
+        with torch.no_grad():
+            if self.merge == "arithmetic":
+                self._set(self.first)
+            super().learn(x, y)
+            found = [p.detach().clone() for p in self.learned()]
+            if self.merge == "arithmetic":
+                steps = zip(before, found, self.first, strict=True)
+                self.merged = [old + self.share * (new - start) for old, new, start in steps]
+            elif self.merged:
+                self.merged = [torch.lerp(old, new, self.share) for old, new in zip(before, found, strict=True)]
+            else:
+                self.merged = found
+            self._set(self.merged)
+
+    def _set(self, weights: list[Any]) -> None:
+        for p, value in zip(self.learned(), weights, strict=True):
+            p.copy_(value)

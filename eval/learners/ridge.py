@@ -121,9 +121,11 @@ def fourier(x: Floats, frequencies: Floats, phases: Floats) -> Floats:
 
 @dataclass
 class Ranpac(Ridge):
-    """Ridge regression on relu(x R), R random: RanPAC without its adapter [McDonnell et al. 2023, sec. 4.2, alg. 1]."""
+    """Ridge regression on relu(x R), R random: RanPAC without its adapter [McDonnell et al. 2023, sec. 4.2, alg. 1].
 
-    penalty: PositiveFloat | Literal["held-out"] = "held-out"
+    The paper chooses the penalty on held-out samples after each step: penalty=held-out, ten times as expensive.
+    """
+
     intercept: bool = False
     width: Annotated[int, Field(ge=1)] = 1000
     """random features M; the paper has 10,000, of which the matrix of second moments takes 800 MB"""

@@ -24,7 +24,8 @@ from eval.learners.slda import Slda, oas
 from eval.run import evaluate
 
 CLASSES, WIDTH = 4, 6
-NAMES = ["simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)", "ranpac(width=20)",
+NAMES = ["simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",
+         "ranpac(width=20)", "ranpac(width=20,penalty=held-out)",
          "randumb(width=20)", "fecam", "fecam(covariance=common)"]  # fmt: skip
 
 
@@ -147,7 +148,7 @@ def test_random_features_approach_kernel_ridge_regression() -> None:
 
 def test_ranpac_is_its_algorithm_with_the_penalty_of_its_held_out_samples() -> None:
     """McDonnell et al. 2023, algorithm 1 and appendix C, with every fifth sample held out."""
-    learner = taught(Ranpac(width=20), sizes=13)
+    learner = taught(Ranpac(width=20, penalty="held-out"), sizes=13)
     features, targets = np.maximum(X.astype(np.float64) @ learner.projection, 0), np.eye(CLASSES)[Y]
     apart = np.arange(len(Y)) % 5 == 4
 

@@ -23,7 +23,7 @@ from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
 from eval.learner import Task
 from eval.learners.llm import Llm
-from eval.learners.lora import Lora
+from eval.learners.lora import Lora, LoraMerged
 from eval.run import evaluate
 from stream_builder.builders.encoded import encode, is_text
 from stream_builder.builders.texts import from_texts
@@ -316,6 +316,23 @@ class TestLora:
         learner.learn(x.astype(np.uint8), y)
 
         assert (learner.predict(x.astype(np.uint8)) == y).mean() > 0.9
+
+    @pytest.mark.parametrize("merge", ["ema", "arithmetic"])
+    def test_merged_weights_are_the_average_of_steps_or_the_sum_of_their_changes(
+        self, merge: str, texts: Stream, tmp_path: Path
+    ) -> None:
+        folder, train = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"]
+        half, seen = len(train) // 2, {}
+        for share in (1.0, 0.25):  # with share 1 "ema" keeps the trained weights themselves
+            learner = LoraMerged(model=str(folder), lr=0.05, epochs=1, dropout=0.0, merge=merge, share=share)  # type: ignore[arg-type]
+            learner.begin(Task(3, ()), rng_for(0))
+            seen[share] = [[p.detach().clone() for p in learner.learned()]]
+            for part in (train.part(0, half), train.part(half, len(train))):
+                learner.learn(part.x, part.y)
+                seen[share].append([p.detach().clone() for p in learner.learned()])
+        for start, one, two, quarter in zip(seen[1.0][0], seen[1.0][1], seen[1.0][2], seen[0.25][2], strict=True):
+            expected = 0.75 * one + 0.25 * two if merge == "ema" else start + 0.25 * (two - start)
+            assert np.allclose(quarter.cpu(), expected.cpu(), atol=1e-4 if merge == "ema" else 1e-5)
 
     def test_it_refuses_other_samples(self, tmp_path: Path) -> None:
         with pytest.raises(IncompatibleStream, match="has no model"):

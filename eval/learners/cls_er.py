@@ -1,0 +1,117 @@
+"""CLS-ER: a plastic and a stable slow copy of the network teach it on stored samples [Arani et al. 2022]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+
+from eval.engine.linear import Net, Params, Rule, predict, predict_sure
+from eval.learner import Array, Labels, Task
+from eval.learners.der import ON_STREAMS
+from eval.memory.dark import Dark
+from eval.training.sgd_learner import NetLearner
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Slow:
+    """A copy whose weights follow those of a network: θ ← a θ + (1 - a) θ', a ≤ 1 - 1/(updates + 1)."""
+
+    def __init__(self, net: Net, decay: float, frequency: float) -> None:
+        self.net, self.decay, self.frequency, self.updates = net.copy(), decay, frequency, 0
+
+    def follow(self, net: Net) -> None:
+        """One update."""
+        decay = min(1 - 1 / (self.updates + 1), self.decay)
+        self.updates += 1
+        for own, p in zip(self.net.params, net.params, strict=True):
+            own.mul_(decay).add_(p, alpha=1 - decay)
+
+
+class Consolidate(Rule):
+    """Adds the cross-entropy of stored samples and λ times the mean squared distance to the scores of the copy that
+    is surer of the right class [Arani et al. 2022, eq. 2-5]; then the copies follow."""
+
+    def __init__(self, memory: Dark, plastic: Slow, stable: Slow, weight: float, rng: np.random.Generator) -> None:
+        self.memory, self.slow, self.weight, self.rng = memory, (plastic, stable), weight, rng
+        self.net: Any = None
+
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The data's gradient and those of the memory."""
+        import torch
+
+        self.net = net
+        if len(self.memory):
+            past, labels, _ = self.memory.draw(len(y))
+            of_each = [slow.net.scores(past).float() for slow in self.slow]
+            rows = torch.arange(len(labels), device=labels.device)
+            sure = [torch.softmax(scores, 1)[rows, labels] for scores in of_each]
+            teacher = torch.where((sure[1] > sure[0])[:, None], of_each[1], of_each[0])
+            off = 2 * self.weight * (net.scores(past).float() - teacher) / teacher.numel()
+            replayed = zip(grads, net.data_gradient(past, labels), net.pulled(past, off), strict=True)
+            grads = [(g + p) / 2 + q for g, p, q in replayed]  # one cross-entropy over both halves of the batch
+        self.memory.add(x, y, y[:, None].float())
+        return grads
+
+    def moved(self, grads: Params, steps: Params) -> None:
+        """The copies follow, each as often as its frequency says."""
+        for slow in self.slow:
+            if self.rng.random() < slow.frequency:
+                slow.follow(self.net)
+
+
+@dataclass
+class ClsEr(NetLearner):
+    """Experience replay with two averages of the weights as teachers; the stable one answers [Arani et al. 2022]."""
+
+    memory: NonNegativeInt = 0
+    """samples in all; 0: as many as the first step has (CLEAR: one bucket), 500 on streams of batches"""
+    weight: NonNegativeFloat = 0.15
+    """λ, weight of the teachers' scores [table S2: 0.1 to 0.2]"""
+    plastic_decay: Share = 0.99
+    """decay of the plastic copy [table S2: 0.999, for ten times as many updates]"""
+    stable_decay: Share = 0.999
+    """decay of the stable copy"""
+    plastic_frequency: Share = 0.9
+    """share of updates that the plastic copy follows"""
+    stable_frequency: Share = 0.7
+    """share of updates that the stable copy follows"""
+
+    cost = 8 / 3  # two gradients, and a forward pass of each copy
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with an empty memory."""
+        super().begin(task, rng)
+        self.dark = Dark(self.memory or (ON_STREAMS if task.batch else 0), rng)
+        self.plastic = Slow(self.head, self.plastic_decay, self.plastic_frequency)
+        self.stable = Slow(self.head, self.stable_decay, self.stable_frequency)
+
+    def rule(self) -> Rule:
+        """What is added to plain SGD."""
+        return Consolidate(self.dark, self.plastic, self.stable, self.weight, self.rng)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train; the memory takes each batch as it is trained on."""
+        self.dark.limit = self.dark.limit or len(y)
+        self.train(x, y, rule=self.rule())
+
+    def on_correction(self) -> Rule:
+        """The same."""
+        self.dark.limit = self.dark.limit or ON_STREAMS
+        return self.rule()
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the stable copy's highest score."""
+        return predict(self.stable.net, self.inputs(x))
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
+        return predict_sure(self.stable.net, self.inputs(x))

@@ -1,0 +1,81 @@
+"""Dark experience replay: stored samples must keep the scores that they had when they were stored [Buzzega et al.
+2020]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from eval.engine.linear import Net, Params, Rule
+from eval.learner import Array, Labels, Task
+from eval.memory.dark import Dark
+from eval.training.sgd_learner import NetLearner
+
+ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et al. 2020, table 2: 200, 500, 5,120]
+
+
+class Remember(Rule):
+    """Adds α/2 times the gradient of the mean squared distance to stored scores [algorithm 1, line 7; the authors'
+    code: mean over samples and classes] and β times that of the cross-entropy of stored labels [algorithm 2, line 9];
+    then stores the batch with its scores from before the update."""
+
+    def __init__(self, memory: Dark, alpha: float, beta: float) -> None:
+        self.memory, self.alpha, self.beta = memory, alpha, beta
+
+    def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
+        """The data's gradient and those of the memory."""
+        scores = net.scores(x).detach().float()
+        if len(self.memory):
+            past, _, stored = self.memory.draw(len(y))
+            off = 2 * self.alpha * (net.scores(past).float() - stored) / stored.numel()
+            grads = [g + p for g, p in zip(grads, net.pulled(past, off), strict=True)]
+            if self.beta:
+                past, labels, _ = self.memory.draw(len(y))
+                grads = [g + self.beta * p for g, p in zip(grads, net.data_gradient(past, labels), strict=True)]
+        self.memory.add(x, y, scores)
+        return grads
+
+
+@dataclass
+class Der(NetLearner):
+    """Finetuning with a reservoir of samples and their scores, which are imitated [Buzzega et al. 2020, alg. 1]."""
+
+    memory: NonNegativeInt = 0
+    """samples in all; 0: as many as the first step has (CLEAR: one bucket), 500 on streams of batches"""
+    alpha: NonNegativeFloat = 0.5
+    """α, weight of stored scores [appendix G: 0.1 to 1]"""
+
+    beta = 0.0  # DER has no stored labels
+    cost = 2.0  # gradients on the data and on the memory
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """Start with an empty memory."""
+        super().begin(task, rng)
+        self.dark = Dark(self.memory or (ON_STREAMS if task.batch else 0), rng)
+
+    def rule(self) -> Rule:
+        """What is added to plain SGD."""
+        return Remember(self.dark, self.alpha, self.beta)
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train; the memory takes each batch as it is trained on."""
+        self.dark.limit = self.dark.limit or len(y)
+        self.train(x, y, rule=self.rule())
+
+    def on_correction(self) -> Rule:
+        """The same."""
+        self.dark.limit = self.dark.limit or ON_STREAMS
+        return self.rule()
+
+
+@dataclass
+class DerPlusPlus(Der):
+    """DER that also replays stored labels [Buzzega et al. 2020, alg. 2]."""
+
+    beta: NonNegativeFloat = 0.5
+    """β, weight of stored labels [appendix G: 0.5 to 1]"""
+
+    cost = 3.0
