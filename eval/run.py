@@ -24,7 +24,7 @@ from eval.learner import Learner
 from eval.protocol import PROTOCOLS, Protocol, Start, protocol_named, skip_reason
 from eval.results import Results
 from eval.rows import Row, Run, folder_name, keep_skipped
-from eval.scoring import timeline
+from eval.scoring import timeline, versions
 from eval.scoring.aggregate import summary
 from stream_builder.stream import Stream
 
@@ -373,10 +373,10 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
         "budget": protocol.budget_report(learner, samples),
         "learner_facts": learner.metadata(),
         "timeline": timeline.record(stream),
+        "release": versions.record(stream),
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
-    known = {key: value for key, value in notes.items() if value}
-    about |= known | protocol.records(stream, learner, run.start.seed) | chosen
+    about |= {k: v for k, v in notes.items() if v} | protocol.records(stream, learner, run.start.seed) | chosen
     if run.folder is not None:
         outcomes.write(run.folder / outcomes.FILE, rows)
         row_files.save(run.folder, about, rows)

@@ -34,7 +34,7 @@ from curate.core.parsing import rows_of
 from curate.images.shards import read_tar
 from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from curate.release.versions.identity import FILE as MANIFEST
-from curate.release.versions.identity import bucket_identities, seal_entry
+from curate.release.versions.identity import bucket_identities, of_steps, seal_entry
 from curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 1
@@ -147,6 +147,13 @@ class Release:
     def dead(self, tar: str) -> frozenset[str]:
         """Ids that a reader of a whole tar must skip. tar: its path in the release, as in SHA256SUMS."""
         return frozenset(stone.id for stone in self.tombstones() if stone.tar == tar)
+
+    def steps(self, features: str) -> list[dict[str, str]]:
+        """Name and short hashes of `train` and `test` of each bucket, for the given features, as BUCKETS.json has them;
+        equal hashes in two versions prove equal data."""
+        path = self.path / MANIFEST
+        known = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
+        return of_steps(known, features)
 
     def identity(self) -> dict[str, Any]:
         """What each bucket consists of, as hashes: the content of BUCKETS.json, also for releases that lack the file.

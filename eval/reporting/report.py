@@ -12,7 +12,7 @@ from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
 from eval.protocol import Document, Score, kind_of
-from eval.reporting import ageing, compared, confidence, pages
+from eval.reporting import ageing, compared, confidence, pages, versions
 from eval.reporting.answer import BLIND
 from eval.reporting.document import shown
 from eval.reporting.exports import write_exports
@@ -55,6 +55,8 @@ def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream |
     name, as `rows.grouped` has it. few: fewer replicates."""
     sha, protocol, name = key
     document = summary(runs, name, sha, protocol)
+    if runs and (release := runs[0].about.get("release")) is not None:
+        document["release"] = release
     return document | (_more(runs, document, stream, few) if runs else {})
 
 
@@ -120,6 +122,8 @@ def write(
     across = _across(plain)
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
+    if text := versions.section(plain):
+        sections.append(Section("versions", "Versions of one release", text))
     environment = _environment()
     index = environment.get_template("report.html.j2").render(
         title=title,

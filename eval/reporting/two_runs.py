@@ -22,6 +22,7 @@ from eval.scoring.aggregate import groups
 from eval.scoring.cells import Resampling, groups_of
 from eval.scoring.comparing import ALPHA, compare
 from eval.scoring.ranking import labels, upper_bound
+from eval.scoring.versions import Version, refusal, version_of
 from stream_builder.stream import Stream
 
 NAMES = ("A", "B")
@@ -42,6 +43,11 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
             for path, of in zip(paths, grouped, strict=True)
         )
         problem = f"{paths[0]} and {paths[1]} have no protocol on the same stream in common."
+        if said := refusal(*(_versions(runs) for runs, _ in found)):
+            raise BadConfig(
+                f"{problem} They are on versions of one release that differ: {said}", "",
+                f"driftline report {paths[0]} {paths[1]} compares the scores that these versions share.",
+            )  # fmt: skip
         raise BadConfig(problem, f"They have {have}.", "Compare runs on one stream: equal names are not enough.")
     known = {stream.sha256: stream for stream in streams}
     documents, differences = [], []
@@ -53,6 +59,12 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
     before = [Section("differences", "What changed", _table(differences, paths))]
     page = write(documents, out, f"{paths[0].name} against {paths[1].name}", before=before, streams=streams)
     return page, differences
+
+
+def _versions(runs: Sequence[Run]) -> list[Version]:
+    """The versions of releases that runs are on."""
+    found = (version_of(run.about.get("release")) for run in runs)
+    return list(dict.fromkeys(version for version in found if version is not None))
 
 
 def _named(run: Run, name: str) -> Run:

@@ -236,32 +236,45 @@ def _scores(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-@command(eval_app, "compare", "driftline compare runs-before runs-after --out comparison", panel="Evaluate")
+@command(eval_app, "compare", "driftline compare photos-v1 photos-v2", panel="Evaluate")
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Another one, on the same streams.")],
-    out: Annotated[Path, typer.Option("--out", help="Folder for the page.")] = Path("comparison"),
+    first: Annotated[Path, typer.Argument(metavar="A", help="A folder with rows of driftline eval, or a release.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Rows on the same streams, or another version.")],
+    out: Annotated[Path, typer.Option("--out", help="Rows: folder for the page.")] = Path("comparison"),
     stream: Annotated[
         list[Path] | None,
-        typer.Option("--stream", help="An evaluated stream: adds names, dates and images; may be repeated."),
+        typer.Option("--stream", help="Rows: an evaluated stream; adds names, dates and images; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two sets of runs on the same streams.
+    """Compare two versions of a release, or two sets of runs on the same streams.
 
-    Says which learners score higher in B than in A, and which do not differ. Writes a report of both.
+    Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
+    may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.
     """
     from eval.reporting.two_runs import two_runs
     from stream_builder.stream import Stream
 
-    releases = [path for path in (first, second) if (path / "release.json").is_file()]
+    releases = [path for path in (first, second) if _is_release(path)]
+    if len(releases) == 1:
+        other = first if releases[0] == second else second
+        raise BadConfig(f"{releases[0]} is a release, and {other} is none.", "Expected two releases, or two of rows.")
     if releases:
-        raise BadConfig(
-            f"{releases[0]} is a release.", "Expected folders with rows.", "This version compares runs, not releases."
-        )
+        from curate.release import Release
+        from curate.release.versions.comparison import compare_releases, comparison_text
+
+        found = compare_releases(Release.open(first), Release.open(second))
+        show(as_json, found, comparison_text(found))
+        if not found["comparable"]:
+            raise DriftlineError("No score on A may be compared with one on B.", "", "The reasons are above.")
+        return
     page, differences = two_runs([first, second], out, [Stream.load(place) for place in stream or ()])
     text = [f"  {e['learner']}: {_shares(e)}" for e in differences]
     show(as_json, {"report": str(page), "differences": differences}, "\n".join([*text, f"report: {page}"]))
+
+
+def _is_release(path: Path) -> bool:
+    return (path / "release.json").is_file() or any(path.glob("stages/*_publish/release/release.json"))
 
 
 def _shares(entry: dict[str, Any]) -> str:

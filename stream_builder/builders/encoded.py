@@ -69,7 +69,7 @@ def encode(stream: Stream, encoder: Encoder, name: str, tick: Tick = lambda n: N
 
     oracle = None if stream.oracle is None else encode_step(stream.oracle)
     steps = [encode_step(step) for step in stream.steps]
-    facts = {**stream.facts, "encoder": name}
+    facts = {key: value for key, value in stream.facts.items() if key != "buckets"} | {"encoder": name}
     return replace(
         stream, steps=steps, prior=vectors(stream.prior), facts=facts, oracle=oracle, sha256="", class_texts=None
     )

@@ -81,6 +81,7 @@ def from_release(
         "version": release.facts["version"],
         "features": name,
         "split": split,
+        "buckets": release.steps(name),
     }
     prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
     class_texts = None if texts is None else texts_of(release, name, texts, templates)

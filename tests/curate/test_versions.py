@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +14,15 @@ import pytest
 from support.helpers import ImagesInMemory, release_of
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import BadConfig, BadInput, IntegrityError
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError
 from curate.release import Release
 from curate.release.packing import Packed, pack
 from curate.release.selection import all_splits, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.versions.appending import Former, append_tars, labelled
+from curate.release.versions.comparison import compare_releases, comparison_text
 from curate.release.versions.tombstones import FILE
+from pipelines.cli.eval import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
 CLASSES = ["bus", "car"]
@@ -38,11 +41,11 @@ def photos(n: int = 4) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def made(folder: Path, rows: list[dict[str, Any]] | None = None, scale: float = 1.0) -> Release:
+def made(folder: Path, rows: list[dict[str, Any]] | None = None, scale: float = 1.0, splits: int = 2) -> Release:
     rows = photos() if rows is None else rows
     images = {r["id"]: (r["id"].encode(), "jpg") for r in rows}
     vectors = (scale * np.arange(len(rows) * 2, dtype=np.float16)).reshape(-1, 2)
-    return release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, folder, ReleaseSettings(splits=2))
+    return release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, folder, ReleaseSettings(splits=splits))
 
 
 class TestJoining:
@@ -159,3 +162,83 @@ def test_a_damaged_list_of_tombstones_is_named(tmp_path: Path, text: str) -> Non
     (release.path / FILE).write_text(text)
     with pytest.raises((BadInput, IntegrityError), match=FILE):
         release.tombstones()
+
+
+class TestComparison:
+    def compared(self, a: Release, b: Release) -> dict[str, Any]:
+        return {entry["bucket"]: entry for entry in compare_releases(a, b)["buckets"]}
+
+    def test_equal_releases_share_all_scores(self, tmp_path: Path) -> None:
+        found = compare_releases(made(tmp_path / "a"), made(tmp_path / "b"))
+        assert [(e["compare"], e["because"], e["features"]) for e in found["buckets"]] == [
+            ("all", [], {"clip": True})
+        ] * 2
+        assert found["comparable"] == found["learned_up_to"] == ["2011", "2012"]
+
+    def test_each_difference_is_a_reason(self, tmp_path: Path) -> None:
+        a = made(tmp_path / "a", splits=1)
+        rows = a.table.to_pylist()
+        test = next(r for r in rows if r["bucket"] == 1 and r["split_0"] == "test")
+        train = next(r for r in rows if r["bucket"] == 2 and r["split_0"] == "train")
+        found = self.compared(a, without(a, tmp_path / "b", test["id"]))
+        assert found["2011"]["compare"] == "none"
+        assert found["2011"]["because"] == ["1 test images are only in A and 0 only in B (split_0)"]
+        assert found["2012"]["compare"] == "all"
+        found = self.compared(a, without(a, tmp_path / "c", train["id"]))
+        assert found["2012"]["compare"] == "tests"
+        assert found["2012"]["because"] == ["1 training images are only in A and 0 only in B (split_0)"]
+
+    def test_learners_are_comparable_up_to_the_first_bucket_that_differs(self, tmp_path: Path) -> None:
+        a = made(tmp_path / "a")
+        first = next(r["id"] for r in a.table.to_pylist() if r["bucket"] == 1)
+        found = compare_releases(a, without(a, tmp_path / "b", first))
+        assert found["learned_up_to"] == []
+        assert "2012" in found["comparable"]
+        assert "No learner of A may be compared" in comparison_text(found)
+
+    def test_other_vectors_leave_the_images_comparable_by_no_score_on_them(self, tmp_path: Path) -> None:
+        found = self.compared(made(tmp_path / "a"), made(tmp_path / "b", scale=2.0))
+        assert {e["compare"] for e in found.values()} == {"none"}
+        assert found["2011"]["because"] == ["the features clip differ"]
+
+    def test_other_classes_make_every_score_another_question(self, tmp_path: Path) -> None:
+        a, b = made(tmp_path / "a"), made(tmp_path / "b")
+        more = Release(b.path, {**b.facts, "classes": [*b.classes, "dog"]}, b.table)
+        (b.path / "BUCKETS.json").unlink()
+        found = compare_releases(a, more)
+        assert found["comparable"] == []
+        assert found["buckets"][0]["because"] == ["the classes differ (only B: dog)"]
+
+    def test_a_bucket_of_one_release_and_a_moved_border_are_named(self, tmp_path: Path) -> None:
+        a, b = (made(tmp_path / n) for n in "ab")
+        for release, ends in ((a, ("2012", "2013")), (b, ("2012", "2014"))):
+            (release.path / "BUCKETS.json").unlink()
+            for bucket, start, end in zip(release.facts["buckets"], ("2011", "2012"), ends, strict=True):
+                bucket |= {"start": start, "end": end}
+        b.facts["buckets"].append({"index": 3, "name": "2014", "start": "2014", "end": "2015"})
+        found = self.compared(a, b)
+        assert found["2012"]["because"] == ["it ends at 2013 in A and at 2014 in B"]
+        assert (found["2014"]["compare"], found["2014"]["because"]) == ("none", ["only B has this bucket"])
+
+    def test_the_command_prints_text_and_json_and_fails_if_nothing_is_comparable(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        made(tmp_path / "a"), made(tmp_path / "b"), made(tmp_path / "c", photos(5))
+        compare(tmp_path / "a", tmp_path / "b")
+        said = capsys.readouterr().out
+        assert "  2011  all scores\n" in said
+        assert "Learners may be compared that were trained up to 2012 or earlier." in said
+        with pytest.raises(DriftlineError, match=r"No score on A may be compared with one on B\."):
+            compare(tmp_path / "a", tmp_path / "c", as_json=True)
+        assert json.loads(capsys.readouterr().out)["comparable"] == []
+        with pytest.raises(BadConfig, match=r"is a release, and .* is none\. Expected two releases, or two of rows"):
+            compare(tmp_path / "a", tmp_path)
+
+
+def without(release: Release, folder: Path, id_: str) -> Release:
+    """A copy of a release without one image."""
+    shutil.copytree(release.path, folder)
+    (folder / "BUCKETS.json").unlink()
+    keep = np.array([i != id_ for i in release.table["id"].to_pylist()])
+    np.save(folder / "features" / "clip.npy", release.features("clip")[keep])
+    return Release(folder, release.facts, release.table.filter(keep))

@@ -66,9 +66,9 @@ def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> N
     assert "clear-streaming on drifting" in done.stderr
 
 
-def test_releases_are_refused(tmp_path: Path) -> None:
+def test_a_release_is_not_compared_with_rows(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "release.json").write_text("{}")
-    done = driftline("compare", str(tmp_path), str(tmp_path), "--out", str(tmp_path / "out"))
+    done = driftline("compare", str(tmp_path), str(runs / "a"), "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert "is a release" in done.stderr
 

@@ -48,6 +48,26 @@ def bucket_identities(
     return {"format": 1, "classes": list(facts["classes"]), "buckets": entries}
 
 
+def of_steps(manifest: Mapping[str, Any], features: str) -> list[dict[str, str]]:
+    """Name of each bucket, and what training and tests on it are, as short hashes. features: a name of the manifest, or
+    what is made of the images, such as pixels:32.
+
+    A hash covers all splits, because a protocol may choose any of them.
+    """
+    found = []
+    for entry in manifest["buckets"]:
+        vectors = entry["features"].get(features, {})
+        common = [manifest["classes"], entry["start"], entry["end"], features]
+        parts = {side: [*common, *_of_side(entry["splits"], side), *_of_side(vectors, side)] for side in SIDES}
+        hashes = {side: _hash(json.dumps(part).encode()).hex()[:16] for side, part in parts.items()}
+        found.append({"name": str(entry["name"]), **hashes})
+    return found
+
+
+def _of_side(splits: Mapping[str, Mapping[str, str]], side: str) -> list[str]:
+    return [split[side] for _, split in sorted(splits.items())]
+
+
 def seal_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry of a bucket with the hash of its content."""
     content = {key: value for key, value in entry.items() if key != "sha256"}

@@ -1,0 +1,98 @@
+"""Streams of several versions of one release: which scores on one may be compared with scores on the other.
+
+A release says, for each bucket, what training and tests on it are, as hashes (`BUCKETS.json`). The score of a learner
+that was trained up to step i, on step j, may be compared if steps 0 … i and j are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stream_builder.stream import Stream
+
+KEYS = ("name", "train", "test")
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a release, as a run's record names it."""
+
+    name: str
+    """of the release"""
+    version: str
+    steps: tuple[tuple[str, str, str], ...]
+    """name, hash of training and hash of tests of each step"""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What two versions have in common."""
+
+    same: tuple[int, ...]
+    """steps whose training and test data are the same"""
+    learned: int
+    """number of first steps that are the same"""
+    reasons: tuple[str, ...]
+    """why scores on the other steps may not be compared"""
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """(trained up to, tested on) of the scores that may be compared."""
+        return [(i, j) for i in range(self.learned) for j in self.same]
+
+
+def record(stream: Stream) -> dict[str, Any] | None:
+    """What a run's record says about the release of its stream; None for other streams."""
+    facts = stream.facts
+    if not isinstance(facts.get("buckets"), list) or len(facts["buckets"]) != len(stream.steps):
+        return None
+    return {"name": facts.get("release"), "version": facts.get("version"), "buckets": facts["buckets"]}
+
+
+def version_of(said: Any) -> Version | None:
+    """A record's entry `release`; None if it is missing or damaged."""
+    if not isinstance(said, Mapping) or not all(isinstance(said.get(key), str) for key in ("name", "version")):
+        return None
+    steps = said.get("buckets")
+    if not isinstance(steps, list) or not all(
+        isinstance(step, Mapping) and all(isinstance(step.get(key), str) for key in KEYS) for step in steps
+    ):
+        return None
+    return Version(said["name"], said["version"], tuple((s["name"], s["train"], s["test"]) for s in steps))
+
+
+def shared(a: Version, b: Version) -> Shared:
+    """What two versions have in common, step for step. A step is the same only as a whole, because some protocols train
+    and test on all of it."""
+    common = min(len(a.steps), len(b.steps))
+    same = tuple(i for i in range(common) if a.steps[i][1:] == b.steps[i][1:])
+    learned = next((i for i in range(common) if i not in same), common)
+    reasons = [f"{a.steps[i][0]}: {_difference(a, b, i)}" for i in range(common) if i not in same]
+    if learned < common:
+        reasons.append(f"whatever was learned from {a.steps[learned][0]} on")
+    longer = max(a, b, key=lambda version: len(version.steps))
+    reasons += [f"{name}: only in {longer.version}" for name, *_ in longer.steps[common:]]
+    return Shared(same, learned, tuple(reasons))
+
+
+def _difference(a: Version, b: Version, i: int) -> str:
+    parts = [name for k, name in ((1, "training"), (2, "test")) if a.steps[i][k] != b.steps[i][k]]
+    return f"other {' and '.join(parts)} data"
+
+
+def refusal(a: Sequence[Version], b: Sequence[Version]) -> str:
+    """Sentences about runs on different versions of one release; "" if there are none."""
+    said = []
+    for one in a:
+        for two in b:
+            if one.name == two.name and one.version != two.version:
+                common = shared(one, two)
+                names = ", ".join(one.steps[i][0] for i in common.same) or "none"
+                reasons = f" Not comparable: {'; '.join(common.reasons)}." if common.reasons else ""
+                said.append(f"{one} and {two.version}: the same buckets: {names}.{reasons}")
+    return " ".join(dict.fromkeys(said))
