@@ -13,6 +13,7 @@ from pipelines import VERSION
 from pipelines.cli.common import OUTPUT, PlainGroup
 from pipelines.cli.curation import curation_app
 from pipelines.cli.eval import eval_app
+from pipelines.cli.exchange.results import results_app
 from pipelines.cli.figure import figure_app
 from pipelines.cli.ledger import ledger_app
 from pipelines.cli.listing import list_app
@@ -64,6 +65,7 @@ app.add_typer(pretrain_app)
 app.add_typer(eval_app)
 app.add_typer(figure_app, name="figure", rich_help_panel="Evaluate")
 app.add_typer(submit_app)
+app.add_typer(results_app)
 app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Tools")
 app.add_typer(ledger_app, name="ledger", rich_help_panel="Tools")

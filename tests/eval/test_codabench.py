@@ -1,0 +1,126 @@
+"""The Codabench bundle in its documented folders: both programs run as commands, and give the scores of evaluate."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from support.helpers import drifting
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError
+from eval.leaderboard.codabench import bundle, ingest, score, shuffled
+from eval.run import evaluate
+from stream_builder.stream import Stream
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpacked as Codabench does: /app is this folder, with one folder for each of the two steps."""
+    folder = tmp_path_factory.mktemp("codabench")
+    drifting(steps=3, n=12).save(folder / "S")
+    bundle(folder / "S", "clear-iid", [0, 1], "me/driftline", folder / "task.zip", "Drifting")
+    with zipfile.ZipFile(folder / "task.zip") as file:
+        file.extractall(folder / "bundle")
+    places = {
+        "ingestion/input_data": "input_data", "ingestion/program": "ingestion_program",
+        "ingestion/ingested_program": "solution", "scoring/program": "scoring_program",
+        "scoring/input/ref": "reference_data",
+    }  # fmt: skip
+    for place, name in places.items():
+        with zipfile.ZipFile(folder / "bundle" / f"{name}.zip") as file:
+            file.extractall(folder / place)
+    (folder / "scoring" / "output").mkdir()
+    ingest(*(folder / "ingestion" / name for name in ("input_data", "output", "program", "ingested_program")))
+    shutil.copytree(folder / "ingestion" / "output", folder / "scoring" / "input" / "res")
+    return folder
+
+
+def run(app: Path, step: str) -> subprocess.CompletedProcess[str]:
+    """The command of a program's metadata.yaml, with /app in the folder of the step."""
+    command = yaml.safe_load((app / step / "program" / "metadata.yaml").read_text())["command"]
+    words = command.replace("/app/", f"{app / step}/").split()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *words[1:]], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_scoring_step_gives_the_scores_of_the_stream(app: Path) -> None:
+    done = run(app, "scoring")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((app / "scoring" / "output" / "scores.json").read_text())
+    expected = evaluate(shuffled(Stream.load(app / "S")), "clear-iid", ["nearest-mean"], [0, 1])["results"][0]["scores"]
+    assert found == pytest.approx({name: value["mean"] for name, value in expected.items()})
+    columns = yaml.safe_load((app / "bundle" / "competition.yaml").read_text())["leaderboards"][0]["columns"]
+    assert {column["key"] for column in columns} == set(found)
+    assert columns[0]["key"] == "next_domain"
+
+
+def test_every_file_that_the_competition_names_is_there(app: Path) -> None:
+    competition = yaml.safe_load((app / "bundle" / "competition.yaml").read_text())
+    (task,) = competition["tasks"]
+    named = [competition["image"], competition["terms"], competition["pages"][0]["file"]]
+    named += [task[key] for key in ("input_data", "reference_data", "ingestion_program", "scoring_program")]
+    named += [solution["path"] for solution in competition["solutions"]]
+    assert {*named, "competition.yaml"} == {path.name for path in (app / "bundle").iterdir()}
+    assert competition["version"] == 2
+    assert all(phase["tasks"] == [0] for phase in competition["phases"])
+
+
+def test_no_test_label_reaches_the_submission(app: Path) -> None:
+    blind, whole = Stream.load(app / "ingestion/input_data/stream"), Stream.load(app / "scoring/input/ref/stream")
+    for mine, theirs in zip(blind.steps, whole.steps, strict=True):
+        assert not mine["test"].y.any()
+        assert np.array_equal(mine["test"].x, theirs["test"].x)
+        assert np.array_equal(mine["train"].y, theirs["train"].y)
+    assert theirs["test"].y.tolist() != sorted(theirs["test"].y.tolist())
+
+
+def test_the_same_stream_gives_the_same_bundle(app: Path, tmp_path: Path) -> None:
+    bundle(app / "S", "clear-iid", [0, 1], "me/driftline", tmp_path / "again.zip", "Drifting")
+    assert (tmp_path / "again.zip").read_bytes() == (app / "task.zip").read_bytes()
+
+
+def test_what_is_refused(app: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="a learner needs no label of a test sample"):
+        bundle(app / "S", "near-future", [0], "me/driftline", tmp_path / "x.zip")
+    place = app / "ingestion"
+    wrong: dict[str, tuple[str, type[DriftlineError], str]] = {
+        "nothing": ("", BadInput, "has no submission.py"),
+        "other": ("def make_learner(): return 3", BadInput, "returned int"),
+        "broken": ("def make_learner(): return 1 / 0", DriftlineError, "ZeroDivisionError"),
+    }
+    for name, (code, kind, words) in wrong.items():
+        (tmp_path / name).mkdir()
+        if code:
+            (tmp_path / name / "submission.py").write_text(code)
+        with pytest.raises(kind, match=words):
+            ingest(place / "input_data", tmp_path / "out", place / "program", tmp_path / name)
+
+
+def test_answers_of_other_seeds_are_not_scored(app: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(app / "scoring", tmp_path / "scoring"))
+    first = next(path.parent for path in sorted((folder / "input" / "res").rglob("run.json")))
+    shutil.rmtree(first)
+    with pytest.raises(BadInput, match="Expected one for each of the seeds 0, 1"):
+        score(folder / "input", folder / "output", folder / "program")
+
+
+def nested(data: Any) -> list[str]:
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return file.namelist()
+
+
+def test_programs_are_at_the_root_of_their_archives(app: Path) -> None:
+    for name, script in (("ingestion_program", "ingestion.py"), ("scoring_program", "scoring.py")):
+        assert nested((app / "bundle" / f"{name}.zip").read_bytes()) == ["metadata.yaml", script, "task.json"]

@@ -1,0 +1,135 @@
+"""Results for other boards: field by field as their schemas say, with the scores of the rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.helpers import drifting
+
+from curate.core.atomic_io import sha256_file
+from curate.core.errors import BadConfig
+from eval.reporting.result_formats import About, write_results
+from eval.run import evaluate
+from stream_builder.stream import Stream
+
+ABOUT = About("A group", "0.1.0", datetime(2026, 1, 2, tzinfo=UTC), "me/drifting")
+TEXT = (str, type(None))
+# Every Eval Ever 0.2.2, as eval.schema.json requires: path → type.
+AGGREGATE = {
+    "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str, "source_metadata.source_type": str,
+    "source_metadata.source_organization_name": str, "source_metadata.evaluator_relationship": str,
+    "model_info.name": str, "model_info.id": str, "eval_library.name": str, "eval_library.version": str,
+    "evaluation_results": list,
+}  # fmt: skip
+RESULT = {
+    "evaluation_name": str, "source_data.dataset_name": str, "source_data.source_type": str,
+    "metric_config.lower_is_better": bool, "score_details.score": (int, float),
+}  # fmt: skip
+INSTANCE = {
+    "schema_version": str, "evaluation_id": str, "model_id": str, "evaluation_name": str, "sample_id": str,
+    "interaction_type": str, "input.raw": str, "input.reference": list, "output.raw": list, "answer_attribution": list,
+    "evaluation.score": (int, float), "evaluation.is_correct": bool,
+}  # fmt: skip
+TOP = {  # additionalProperties is false there
+    "schema_version", "evaluation_id", "evaluation_timestamp", "retrieved_timestamp", "source_metadata", "eval_library",
+    "model_info", "evaluation_results", "detailed_evaluation_results",
+}  # fmt: skip
+TOP_OF_INSTANCE = {
+    "schema_version", "evaluation_id", "model_id", "evaluation_name", "evaluation_result_id", "sample_id",
+    "sample_hash", "interaction_type", "input", "output", "messages", "answer_attribution", "evaluation", "token_usage",
+    "performance", "error", "metadata",
+}  # fmt: skip
+
+
+def check(record: Any, fields: dict[str, Any]) -> None:
+    for path, kind in fields.items():
+        value = record
+        for key in path.split("."):
+            assert key in value, path
+            value = value[key]
+        assert isinstance(value, kind), path
+
+
+def details_are_texts(value: Any) -> None:
+    """`details`, `additional_details` and `metadata` hold texts only."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("details", "additional_details", "metadata"):
+                assert all(isinstance(text, str) for text in item.values()), key
+            details_are_texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            details_are_texts(item)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Stream, Any, Path]:
+    folder = tmp_path_factory.mktemp("formats")
+    stream = drifting(steps=3, n=12).save(folder / "S")
+    document = evaluate(stream, "clear-iid", ["nearest-mean", "majority"], [0, 1], out=folder / "runs")
+    write_results([folder / "runs"], folder / "out", ["every-eval-ever", "huggingface"], ABOUT, [stream])
+    return folder / "out", stream, document, folder / "runs"
+
+
+def test_every_eval_ever_has_the_scores_of_the_rows(made: tuple[Path, Stream, Any, Path]) -> None:
+    out, _, document, _ = made
+    files = sorted((out / "every-eval-ever" / "data").rglob("*.json"))
+    assert len(files) == 2
+    for file in files:
+        record = json.loads(file.read_text())
+        check(record, AGGREGATE)
+        details_are_texts(record)
+        assert set(record) <= TOP
+        assert record["evaluation_id"].endswith("/1767312000")
+        (result,) = (r for r in document["results"] if r["learner"] == record["model_info"]["name"])
+        for entry in record["evaluation_results"]:
+            check(entry, RESULT)
+            name = entry["evaluation_result_id"].rpartition("/")[2]
+            assert entry["score_details"]["score"] == result["scores"][name]["mean"]
+            assert entry["metric_config"]["score_type"] == "continuous"
+            assert {"min_score", "max_score"} <= set(entry["metric_config"])
+
+
+def test_every_instance_decides_the_primary_score(made: tuple[Path, Stream, Any, Path]) -> None:
+    out, stream, document, _ = made
+    tested = {id_ for step in stream.steps[1:] for id_ in step["test"].ids.tolist()}
+    for file in sorted((out / "every-eval-ever" / "data").rglob("*.jsonl")):
+        record = json.loads(file.with_suffix(".json").read_text())
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        details = record["detailed_evaluation_results"]
+        assert (details["total_rows"], details["checksum"]) == (len(lines), sha256_file(file))
+        for line in lines:
+            check(line, INSTANCE)
+            details_are_texts(line)
+            assert set(line) <= TOP_OF_INSTANCE
+            assert line["evaluation_id"] == record["evaluation_id"]
+            assert line["evaluation"]["is_correct"] == (line["output"]["raw"] == line["input"]["reference"])
+        assert {line["sample_id"] for line in lines} == tested
+        (result,) = (r for r in document["results"] if r["learner"] == record["model_info"]["name"])
+        right = sum(line["evaluation"]["is_correct"] for line in lines) / len(lines)
+        assert right == pytest.approx(result["scores"]["next_domain"]["mean"])
+
+
+def test_hugging_faces_files(made: tuple[Path, Stream, Any, Path]) -> None:
+    out, _, document, _ = made
+    benchmark = yaml.safe_load((out / "huggingface" / "benchmark" / "eval.yaml").read_text())
+    assert set(benchmark) == {"name", "description", "evaluation_framework", "tasks"}
+    assert benchmark["tasks"] == [{"id": "clear-iid-drifting", "config": "default", "split": "test"}]
+    for result in document["results"]:
+        path = out / "huggingface" / "models" / result["learner"] / ".eval_results" / "clear-iid-drifting.yaml"
+        (entry,) = yaml.safe_load(path.read_text())
+        assert entry["dataset"] == {"id": "me/drifting", "task_id": "clear-iid-drifting"}
+        assert entry["value"] == pytest.approx(100 * result["scores"]["next_domain"]["mean"], abs=1e-3)
+        assert entry["date"] == "2026-01-02"
+
+
+def test_what_is_refused(made: tuple[Path, Stream, Any, Path], tmp_path: Path) -> None:
+    _, _, _, runs = made
+    with pytest.raises(BadConfig, match="Expected USER/NAME"):
+        write_results([runs], tmp_path, ["huggingface"], About("x", "0", ABOUT.when))
+    assert not list(tmp_path.iterdir())
