@@ -14,7 +14,7 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -76,11 +76,16 @@ def alone(root: Path) -> Iterator[None]:
 
 
 def run(
-    context: Context, start: str | None = None, until: str | None = None, yes: bool = False
+    context: Context,
+    start: str | None = None,
+    until: str | None = None,
+    yes: bool = False,
+    before: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Run all stages that are not done, in order; returns `status`.
 
-    All settings are checked before any work. yes: repeat long work without asking. A run that needs answers stops
+    All settings are checked before any work. yes: repeat long work without asking. before: called while the folder is
+    locked, before anything is planned. A run that needs answers stops
     without an error: its entry with the state `waiting` has the key `because`, which says what to do. After an error,
     everything that was done stays in place.
     """
@@ -91,6 +96,8 @@ def run(
     with alone(context.root):
         for stage in make(context):
             settle(folder_of(context.root, stage.name))
+        if before is not None:
+            before()
         plans = plan(context, start, until)
         todo = {p.stage: p for p in plans if p.action != "skip"}
         stages = [stage for stage in make(context) if stage.name in {p.stage for p in plans}]
@@ -143,6 +150,8 @@ def _run_one(stage: Stage, planned: Plan | None, yes: bool) -> None:
         adopt(stage, done)
         run_log.write("skipped", stage=stage.name)
         return
+    if forced:
+        stage = replace(stage, context=replace(context, fresh=True))
     outside = outside_of(stage)
     mark = mark_of(stage, outside)
     assert mark is not None  # the stages before are done

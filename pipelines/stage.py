@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.core.settings import resolve_path
 from curate.fetch.outcome import NETWORK_REASONS
+from curate.store.database import Place
 from pipelines.config.schema import Config
 
 Records = tuple[tuple[str, str], ...]
@@ -56,6 +58,8 @@ class Retry:
     """reasons of the misses"""
     output: Path | None = None
     """finished output whose images are kept; None: the unfinished work itself"""
+    before: int | None = None
+    """only addresses that were last asked before this time, seconds since 1970; None: all"""
 
 
 def retry_of(reasons: Sequence[str]) -> Retry:
@@ -84,6 +88,15 @@ class Context:
     """read all finished output to find damage, not only its sizes"""
     retry: Retry | None = None
     """which misses of fetch are asked for again; None: those of an outage"""
+    fresh: bool = False
+    """work as if the store were empty; what is new is kept in it"""
+
+    def store(self) -> Place | None:
+        """The store of the run; None without one, and on a Ray cluster, whose machines cannot share it."""
+        settings = self.config.store
+        if not settings.use or (self.executor.kind == "ray" and "RAY_ADDRESS" in os.environ):
+            return None
+        return Place(settings.folder(self.root), not self.fresh)
 
     def path(self, given: str) -> Path:
         """A path that the configuration gives."""

@@ -117,7 +117,7 @@ def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Int
     # Only photos of the same second as a cut need their ids: for all others the time decides.
     number = np.searchsorted(times[starts], uploaded, side="right") - 1
     within = starts > np.searchsorted(times, times[starts], side="left")  # cuts within a second
-    numeric = _are_numbers(ids) if within.any() else True
+    numeric = are_numbers(ids) if within.any() else True
     for moment in np.unique(times[starts][within]):
         tied = np.flatnonzero(uploaded == moment)
         places = np.searchsorted(times, moment, side="left") + np.arange(len(tied))
@@ -128,7 +128,8 @@ def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Int
     return number, [Bucket(i, str(i), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
 
 
-def _are_numbers(ids: pa.Array) -> bool:
+def are_numbers(ids: pa.Array) -> bool:
+    """Whether all ids are numbers: then they are ordered as numbers."""
     return bool(pc.all(pc.match_substring_regex(ids, "^[0-9]{1,18}$"), min_count=0).as_py())
 
 

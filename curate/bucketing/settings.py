@@ -27,6 +27,9 @@ class BucketSettings(Section):
     """spans: [start, end) pairs; photos between spans are dropped"""
     ties: Literal["split", "together"] = "split"
     """equal: split photos of one second by id, as CLEAR does, or keep them together, so that counts differ a little"""
+    grow: Annotated[Literal["new", "extend-last"], Stages()] = "new"
+    """driftline grow, photos later than all buckets: new buckets (equal: one a time, calendar: one a period), or the
+    last bucket gets longer; earlier buckets keep their borders"""
     unlabelled: Annotated[tuple[int, ...], Stages(("publish",))] = (0,)
     """buckets without labels, kept for pre-training (CLEAR: the first)"""
 

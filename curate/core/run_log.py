@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from curate.core.errors import Unfinished
+
 Tick = Callable[[int], None]
 
 
@@ -22,6 +24,8 @@ class RunLog:
 
     def __init__(self, path: Path | None = None, quiet: bool = False, verbose: bool = False) -> None:
         self.path, self.quiet, self.verbose = path, quiet, verbose
+        self.end: float | None = None
+        """monotonic seconds at which work stops as unfinished, at the next step of a progress; None: never"""
 
     def write(self, event: str, **fields: Any) -> None:
         """Append an event with its time (seconds since the epoch, UTC)."""
@@ -39,10 +43,15 @@ class RunLog:
             print(text, file=sys.stderr, flush=True)
         self.write("said", text=text, **fields)
 
+    def _check_time(self) -> None:
+        if self.end is not None and time.monotonic() > self.end:
+            raise Unfinished("The time is used up.", "", "The same command goes on; what was done is kept.")
+
     @contextmanager
     def progress(self, what: str, total: int | None, unit: str = "records") -> Iterator[Tick]:
         """Yield a function that advances the progress of `what` by n of `total` units (None: unknown)."""
         started = time.monotonic()
+        self._check_time()
         self.write("begin", what=what, total=total, unit=unit)
         done = 0
         if not self.quiet and sys.stderr.isatty():
@@ -57,6 +66,7 @@ class RunLog:
                     nonlocal done
                     done += n
                     bar.advance(task, n)
+                    self._check_time()
 
                 yield tick
         else:
@@ -66,6 +76,7 @@ class RunLog:
             def tick(n: int) -> None:
                 nonlocal done, last
                 done += n
+                self._check_time()
                 now = time.monotonic()
                 if not self.quiet and now - last >= 10:
                     last = now

@@ -10,10 +10,9 @@ from __future__ import annotations
 import io
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,12 @@ from curate.core.executor import Executor
 from curate.core.executor.local import children
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
+from curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
 from curate.encoders import Encoder, EncoderSpec
 from curate.images.near_duplicates import perceptual_hashes, thumbnail
-from curate.images.shards import Reader
+from curate.images.shards import reader_of
+from curate.store.database import Place, reuse_part
+from curate.store.vectors import Look
 
 PART = pa.schema(
     [
@@ -40,6 +42,7 @@ PART = pa.schema(
         ("phash", pa.uint64()),
     ]
 )
+LEAST = 8  # images of a batch
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 
@@ -62,6 +65,16 @@ class Task:
     """images per batch"""
     decoders: int
     """processes that decode for the one that computes; 0: it decodes itself"""
+    store: Place | None = None
+    """where vectors are kept; None: nowhere"""
+    known: Mapping[str, Look] = field(default_factory=dict)
+    """SHA-256 → what the store has of its images"""
+
+    def todo(self) -> pa.Table:
+        """The rows of `part` that are not known."""
+        if not self.known:
+            return self.part
+        return self.part.filter(pa.array([digest not in self.known for digest in self.part["sha256"].to_pylist()]))
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,7 @@ def embed(
     batch: int = 64,
     executor: Executor | None = None,
     decoders: int | None = None,
+    store: Place | None = None,
 ) -> Counter[str]:
     """Embed every image of `members` (rows of the fetch index plus `bucket`); finished shards are skipped.
 
@@ -106,20 +120,27 @@ def embed(
     worker decodes for itself; else as many as the executor has workers). With Ray and CUDA each task has one GPU.
     Returns the number of images by reason ("": kept).
 
-    Batches never cross a shard and a CPU worker computes on one thread, so that a resumed run and any number of workers
-    give the same bytes.
+    store: vectors of earlier runs are taken from it, and new ones are kept in it.
+
+    Batches never cross a shard and a CPU worker computes on one thread, so that a resumed run, any number of workers
+    and any store give the same bytes.
     """
     executor = executor or Executor()
-    device = spec.load().device
+    encoder = spec.load()
+    device = encoder.device
     if decoders is None:
         decoders = 0 if device == "cpu" else executor.workers
     numbers = members["shard"].to_numpy()
     shards = np.unique(numbers).tolist() if len(members) else []
     tasks = [
-        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders)
+        Task(images, s, members.filter(pa.array(numbers == s)), spec, out, batch, decoders, store)
         for s in shards
         if not _metadata(out, s).exists()
     ]
+    if store is not None:
+        name = encoder_name(encoder, batch)
+        tasks = [task for task in tasks if not reuse_part(store, part_key(name, task.part), out)]
+        tasks = [replace(task, known=known_looks(store, name, task.part)) for task in tasks]
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
     groups = [[task] for task in tasks]
@@ -164,10 +185,15 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
     with one_thread() if encoder.device == "cpu" and not tasks[0].decoders else nullcontext():
         batches: list[Decoded] = []
         vectors: list[npt.NDArray[np.float16]] = []
+        for task in tasks:
+            if not len(task.todo()):
+                _write(task, [], [], encoder)
+            if tick is not None:
+                tick(len(task.part) - len(task.todo()))
         for number, last, batch in _batches(tasks, encoder):
             if batch.tensor is not None:
                 before = time.monotonic()
-                vectors.append(encoder.images(batch.tensor).astype(np.float16))
+                vectors.append(encoder.images(_filled(batch.tensor))[: len(batch.tensor)].astype(np.float16))
                 model_seconds += time.monotonic() - before
             batches.append(replace(batch, tensor=None))
             images += len(batch.ids)
@@ -181,12 +207,16 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
 
 def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:
     """Yield (position of the task, last of its shard?, batch) in order, decoded in this process or by a DataLoader."""
+    parts = [task.todo().select(["id"]) for task in tasks]
     plan = [
-        (number, low, min(low + task.batch, len(task.part)))
+        (number, low, min(low + task.batch, len(parts[number])))
         for number, task in enumerate(tasks)
-        for low in range(0, len(task.part), task.batch)
+        for low in range(0, len(parts[number]), task.batch)
     ]
-    batches = BatchDataset(tuple((t.images, t.shard, t.part.select(["id"])) for t in tasks), plan, encoder.prepare)
+    if not plan:
+        return
+    shards = tuple((t.images, t.shard, part) for t, part in zip(tasks, parts, strict=True))
+    batches = BatchDataset(shards, plan, encoder.prepare)
     if tasks[0].decoders:
         from torch.utils.data import DataLoader
 
@@ -203,7 +233,7 @@ def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, boo
     else:
         decoded = (batches[i] for i in range(len(plan)))
     for (number, _, high), batch in zip(plan, decoded, strict=True):
-        yield number, high == len(tasks[number].part), batch
+        yield number, high == len(parts[number]), batch
 
 
 @dataclass(frozen=True)
@@ -226,7 +256,7 @@ class BatchDataset:
 
         number, low, high = self.plan[i]
         images, shard, part = self.shards[number]
-        reader = _reader(images, shard)
+        reader = reader_of(images, shard)
         ids = part["id"].slice(low, high - low).to_pylist()
         reasons: list[str | None] = []
         tensors, thumbnails = [], []
@@ -247,29 +277,45 @@ class BatchDataset:
         return Decoded(ids, reasons, torch.stack(tensors), [None if r else next(hashes) for r in reasons])
 
 
-@lru_cache(maxsize=2)
-def _reader(images: Path, shard: int) -> Reader:
-    return Reader(images, shard)
+def _filled(tensor: Any) -> Any:
+    """A batch of at least LEAST images: the first one is repeated. For very small batches CPU libraries use other code
+    with other last bits; from LEAST on, an image's vector does not depend on its batch."""
+    import torch
+
+    missing = LEAST - len(tensor)
+    return tensor if missing <= 0 else torch.cat([tensor, tensor[:1].expand(missing, *tensor.shape[1:])])
 
 
 def _write(
     task: Task, batches: Sequence[Decoded], vectors: Sequence[npt.NDArray[np.float16]], encoder: Encoder
 ) -> None:
     stacked = np.concatenate(vectors) if vectors else np.zeros((0, encoder.width), np.float16)
+    faults = [reason for b in batches for reason in b.reasons]
+    hashes = [hash_ for b in batches for hash_ in b.hashes]
+    if task.store is not None and task.known:
+        stacked, faults, hashes = with_known(task.store, task.known, task.part, stacked, faults, hashes)
     if not np.isfinite(stacked).all():
         raise BadInput(
             f"The encoder returned vectors that are not finite for shard {task.shard}.",
             "Expected unit vectors.",
             "Check the weights (embed.weights), or set embed.precision: float32.",
         )
-    write_array(task.out / "img_emb" / f"img_emb_{task.shard:05d}.npy", stacked)
+    npy = task.out / "img_emb" / f"img_emb_{task.shard:05d}.npy"
+    write_array(npy, stacked)
     columns = [
-        pa.array([id_ for b in batches for id_ in b.ids], pa.string()),
+        task.part["id"].combine_chunks(),
         task.part["bucket"].combine_chunks().cast(pa.int32()),
-        pa.array([reason for b in batches for reason in b.reasons], pa.string()),
-        pa.array([hash_ for b in batches for hash_ in b.hashes], pa.uint64()),
+        pa.array(faults, pa.string()),
+        pa.array(hashes, pa.uint64()),
     ]
-    write_parquet(_metadata(task.out, task.shard), pa.Table.from_arrays(columns, schema=PART))
+    metadata = _metadata(task.out, task.shard)
+    if task.store is None:
+        write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))
+        return
+    name = encoder_name(encoder, task.batch)
+    keep_looks(task.store, name, task.part, npy, faults, hashes)
+    write_parquet(metadata, pa.Table.from_arrays(columns, schema=PART))
+    keep_part(task.store, part_key(name, task.part), task.out, [npy, metadata])
 
 
 def _metadata(out: Path, shard: int) -> Path:

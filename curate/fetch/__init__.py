@@ -21,9 +21,11 @@ from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.fetch.address_guard import mostly_private
 from curate.fetch.outcome import NETWORK_REASONS
+from curate.fetch.reuse import rules_of, settle
 from curate.fetch.settings import FetchSettings
 from curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
 from curate.images.shards import index_path, shard_path
+from curate.store.database import Place
 
 OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
 WAVE = 4  # shards a worker between two checks whether there are enough images
@@ -37,19 +39,20 @@ def fetch(
     run_log: RunLog,
     executor: Executor | None = None,
     again: Again | None = None,
+    store: Place | None = None,
 ) -> Counter[str]:
     """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
 
     Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
     that an outage hit). Raises Unfinished during an outage; what was fetched is kept. Bytes do not depend on the
-    executor. Memory does not grow with the number of rows.
+    executor and the store. Memory does not grow with the number of rows.
     """
     out.mkdir(parents=True, exist_ok=True)
     executor = executor or Executor()
     settings = _of_one_worker(settings, parts, executor.workers)
     if settings.private_addresses == "auto":
         run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
-    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings)]
+    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings, store)]
     waves = [shards]
     if settings.stop_after is not None:
         step = WAVE * executor.workers
@@ -69,7 +72,20 @@ def fetch(
                 lost = lost + counts if is_outage(counts, max(settings.outage, 0.5)) else Counter()
                 if lost.total() >= OUTAGE_SHARDS * settings.shard_size:
                     raise outage(lost)
-        return _close(shards, out, frontier, settings)
+        counts = _close(shards, out, frontier, settings)
+    if store is not None and not NETWORK_REASONS.isdisjoint(counts):
+        _settle(shards, store)
+    return counts
+
+
+def _settle(shards: Sequence[Shard], store: Place) -> None:
+    """Take the misses of the network into the store, because fetch accepted them."""
+    for shard in shards:
+        index = index_path(shard.out, shard.number)
+        if index.exists() and not NETWORK_REASONS.isdisjoint(
+            pq.read_table(index, columns=["fault"])["fault"].to_pylist()
+        ):
+            settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
 
 
 def _to_ask(shard: Shard, again: Again | None) -> Shard:
@@ -122,7 +138,7 @@ def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int)
     return settings.model_copy(update={"private_addresses": private, "rate": rate})
 
 
-def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings) -> list[Shard]:
+def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings, store: Place | None = None) -> list[Shard]:
     """The rows of all parts, one after another, cut into shards of `shard_size`."""
     sizes = [pq.read_metadata(part).num_rows for part in parts]
     starts = [0, *accumulate(sizes)]
@@ -134,7 +150,7 @@ def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings) -> list[
             for part, start, size in zip(parts, starts, sizes, strict=False)
             if start < high and start + size > low
         )
-        shards.append(Shard(number, pieces, out, settings))
+        shards.append(Shard(number, pieces, out, settings, store=store))
     return shards
 
 

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -19,6 +19,7 @@ from aiohttp import AddrInfoType
 from curate.fetch.address_guard import MESSAGE, Refused, guard, is_private_host, origin
 from curate.fetch.outcome import PLACEHOLDER_URL, Download, opted_out, seconds_after
 from curate.fetch.settings import FetchSettings
+from curate.metadata.column_mapping import printable
 
 REDIRECTS = 5
 AGENT = "driftline (image research; honours X-Robots-Tag and Retry-After)"
@@ -181,7 +182,9 @@ async def _ask(session: aiohttp.ClientSession, url: str, settings: FetchSettings
         host.waited = 0.0
         if opted_out(response.headers.getall("X-Robots-Tag", [])):
             return Download(None, "opted_out", "X-Robots-Tag")
-        return await _body(response, settings.max_bytes)
+        validator = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        outcome = await _body(response, settings.max_bytes)
+        return replace(outcome, validator=validator and printable(validator)[:200])
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> Download:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 import time
@@ -17,12 +18,15 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from curate.core.parsing import rows_of
-from curate.fetch.outcome import TEMPORARY_REASONS, Download
+from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS, Download
+from curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from curate.fetch.settings import FetchSettings, mirror_url
-from curate.images.checks import check_image
+from curate.images.checks import ImageCheck, check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, read_images, shard_path, write_tar
 from curate.metadata.column_mapping import printable
+from curate.store.database import Place, opened, reuse_part
+from curate.store.photos import Asked, Outcome, outcomes
 
 INDEX = pa.schema(
     [
@@ -53,6 +57,8 @@ class Again:
     """reasons of such misses"""
     earlier: Path
     """folder with shards of the same rows, whose images and other misses are kept"""
+    before: int | None = None
+    """only addresses that were last asked before this time (seconds since 1970), by the store; None: all"""
 
     def asks(self, index: pa.Table, rows: pa.Table) -> bool:
         """Whether an earlier shard with this index lacks some of `rows`, or has such a miss."""
@@ -76,6 +82,8 @@ class Shard:
     share"""
     again: Again | None = None
     """what is asked again; None: nothing, a finished shard is not touched"""
+    store: Place | None = None
+    """what is known from earlier fetches; None: no store"""
 
     def rows(self) -> pa.Table:
         """Its rows of the table, columns COLUMNS."""
@@ -95,9 +103,12 @@ class Spool:
         self._places: dict[int, tuple[int, int]] = {}
         self.failures: dict[int, Download] = {}
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
+        self.known: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
+        self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
     def keep(self, row: int, outcome: Download) -> None:
         """Take the outcome of a row; a later one replaces it."""
+        self.validators[row] = outcome.validator
         if outcome.data is None:
             # what a server wrote need not be text
             self.failures[row] = replace(outcome, detail=outcome.detail and printable(outcome.detail))
@@ -138,11 +149,15 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             if _linked(shard):
                 return _counts(index)
             part = shard.rows()
+            rules = rules_of(shard.settings)
+            if shard.again is None and reuse_part(shard.store, shard_key(shard.number, part, rules), shard.out):
+                return _counts(index)
             todo = _recall(shard, part, spool)
             most = shard.settings.max_bytes
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
-            _remote(todo, shard.settings, spool, shard.out)
-            _finish(shard, part, spool)
+            urls = _from_store(shard, todo, rules, spool)
+            _remote(urls, shard.settings, spool, shard.out)
+            _finish(shard, part, spool, urls, rules)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -180,8 +195,9 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
         return part
     images = dict(read_images(shard.again.earlier, index, shard.number))
     left = []
+    recent = _recent(shard, part)
     for id_, row, fault, detail, member in rows_of(index, "id", "row", "fault", "detail", "member"):
-        left.append(fault in shard.again.reasons)
+        left.append(fault in shard.again.reasons and row not in recent)
         if member is not None:
             spool.keep(row, Download(images[id_]))
             if detail is not None:
@@ -191,11 +207,34 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
     return part.filter(pa.array(left))
 
 
-def _remote(part: pa.Table, settings: FetchSettings, spool: Spool, scratch: Path) -> None:
-    urls = {
-        row: url for row, url in zip(part["row"].to_pylist(), part["url"].to_pylist(), strict=True)
-        if url is not None and spool.data(row) is None
-    }  # fmt: skip
+def _recent(shard: Shard, part: pa.Table) -> set[int]:
+    """Rows that were asked too recently to be asked again."""
+    if shard.store is None or shard.again is None or (before := shard.again.before) is None:
+        return set()
+    urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None}
+    with opened(shard.store.folder) as store:
+        known = outcomes(store, urls.values())
+    return {row for row, url in urls.items() if url in known and known[url].time >= before}
+
+
+def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dict[int, str]:
+    """Put what the store has into the spool; returns row → address of those that must be asked."""
+    urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None and spool.data(row) is None}
+    again = frozenset[str]() if shard.again is None else shard.again.reasons
+    found = recall(shard.store, list(urls.values()), rules, again)
+    for row, url in urls.items():
+        outcome, data = found.get(url, (None, None))
+        if outcome is None:
+            continue
+        spool.keep(row, Download(data, outcome.fault, outcome.detail))
+        if data is not None and outcome.detail is not None:
+            spool.notes[row] = outcome.detail
+        if data is not None and outcome.rules == rules:
+            spool.known[row] = outcome
+    return {row: url for row, url in urls.items() if url not in found}
+
+
+def _remote(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:
     _rounds(urls, settings, spool, scratch)
     if settings.mirror is None:
         return
@@ -252,8 +291,8 @@ def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool
         client.download(rows, settings, spool.keep, scratch)
 
 
-def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
-    """Check every image and write the shard: tar first, index last."""
+def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:
+    """Check every image and write the shard: tar first, index last. urls: of the rows that were asked."""
     records: list[dict[str, Any]] = []
 
     def members() -> Iterator[tuple[str, bytes]]:
@@ -265,8 +304,8 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
                 failure = spool.failures.get(row) or Download(None, "no_result", "this row was not requested")
                 record |= {"fault": failure.fault, "detail": failure.detail}
                 continue
-            check = check_image(data, shard.settings)
             digest = sha256_bytes(data)
+            check = _check(data, digest, shard.settings, spool.known.get(row))
             record |= {"fault": check.reason, "detail": check.detail, "width": check.width, "height": check.height}
             if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
@@ -277,5 +316,22 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool) -> None:
                 record |= {"member": name, "sha256": digest, "bytes": len(data), "detail": spool.notes.get(row)}
                 yield name, data
 
-    write_tar(shard_path(shard.out, shard.number), members())
-    write_parquet(index_path(shard.out, shard.number), pa.Table.from_pylist(records, schema=INDEX))
+    tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
+    write_tar(tar, members(), digest)
+    index = pa.Table.from_pylist(records, schema=INDEX)
+    asked = [
+        Asked(urls[r["row"]], rules, r.get("sha256"), r["fault"], r["detail"], spool.validators.get(r["row"]))
+        for r in records
+        if r["row"] in urls and r["fault"] not in NETWORK_REASONS
+    ]
+    keep(shard.store, tar, digest.hexdigest(), index, asked)
+    write_parquet(index_path(shard.out, shard.number), index)
+    if NETWORK_REASONS.isdisjoint(index["fault"].to_pylist()):
+        remember(shard.store, shard_key(shard.number, part, rules), shard.out, shard.number, digest.hexdigest())
+
+
+def _check(data: bytes, digest: str, limits: FetchSettings, known: Outcome | None) -> ImageCheck:
+    """The check of an image; one that passed it before, under the same rules, is not decoded again."""
+    if known is None or known.sha256 != digest:
+        return check_image(data, limits)
+    return ImageCheck(None, None, known.suffix, known.width, known.height)

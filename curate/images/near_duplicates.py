@@ -113,6 +113,29 @@ def _pairs_by_parts(values: Hashes, bits: int) -> Pairs:
     return np.unique(np.concatenate(pairs), axis=0)
 
 
+def near_stored(new: Hashes, stored: Hashes, bits: int) -> npt.NDArray[np.bool_]:
+    """(N,) which of N new hashes differ in at most `bits` bits from one of M stored ones. Exact.
+
+    The stored hashes are sorted once for each of bits + 1 parts, see `_pairs_by_parts`; a new hash is compared with
+    those of equal parts only.
+    """
+    near = np.zeros(len(new), bool)
+    if not len(new) or not len(stored):
+        return near
+    edges = np.linspace(0, 64, bits + 2).astype(int)
+    for low, high in pairwise(edges.tolist()):
+        mask = np.uint64((1 << (high - low)) - 1)
+        parts = (stored >> np.uint64(low)) & mask
+        wanted = (new >> np.uint64(low)) & mask
+        kept = np.isin(parts, wanted)
+        order = np.argsort(parts[kept], kind="stable")
+        hashed, parts = stored[kept][order], parts[kept][order]
+        first, last = (np.searchsorted(parts, wanted, side=side) for side in ("left", "right"))
+        for i in np.flatnonzero((last > first) & ~near).tolist():
+            near[i] = bool((np.bitwise_count(hashed[first[i] : last[i]] ^ new[i]) <= bits).any())
+    return near
+
+
 def pairs_by_cosine(vectors: Vectors, least: float, block: int = 2048) -> Pairs:
     """All pairs (P, 2), smaller index first, of unit vectors (N, D) with at least this cosine. Exact, N² work."""
     pairs = [np.zeros((0, 2), np.int64)]

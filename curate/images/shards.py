@@ -7,8 +7,10 @@ the shard is complete.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +142,9 @@ class Reader:
                 f"{index_path(folder, shard)} has a member without a size.", "", "Fetch the shard again."
             )
         self._members: dict[str, tuple[int, int, str, str]] = {}  # id → offset, size, SHA-256, name
-        offset = 0
-        for id_, member, sha, size in rows_of(index, *index.column_names):
-            if member is not None:
-                self._members[id_] = (offset, size, sha, member)
-                offset += tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+        rows = [row for row in rows_of(index, *index.column_names) if row[1] is not None]
+        for start, (id_, member, sha, size) in zip(member_starts(row[3] for row in rows), rows, strict=True):
+            self._members[id_] = (start - tarfile.BLOCKSIZE, size, sha, member)
 
     def get(self, id_: str) -> bytes:
         """The bytes of an image. Raises IntegrityError if they do not match the index."""
@@ -158,6 +158,30 @@ class Reader:
                 f"The image {member} in {self.path} does not match its checksum.", "", "Fetch the shard again."
             )
         return content
+
+
+def reader_of(folder: Path, shard: int) -> Reader:
+    """A `Reader` that is kept open for later calls; a shard that was replaced is opened again."""
+    try:
+        stamp = index_path(folder, shard).stat()
+    except OSError:
+        return Reader(folder, shard)
+    return _kept_reader(folder, shard, stamp.st_ino, stamp.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _kept_reader(folder: Path, shard: int, inode: int, changed: int) -> Reader:
+    return Reader(folder, shard)
+
+
+def member_starts(sizes: Iterable[int]) -> list[int]:
+    """Where the content of each member of a tar starts, by the sizes of all members in order.
+
+    >>> member_starts([3, 600])
+    [512, 1536]
+    """
+    blocks = [tarfile.BLOCKSIZE + -(-size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE for size in sizes]
+    return [end - size for end, size in zip(accumulate(blocks), (b - tarfile.BLOCKSIZE for b in blocks), strict=True)]
 
 
 def _has_size(index: pa.Table) -> pa.Array:

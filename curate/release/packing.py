@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
-from curate.images.shards import Reader, read_tar, write_tar
+from curate.images.shards import read_tar, reader_of, write_tar
 from curate.images.strip_exif import strip_metadata
 
 SHARD_IMAGES = 5000  # images per tar
@@ -55,16 +54,11 @@ class FetchedImages:
     def get(self, id_: str) -> tuple[bytes, str]:
         """Bytes and extension of one image. Raises IntegrityError if the shard was changed."""
         shard, extension = self.members[id_]
-        return _reader(self.folder, shard).get(id_), extension
+        return reader_of(self.folder, shard).get(id_), extension
 
     def subset(self, ids: Collection[str]) -> FetchedImages:
         """The source restricted to some ids."""
         return FetchedImages(self.folder, {id_: self.members[id_] for id_ in ids})
-
-
-@lru_cache(maxsize=64)
-def _reader(folder: Path, shard: int) -> Reader:
-    return Reader(folder, shard)
 
 
 @dataclass(frozen=True)

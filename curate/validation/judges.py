@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from curate.core.atomic_io import csv_text, write_json, write_parquet, write_tex
 from curate.core.errors import Waiting
 from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
+from curate.store.answers import Answers, merged
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
 from curate.validation.batches import read_batch
 from curate.validation.judging.panel import Panel
@@ -82,6 +83,10 @@ class Crowd:
     """name → facts, of every round so far"""
     answers: list[pa.Table] = field(default_factory=list)
     """valid answers of every round so far"""
+    known: Answers | None = None
+    """answers to earlier batches; None: there is no store"""
+    other_batches: Collection[str] = ()
+    """names of these batches"""
     panel: Panel | None = None
     """the judges; None: people only"""
     seen: set[str] = field(default_factory=set)
@@ -119,18 +124,26 @@ class Crowd:
         folder, batch = self._batch(items, number)
         self.batches[batch["batch"]] = batch
         lines = self.lines.get(batch["batch"], [])
+        earlier = ANSWERS.empty_table() if self.known is None else self.known.earlier(batch, items)
         incomplete = self.settings.accept_incomplete
-        if number > 1 and not lines and incomplete:
+        if number > 1 and not lines and not len(earlier) and incomplete:
             del self.batches[batch["batch"]]
             shutil.rmtree(folder)
             return False
-        table = read_answers(lines, batch, self.key)
+        table = merged(read_answers(lines, batch, self.key), earlier)
         valid = Counter(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
         short = sorted({i["id"] for i in items if valid[i["id"]] < self.settings.workers})
         place = self.root / self.settings.answers
-        if not lines or (short and not incomplete):
-            refuse_foreign(self.lines, list(self.batches))
-        if not lines:
+        if not (lines or len(earlier)) or (short and not incomplete):
+            refuse_foreign(self.lines, [*self.batches, *self.other_batches])
+        if short and len(earlier) and not lines and not incomplete:
+            folder = self._rest([i for i in items if i["id"] in set(short)], number, batch["batch"])
+            raise Waiting(
+                f"{len({i['id'] for i in items}) - len(short):,} images have their answers from before; {len(short):,} "
+                f"wait for answers: driftline annotate {self.root}; or publish batch.csv and page.html of {folder}, "
+                f"put the results CSV into {place}, and run again."
+            )
+        if not lines and not len(earlier):
             which = "" if number == 1 else f"Round {number}: "
             raise Waiting(
                 f"{which}{len({i['id'] for i in items}):,} images wait for answers: driftline annotate {self.root}; or "
@@ -144,6 +157,20 @@ class Crowd:
         self.answers.append(table)
         self.seen.update(item["id"] for item in items)
         return True
+
+    def _rest(self, items: Items, number: int, before: str) -> Path:
+        """Folder of the batch with those images of the first round that nobody answered before."""
+        if number > 1 or self.known is None:
+            return round_folder(self.root, number)
+        folder = round_folder(self.root, number)
+        facts = read_batch(folder) if (folder / "batch.json").is_file() else {"after": None, "items": {}}
+        if facts["after"] != before or not {item["id"] for item in items} <= set(facts["items"].values()):
+            for stale in folder.parent.glob("round_*"):
+                shutil.rmtree(stale)
+            facts = self.write_batch(items, folder, set(), before)
+            self.run_log.say(f"tally: the batch of new images is in {folder}, about ${facts['estimate_usd']:,.2f}")
+        self.known.take_batch(facts)
+        return folder
 
     def _batch(self, items: Items, number: int) -> tuple[Path, dict[str, Any]]:
         """Folder and facts of a round's batch; written again unless it asks for these items on the same page."""
@@ -203,7 +230,7 @@ class Crowd:
     def write(self, out: Path, asked: Items, verdicts: pa.Table) -> None:
         """Write the answers, their agreement and suggested rejections, and what judges said. Raises BadInput for
         answers of other runs."""
-        refuse_foreign(self.lines, list(self.batches))
+        refuse_foreign(self.lines, [*self.batches, *self.other_batches])
         answers = pa.concat_tables(self.answers) if self.answers else ANSWERS.empty_table()
         gold = {
             b["items"][item]: frozenset(labels) for b in self.batches.values() for item, labels in b["gold"].items()

@@ -70,6 +70,9 @@ def open_batch(context: Context) -> OpenBatch:
             f"Run: driftline run {context.root} --until ask.",
         )
     batch = OpenBatch(folder, 1, read_batch(folder))
+    if ((rest := round_folder(context.root, 1)) / "batch.json").is_file():  # what was not answered before
+        facts = read_batch(rest)
+        batch = OpenBatch(rest, 1, facts) if facts["after"] == batch.facts["batch"] else batch
     while ((later := round_folder(context.root, batch.number + 1)) / "batch.json").is_file():
         facts = read_batch(later)
         if facts["after"] != batch.facts["batch"]:  # it follows a batch of other settings

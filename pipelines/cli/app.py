@@ -17,6 +17,7 @@ from pipelines.cli.exchange.results import results_app
 from pipelines.cli.figure import figure_app
 from pipelines.cli.ledger import ledger_app
 from pipelines.cli.listing import list_app
+from pipelines.cli.living import living_app, store_app
 from pipelines.cli.machine import doctor_app, models_app
 from pipelines.cli.pretrain import pretrain_app
 from pipelines.cli.runs import runs_app
@@ -70,6 +71,8 @@ app.add_typer(doctor_app)
 app.add_typer(models_app, name="models", rich_help_panel="Tools")
 app.add_typer(ledger_app, name="ledger", rich_help_panel="Tools")
 app.add_typer(list_app)
+app.add_typer(living_app)
+app.add_typer(store_app, name="store", rich_help_panel="Build")
 
 
 def main() -> None:

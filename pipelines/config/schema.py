@@ -14,6 +14,7 @@ from curate.metadata.settings import FilterSettings
 from curate.release.settings import ReleaseSettings
 from curate.retrieval.settings import RetrieveSettings
 from curate.sources.base import Source, source_of
+from curate.store.settings import StoreSettings
 from curate.validation.settings import ValidationSettings
 
 
@@ -31,8 +32,9 @@ class Config(Section):
     retrieve: RetrieveSettings
     validation: ValidationSettings = ValidationSettings()
     release: ReleaseSettings = ReleaseSettings()
+    store: StoreSettings = StoreSettings()
 
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """The settings of all sections that the fingerprint of `stage` holds, as plain data."""
-        values = ((name, getattr(self, name)) for name in type(self).model_fields)
+        values = ((name, getattr(self, name)) for name in type(self).model_fields if name != "store")
         return {name: value.identity(stage, of_0_1) if isinstance(value, Section) else value for name, value in values}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.bucketing.assign import iso
-from curate.core.errors import UnknownName
+from curate.core.errors import DriftlineError, UnknownName
+from curate.store.database import opened
+from curate.store.photos import history as past
+from pipelines.config.loader import load
+from pipelines.identity import record_of
 from pipelines.stage import parts_of
 from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
@@ -36,6 +41,7 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
                 events += [
                     {"stage": name, "outcome": _outcome(row, column), **_details(row)} for row in _rows(path, id_)
                 ]
+    _add_attempts(root, events)
     if not events:
         raise UnknownName(
             f"No stage of {root} has read a photo with the id {id_!r}.",
@@ -43,6 +49,23 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
             "Records that could not be read have no id: see stages/01_ingest/rejects.",
         )
     return {"id": id_, "events": events, "ended": _ended(events)}
+
+
+def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
+    """Give the event of fetch what its address gave each time it was asked, by the store."""
+    url = next((event["url"] for event in events if event["stage"] == "ingest" and "url" in event), None)
+    with suppress(DriftlineError, OSError):
+        folder = load(root / "driftline.yaml", record_of(root).get("changes", [])).store.folder(root)
+        if url is None or not (folder / "index.sqlite").is_file():
+            return
+        with opened(folder) as store:
+            attempts = [
+                {"asked": iso(one.time), "got": one.fault or one.sha256, "validator": one.validator}
+                for one in past(store, url)
+            ]
+        for event in events:
+            if event["stage"] == "fetch" and attempts:
+                event["attempts"] = attempts
 
 
 def text(history: Mapping[str, Any]) -> str:

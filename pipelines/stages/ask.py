@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
+from curate.core.parsing import rows_of
 from curate.release.packing import FetchedImages
 from curate.retrieval.retrieve import text_encoder
 from curate.retrieval.settings import BACKGROUND
 from curate.retrieval.vector_store import vectors_of
+from curate.store.answers import Answers, options_of
 from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
 from curate.validation.judging.panel import Panel, first_opinions
 from curate.validation.judging.settings import key_of
@@ -128,7 +130,7 @@ def batch_of(
     gold = _gold(context, items, inputs["bucket"], asked or set())
     images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", {*ids, *gold})
     shown = sorted(images.members)
-    return write_batch(
+    facts = write_batch(
         [(id_, *images.get(id_)) for id_ in shown],
         config.retrieve.complete_concepts(),
         out,
@@ -138,6 +140,24 @@ def batch_of(
         after,
         _blurred(context, inputs["embed"], shown),
     )
+    if (known := answers_of(context, inputs["bucket"])) is not None:
+        known.take_batch(facts)
+    return facts
+
+
+def answers_of(context: Context, bucketed: Path) -> Answers | None:
+    """The answers in the run's store; None without one."""
+    if (place := context.store()) is None:
+        return None
+
+    def digests(ids: Collection[str]) -> dict[str, str]:
+        table = pq.read_table(bucketed / "members.parquet", columns=["id", "sha256"])
+        return dict(
+            rows_of(table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(ids), pa.string()))), "id", "sha256")
+        )
+
+    options = options_of(context.config.retrieve.complete_concepts())
+    return Answers(place, options, digests, f"driftline:{context.config.seed}")
 
 
 def _gold(

@@ -13,11 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.bucketing.assign import assign
+from curate.bucketing.frozen import assign_frozen
 from curate.bucketing.timeline_plot import timeline
-from curate.core.atomic_io import write_bytes, write_json, write_parquet, writing
+from curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
 from curate.images.shards import good
 from curate.metadata.schema import REJECTS, whole
 from pipelines.stage import Counts, Records, Stage
+
+
+def borders_of(root: Path) -> Path:
+    """Where `driftline grow` keeps the borders of the buckets that a run had before."""
+    return root / "borders.json"
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,10 @@ class Bucket(Stage):
         """How to cut; which buckets stay unlabelled matters to later stages only."""
         return self.context.config.buckets.identity(self.name)
 
+    def outside(self) -> list[Path]:
+        """The frozen borders of a run that has grown."""
+        return [path] if (path := borders_of(self.context.root)).is_file() else []
+
     def check(self) -> None:
         """The unlabelled buckets exist, where the settings say how many there will be."""
         settings = self.context.config.buckets
@@ -45,7 +55,11 @@ class Bucket(Stage):
         times = pq.read_table(index, columns=["id", "uploaded", "fault"])
         times = good(times).select(["id", "uploaded"]).combine_chunks()
         uploaded = times["uploaded"].to_numpy().astype(np.int64)
-        number, buckets = assign(uploaded, whole(times["id"]), self.context.config.buckets)
+        settings, ids = self.context.config.buckets, whole(times["id"])
+        if frozen := self.outside():
+            number, buckets = assign_frozen(uploaded, ids, read_json(frozen[0]), settings)
+        else:
+            number, buckets = assign(uploaded, ids, settings)
         rejects = []
         start = 0
         file = pq.ParquetFile(index)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.fetch import Again, fetch
+from curate.store.database import opened, register_run
 from pipelines.stage import Counts, Records, Stage, parts_of
 
 
@@ -33,8 +34,11 @@ class Fetch(Stage):
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
         context, retry = self.context, self.context.retry
-        again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out)
+        again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out, retry.before)
         parts = parts_of(inputs["filter"])
-        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again)
+        if (store := context.store()) is not None:
+            with opened(store.folder) as base:
+                register_run(base, context.root)
+        counts = fetch(parts, out, context.config.fetch, context.run_log, context.executor, again, store)
         kept = counts.pop("", 0)
         return Counts(kept + sum(counts.values()), kept, counts)

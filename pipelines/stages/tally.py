@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import read_json, write_parquet
 from curate.core.parsing import rows_of
 from curate.validation.answers import read_lines
+from curate.validation.batches import read_batch
 from curate.validation.judges import Catalogue, Crowd, Items
 from curate.validation.rounds import describe_short, next_candidates, short_cells
 from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.ask import ITEMS, batch_of, panel_of
+from pipelines.stages.ask import ITEMS, answers_of, batch_of, panel_of
 
 
 @dataclass(frozen=True)
@@ -106,4 +107,12 @@ class Tally(Stage):
         section = context.config.validation
         opinions = pq.read_table(inputs["ask"] / "opinions.parquet") if section.judges else None
         panel = None if opinions is None else panel_of(context, inputs, opinions)
-        return Crowd(context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, panel=panel)
+        known = answers_of(context, inputs["bucket"])
+        others = set[str]()
+        if known is not None:
+            known.take_batch(read_batch(inputs["ask"]))
+            others = known.take_lines(lines)
+        return Crowd(
+            context.root, inputs["ask"], section, key, lines, write_batch, context.run_log, known=known,
+            other_batches=others, panel=panel,
+        )  # fmt: skip

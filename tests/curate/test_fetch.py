@@ -296,10 +296,10 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
 
     writes = iter([write_tar])
 
-    def full(path: Path, members: Iterator[tuple[str, bytes]]) -> int:
+    def full(path: Path, members: Iterator[tuple[str, bytes]], digest: object) -> int:
         if (write := next(writes, None)) is None:
             raise OSError(28, "No space left on device")
-        return write(path, members)
+        return write(path, members, digest)
 
     monkeypatch.setattr(shard, "write_tar", full)
     with pytest.raises(DriftlineError, match=r"disk is full: .*00001\.tar cannot be written.*work is kept"):

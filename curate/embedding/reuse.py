@@ -1,0 +1,79 @@
+"""What a store knows of a shard's images: it is used before anything is computed, and it takes what was computed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from curate.encoders import Encoder
+from curate.store.database import Place, opened, remember_part
+from curate.store.vectors import Look, keep_vectors, looks, read_vectors
+
+Vectors16 = npt.NDArray[np.float16]
+
+
+def encoder_name(encoder: Encoder, batch: int) -> str:
+    """Name of all that decides the bits of a vector."""
+    return f"{encoder.fingerprint} {encoder.device.partition(':')[0]} {encoder.precision} {batch}"
+
+
+def part_key(name: str, part: pa.Table) -> bytes:
+    """Key of a shard with these images. name: of the encoder."""
+    columns = [part[column].to_pylist() for column in ("id", "bucket", "sha256", "shard")]
+    return hashlib.sha256(json.dumps(["vectors", name, columns]).encode()).digest()
+
+
+def known_looks(place: Place, name: str, part: pa.Table) -> dict[str, Look]:
+    """SHA-256 → what the store has of the images of a shard."""
+    if not place.reads:
+        return {}
+    with opened(place.folder) as store:
+        return looks(store, name, part["sha256"].to_pylist())
+
+
+def with_known(
+    place: Place,
+    known: Mapping[str, Look],
+    part: pa.Table,
+    computed: Vectors16,
+    faults: Sequence[str | None],
+    hashes: Sequence[int | None],
+) -> tuple[Vectors16, list[str | None], list[int | None]]:
+    """(vectors, faults, hashes) of all images of a shard, in order. computed (M, D), faults, hashes: of the images that
+    were not known."""
+    digests = part["sha256"].to_pylist()
+    new = iter(zip(faults, hashes, strict=True))
+    rows = [(known[d].fault, known[d].phash) if d in known else next(new) for d in digests]
+    good = [d for d, (fault, _) in zip(digests, rows, strict=True) if fault is None]
+    is_known = np.array([d in known for d in good], bool)
+    vectors = np.empty((len(good), computed.shape[1]), np.float16)
+    vectors[~is_known] = computed
+    if is_known.any():
+        with opened(place.folder) as store:
+            vectors[is_known] = read_vectors(store, [known[d] for d in good if d in known])
+    return vectors, [fault for fault, _ in rows], [hash_ for _, hash_ in rows]
+
+
+def keep_looks(
+    place: Place, name: str, part: pa.Table, npy: Path, faults: Sequence[str | None], hashes: Sequence[int | None]
+) -> None:
+    """Take the vectors of a shard, whose file is complete."""
+    made: dict[str, Look] = {}
+    row = 0
+    for digest, fault, hash_ in zip(part["sha256"].to_pylist(), faults, hashes, strict=True):
+        made[digest] = Look(fault, hash_, "", row)
+        row += fault is None
+    with opened(place.folder) as store:
+        keep_vectors(store, name, npy, made)
+
+
+def keep_part(place: Place, key: bytes, out: Path, files: Sequence[Path]) -> None:
+    """Keep the finished files of a shard under its key."""
+    with opened(place.folder) as store:
+        remember_part(store, key, out, [file.relative_to(out).as_posix() for file in files])

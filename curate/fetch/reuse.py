@@ -1,0 +1,92 @@
+"""What a store knows of a shard's rows: it is used before anything is asked, and it takes what was asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.parsing import rows_of
+from curate.fetch.settings import FetchSettings
+from curate.images.phone_formats import reads_heic
+from curate.images.shards import index_path, shard_path
+from curate.store.database import Place, opened, remember_part
+from curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
+
+NOT_OF_A_PHOTO = {"shard_size", "stop_after", "way"}  # settings that do not decide what a row becomes
+
+
+def rules_of(settings: FetchSettings) -> bytes:
+    """Fingerprint of the settings that decide what a row becomes. Misses of other rules are asked again."""
+    values = {k: v for k, v in settings.identity("fetch").items() if k not in NOT_OF_A_PHOTO}
+    return hashlib.sha256(json.dumps([values, reads_heic()], sort_keys=True).encode()).digest()[:8]
+
+
+def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
+    """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
+    stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
+    columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded")]
+    return hashlib.sha256(json.dumps(["shard", number, rules.hex(), columns, stamps]).encode()).digest()
+
+
+def _stamp(path: str) -> list[int] | None:
+    try:
+        s = Path(path.partition("#")[0]).stat()
+    except (OSError, ValueError):
+        return None
+    return [s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns]
+
+
+def remember(place: Place | None, key: bytes, out: Path, number: int, digest: str | None = None) -> None:
+    """Keep a finished shard under its key. digest: SHA-256 of its tar."""
+    if place is not None:
+        with opened(place.folder) as store:
+            remember_part(store, key, out, [path(out, number).name for path in (shard_path, index_path)], digest)
+
+
+def recall(
+    place: Place | None, urls: Sequence[str], rules: bytes, asked_again: Collection[str]
+) -> dict[str, tuple[Outcome, bytes | None]]:
+    """Address → its outcome and the image, for all that need not be asked.
+
+    asked_again: reasons of misses that are not taken from the store.
+    """
+    if place is None or not place.reads or not urls:
+        return {}
+    found: dict[str, tuple[Outcome, bytes | None]] = {}
+    with opened(place.folder) as store:
+        known = outcomes(store, urls)
+        wanted = [o.sha256 for o in known.values() if o.sha256 is not None]
+        images = dict(images_of(store, wanted))
+    for url, outcome in known.items():
+        if outcome.sha256 is not None:
+            if outcome.sha256 in images:
+                found[url] = outcome, images[outcome.sha256]
+        elif outcome.fault is not None and outcome.rules == rules and outcome.fault not in asked_again:
+            found[url] = outcome, None
+    return found
+
+
+def keep(place: Place | None, tar: Path, tar_sha256: str, index: pa.Table, asked: Sequence[Asked]) -> None:
+    """Take a shard whose tar is complete. Misses of the network are taken when the whole stage is done: during an
+    outage they say nothing of a photo."""
+    if place is not None:
+        with opened(place.folder) as store:
+            keep_shard(store, tar, tar_sha256, index, asked)
+
+
+def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, lasting: Collection[str]) -> None:
+    """Take the misses of a finished shard that its fetch left out, and the shard itself. lasting: their reasons."""
+    urls = dict(rows_of(part, "row", "url"))
+    misses = [
+        Asked(urls[row], rules, None, fault, detail)
+        for row, fault, detail in rows_of(pq.read_table(index_path(out, number)), "row", "fault", "detail")
+        if fault in lasting and urls.get(row) is not None
+    ]
+    with opened(place.folder) as store:
+        keep_misses(store, misses)
+    remember(place, shard_key(number, part, rules), out, number)

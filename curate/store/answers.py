@@ -1,0 +1,144 @@
+"""Answers of people in a store, by the SHA-256 of an image and the fingerprint of the question that they read.
+
+A page asks one question for each concept: does the image show it? An answer to an earlier page counts for an image of a
+concept that this page had, too; for an image of the background it counts if the page had no concept that is gone now.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from curate.core.atomic_io import fingerprint
+from curate.core.parsing import rows_of
+from curate.retrieval.settings import BACKGROUND, Concept
+from curate.store.database import Place, Store, opened
+from curate.validation.answers import ANSWERS, Line, read_answers
+from curate.validation.batches import NONE
+
+Digests = Callable[[Collection[str]], Mapping[str, str]]
+
+
+def options_of(concepts: Sequence[Concept]) -> dict[str, str]:
+    """Concept → fingerprint of what workers read about it."""
+    return {c.name: fingerprint([c.name, c.option or c.name, c.examples])[:16] for c in concepts}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers in a store, as one run uses them."""
+
+    place: Place
+    options: Mapping[str, str]
+    """concept → fingerprint of what workers read about it now"""
+    digests: Digests
+    """ids of photos of the run → their SHA-256, by id"""
+    key: str
+    """text for the keyed hash of worker ids"""
+
+    def take_batch(self, facts: Mapping[str, Any]) -> None:
+        """Record a batch (content of batch.json) before anybody answers it."""
+        digests = self.digests(set(facts["items"].values()))
+        with opened(self.place.folder) as store, store.transaction() as base:
+            base.execute(
+                "INSERT OR REPLACE INTO batches VALUES (?, ?, ?, ?)",
+                (facts["batch"], json.dumps(facts), json.dumps(dict(digests)), json.dumps(dict(self.options))),
+            )
+
+    def take_lines(self, lines: Mapping[str, Sequence[Line]]) -> set[str]:
+        """Take all answers to known batches; returns the names of these batches. lines: by batch."""
+        with opened(self.place.folder) as store:
+            known = {name for (name,) in store.base.execute("SELECT name FROM batches")}
+            for name in sorted(known & lines.keys()):
+                _take(store, name, lines[name], self.key)
+        return known
+
+    def earlier(self, batch: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
+        batch, sorted by item and worker. items: id and concept of what is asked; other images are gold questions."""
+        ids = {id_: item for item, id_ in batch["items"].items()}
+        concepts: dict[str, set[str]] = {}
+        for item in items:
+            concepts.setdefault(item["id"], set()).add(item["concept"])
+        rows: list[dict[str, Any]] = []
+        with opened(self.place.folder) as store:
+            for id_, digest in self.digests(ids).items():
+                found = store.base.execute(
+                    "SELECT worker, options, assignment, labels, sensitive, seconds, fault FROM answers "
+                    "WHERE sha = ? AND batch <> ? ORDER BY batch, worker, number",
+                    (bytes.fromhex(digest), batch["batch"]),
+                )
+                for worker, options, assignment, labels, sensitive, seconds, fault in found:
+                    if not _counts(json.loads(options), concepts.get(id_, {BACKGROUND}), self.options):
+                        continue
+                    ticked = [label for label in json.loads(labels) if label in self.options]
+                    rows.append(
+                        {
+                            "item": ids[id_], "id": id_, "worker": worker, "assignment": assignment,
+                            "labels": ticked or [NONE], "sensitive": bool(sensitive), "seconds": seconds,
+                            "fault": fault,
+                        }
+                    )  # fmt: skip
+        return pa.Table.from_pylist(rows, schema=ANSWERS)
+
+
+def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
+    """Answers to one batch and earlier ones: of a worker's several answers to an image the first one counts."""
+    if not len(earlier):
+        return own
+    rows = sorted([*earlier.to_pylist(), *own.to_pylist()], key=lambda row: (row["item"], row["worker"]))
+    seen: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        pair = row["item"], row["worker"]
+        if row["fault"] is None and seen[pair]:
+            row["fault"] = "duplicate"
+        seen[pair] += row["fault"] is None
+    return pa.Table.from_pylist(rows, schema=ANSWERS)
+
+
+def _counts(then: Mapping[str, str], concepts: Collection[str], now: Mapping[str, str]) -> bool:
+    """Whether an answer to a page with the options `then` says what is asked now about an image of these concepts.
+
+    >>> now = {"car": "a", "bus": "b"}
+    >>> [_counts({"car": "a"}, {concept}, now) for concept in ("car", "bus", BACKGROUND)]
+    [True, False, True]
+    """
+    if BACKGROUND in concepts:
+        return all(now.get(name) == text for name, text in then.items())
+    return all(name in then and then[name] == now.get(name) for name in concepts)
+
+
+def _take(store: Store, name: str, lines: Sequence[Line], key: str) -> None:
+    """Take the answers to one batch in the place of what was known of them; the first date stays."""
+    facts, digests, options = store.base.execute(
+        "SELECT facts, digests, options FROM batches WHERE name = ?", (name,)
+    ).fetchone()
+    digest_of = json.loads(digests)
+    question = bytes.fromhex(fingerprint(json.loads(options)))[:16]
+    venue = ",".join(sorted({Path(place.rpartition(", line ")[0]).stem for place, _ in lines}))
+    query = "SELECT sha, worker, number, time FROM answers WHERE batch = ?"
+    times = {tuple(pair): moment for *pair, moment in store.base.execute(query, (name,))}
+    seen: Counter[tuple[str, str]] = Counter()
+    rows = []
+    table = read_answers(lines, json.loads(facts), key)
+    for id_, *values in rows_of(table, "id", "worker", "assignment", "labels", "sensitive", "seconds", "fault"):
+        worker, assignment, labels, sensitive, seconds, fault = values
+        if id_ not in digest_of:
+            continue
+        sha, number = bytes.fromhex(digest_of[id_]), seen[id_, worker]
+        seen[id_, worker] += 1
+        moment = times.get((sha, worker, number), int(time.time()))
+        ticked = json.dumps(list(labels))
+        rows.append(
+            (sha, question, worker, name, number, options, assignment, ticked, sensitive, seconds, fault, venue, moment)
+        )
+    with store.transaction() as base:
+        base.execute("DELETE FROM answers WHERE batch = ?", (name,))
+        base.executemany(f"INSERT INTO answers VALUES ({', '.join('?' * 13)})", rows)

@@ -1,0 +1,216 @@
+"""The index of a store: one SQLite file in WAL mode, and the files of stages, each linked under its SHA-256.
+
+`index.sqlite` says where the bytes are; `files/` holds hard links to finished tars, indexes and vectors of stages, so
+that no photo is stored twice on one disk. A file is linked before the index names it: after a kill, a file that nothing
+names is the worst that is left, and `gc` removes it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.core.atomic_io import TEMPORARY, sha256_file, sync_folder, writing
+from curate.core.errors import BadInput, Busy, DriftlineError, reason
+
+FORMAT = 1
+PATIENCE = 60.0  # seconds that a process waits for another one's transaction
+SCHEMA = """
+CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL);
+CREATE TABLE images (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, sha BLOB NOT NULL UNIQUE, file INTEGER NOT NULL, start INTEGER NOT NULL,
+    size INTEGER NOT NULL, suffix TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL,
+    phash INTEGER, unusable TEXT
+);
+CREATE TABLE attempts (
+    address BLOB NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, rules BLOB NOT NULL, image INTEGER,
+    fault TEXT, detail TEXT, validator TEXT, PRIMARY KEY (address, number)
+) WITHOUT ROWID;
+CREATE TABLE encoders (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE vectors (
+    encoder INTEGER NOT NULL, image INTEGER NOT NULL, file INTEGER NOT NULL, row INTEGER NOT NULL,
+    PRIMARY KEY (encoder, image)
+) WITHOUT ROWID;
+CREATE TABLE parts (
+    key BLOB NOT NULL, position INTEGER NOT NULL, output TEXT NOT NULL, file INTEGER NOT NULL,
+    PRIMARY KEY (key, position)
+) WITHOUT ROWID;
+CREATE TABLE answers (
+    sha BLOB NOT NULL, question BLOB NOT NULL, worker TEXT NOT NULL, batch TEXT NOT NULL, number INTEGER NOT NULL,
+    options TEXT NOT NULL, assignment TEXT, labels TEXT NOT NULL, sensitive INTEGER NOT NULL, seconds INTEGER,
+    fault TEXT, venue TEXT NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (sha, question, worker, batch, number)
+) WITHOUT ROWID;
+CREATE TABLE batches (name TEXT PRIMARY KEY, facts TEXT NOT NULL, digests TEXT NOT NULL, options TEXT NOT NULL);
+CREATE TABLE runs (path TEXT PRIMARY KEY, time INTEGER NOT NULL);
+"""
+FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store as tasks name it; plain data."""
+
+    folder: Path
+    """its folder"""
+    reads: bool = True
+    """whether what it holds is used; what is new is always kept"""
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store."""
+
+    folder: Path
+    base: sqlite3.Connection
+
+    def file(self, name: str) -> Path:
+        """Where a file is."""
+        return self.folder / "files" / name
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All changes inside, or none."""
+        self.base.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.base
+        except BaseException:
+            self.base.execute("ROLLBACK")
+            raise
+        self.base.execute("COMMIT")
+
+    def link(self, path: Path, sha256: str | None = None) -> str:
+        """Keep a finished file under its SHA-256 and suffix: a hard link, or on another disk a copy. Returns its name.
+
+        A damaged file of that name is replaced.
+        """
+        name = f"{sha256 or sha256_file(path)}{path.suffix}"
+        target = self.file(name)
+        target.parent.mkdir(exist_ok=True)
+        if target.exists() and target.samefile(path):
+            return name
+        temporary = target.with_name(f"{TEMPORARY}{os.getpid()}-{name}")
+        try:
+            temporary.unlink(missing_ok=True)
+            os.link(path, temporary)
+            os.replace(temporary, target)
+            sync_folder(target.parent)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
+                raise
+            with path.open("rb") as source, writing(target) as copy:
+                shutil.copyfileobj(source, copy)
+        return name
+
+    def number_of(self, name: str) -> int:
+        """The number of a linked file; to be called inside a transaction."""
+        size = self.file(name).stat().st_size
+        self.base.execute("INSERT OR IGNORE INTO files (name, bytes) VALUES (?, ?)", (name, size))
+        (number,) = self.base.execute("SELECT number FROM files WHERE name = ?", (name,)).fetchone()
+        return int(number)
+
+    def is_sound(self, name: str) -> bool:
+        """Whether the bytes of a file are those that its name says."""
+        path = self.file(name)
+        return path.is_file() and sha256_file(path) == path.stem
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Store]:
+    """Open a store, and create it if needed. Raises BadInput for a store of another version or a damaged index, Busy,
+    and DriftlineError if the disk is full."""
+    path = folder / "index.sqlite"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
+            _prepare(base, path)
+            yield Store(folder, base)
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in FULL:
+            free = shutil.disk_usage(folder).free
+            raise DriftlineError(
+                f"The disk is full: {path.absolute()} cannot be written; {free:,} bytes are free.",
+                "",
+                "Free some space and run the same command again: finished work is kept.",
+            ) from None
+        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise Busy(f"Another process writes to {path.absolute()} for more than {PATIENCE:.0f} s.") from None
+        raise BadInput(
+            f"{path.absolute()} cannot be used ({reason(error)}).",
+            "Expected the index of a store.",
+            f"Move {folder} away, or set store.use: false: what stages hold is kept, the rest is asked again.",
+        ) from None
+
+
+def _prepare(base: sqlite3.Connection, path: Path) -> None:
+    (known,) = base.execute("PRAGMA user_version").fetchone()
+    if known == 0:
+        base.execute("PRAGMA journal_mode = WAL")
+        base.execute("BEGIN IMMEDIATE")
+        if base.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was faster
+            for statement in SCHEMA.split(";\n"):
+                base.execute(statement)
+            base.execute(f"PRAGMA user_version = {FORMAT}")
+        base.execute("COMMIT")
+    elif known != FORMAT:
+        newer = "a newer" if known > FORMAT else "another"
+        raise BadInput(
+            f"{path.absolute()} was written by {newer} version of driftline (format {known}); this one reads {FORMAT}.",
+            "",
+            "Install that version, or set store.path to another folder.",
+        )
+    base.execute("PRAGMA synchronous = NORMAL")
+    base.execute("PRAGMA cache_size = -65536")
+
+
+def register_run(store: Store, root: Path) -> None:
+    """Record that a run uses the store, so that `gc` knows what is needed."""
+    with store.transaction() as base:
+        base.execute("INSERT OR REPLACE INTO runs VALUES (?, ?)", (str(root.absolute()), int(time.time())))
+
+
+def reuse_part(place: Place | None, key: bytes, out: Path) -> bool:
+    """Link the files of a part that was made with this key before into `out`, in order; returns whether that was done.
+    Damaged files are not used."""
+    if place is None or not place.reads:
+        return False
+    with opened(place.folder) as store:
+        query = (
+            "SELECT p.output, f.name FROM parts p JOIN files f ON f.number = p.file WHERE p.key = ? ORDER BY position"
+        )
+        files = store.base.execute(query, (key,)).fetchall()
+        if not files or not all(store.is_sound(name) for _, name in files):
+            return False
+        for output, name in files:
+            target = out / output
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            try:
+                os.link(store.file(name), target)
+            except OSError:
+                with store.file(name).open("rb") as source, writing(target) as copy:
+                    shutil.copyfileobj(source, copy)
+    return True
+
+
+def remember_part(store: Store, key: bytes, out: Path, outputs: Sequence[str], digest: str | None = None) -> None:
+    """Keep the finished files of a part under its key; the last one marks it as finished.
+
+    outputs: their names below `out`. digest: SHA-256 of the first, if known.
+    """
+    names = [store.link(out / output, None if position else digest) for position, output in enumerate(outputs)]
+    with store.transaction() as base:
+        base.executemany(
+            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
+            [
+                (key, i, output, store.number_of(name))
+                for i, (output, name) in enumerate(zip(outputs, names, strict=True))
+            ],
+        )

@@ -1,0 +1,162 @@
+"""Photos in a store: by address what a server gave and when, by SHA-256 where the bytes are."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from curate.core.atomic_io import sha256_bytes
+from curate.core.parsing import rows_of
+from curate.images.shards import member_starts
+from curate.store.database import Store
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an address gave the last time."""
+
+    rules: bytes
+    """fingerprint of the settings that judged it"""
+    time: int
+    """when it was asked, seconds since 1970"""
+    fault: str | None = None
+    """why there is no image; None: there is one"""
+    detail: str | None = None
+    """more about it, for people"""
+    validator: str | None = None
+    """ETag or Last-Modified of the answer"""
+    sha256: str | None = None
+    """of the stored image"""
+    suffix: str = ""
+    """of its file, without a dot"""
+    width: int = 0
+    """pixels"""
+    height: int = 0
+    """pixels"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One address that was asked, and what it gave."""
+
+    url: str
+    rules: bytes
+    sha256: str | None
+    """of the image, which a shard of this store holds; None for a miss"""
+    fault: str | None = None
+    detail: str | None = None
+    validator: str | None = None
+
+
+def address_key(url: str) -> bytes:
+    """16 bytes for an address."""
+    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height
+    FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY a.number DESC"""
+
+
+def _outcome(row: tuple[Any, ...]) -> Outcome:
+    rules, moment, fault, detail, validator, sha, suffix, width, height = row
+    return Outcome(
+        rules,
+        moment,
+        fault,
+        detail,
+        validator,
+        None if sha is None else sha.hex(),
+        suffix or "",
+        width or 0,
+        height or 0,
+    )
+
+
+def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
+    """The last outcome of each address that was asked before."""
+    found = {}
+    for url in urls:
+        row = store.base.execute(SELECT + " LIMIT 1", (address_key(url),)).fetchone()
+        if row is not None:
+            found[url] = _outcome(row)
+    return found
+
+
+def history(store: Store, url: str) -> list[Outcome]:
+    """Every attempt to get an address, the first one first."""
+    return [_outcome(row) for row in store.base.execute(SELECT, (address_key(url),))][::-1]
+
+
+def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """(sha256, bytes) of the images that are here and sound; every checksum is verified, and what fails is left out."""
+    places = []
+    for digest in dict.fromkeys(digests):
+        row = store.base.execute(
+            "SELECT f.name, i.start, i.size FROM images i JOIN files f ON f.number = i.file WHERE i.sha = ?",
+            (bytes.fromhex(digest),),
+        ).fetchone()
+        if row is not None:
+            places.append((*row, digest))
+    places.sort()
+    open_name, file = "", None
+    try:
+        for name, start, size, digest in places:
+            if name != open_name:
+                if file is not None:
+                    file.close()
+                path = store.file(name)
+                open_name, file = name, path.open("rb") if path.is_file() else None
+            if file is None:
+                continue
+            file.seek(start)
+            data = file.read(size)
+            if sha256_bytes(data) == digest:
+                yield digest, data
+    finally:
+        if file is not None:
+            file.close()
+
+
+def keep_shard(store: Store, tar: Path, tar_sha256: str, index: Any, asked: Sequence[Asked]) -> None:
+    """Take a complete tar with the images of `index` (columns member, sha256, bytes, width, height), and what was asked
+    for it. A later copy of an image replaces the place of an earlier one."""
+    members = [row for row in rows_of(index, "member", "sha256", "bytes", "width", "height") if row[0] is not None]
+    name = store.link(tar, tar_sha256) if members else ""
+    with store.transaction() as base:
+        number = store.number_of(name) if members else 0
+        starts = member_starts(size for _, _, size, *_ in members)
+        base.executemany(
+            "INSERT INTO images (sha, file, start, size, suffix, width, height) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (sha) DO UPDATE SET file = excluded.file, start = excluded.start",
+            [
+                (bytes.fromhex(sha), number, start, size, member.rpartition(".")[2], width, height)
+                for start, (member, sha, size, width, height) in zip(starts, members, strict=True)
+            ],
+        )
+        _keep_attempts(store, asked)
+
+
+def keep_misses(store: Store, asked: Sequence[Asked]) -> None:
+    """Take misses that were found again, or that turned out to last."""
+    with store.transaction():
+        _keep_attempts(store, asked)
+
+
+def _keep_attempts(store: Store, asked: Sequence[Asked]) -> None:
+    """Append to the history of each address: its number orders it, not the clock, which may be set back."""
+    now = int(time.time())
+    store.base.executemany(
+        "INSERT INTO attempts VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM attempts WHERE address = ?1), "
+        "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7)",
+        [
+            (
+                address_key(one.url), now, one.rules, None if one.sha256 is None else bytes.fromhex(one.sha256),
+                one.fault, one.detail, one.validator,
+            )
+            for one in asked
+        ],
+    )  # fmt: skip

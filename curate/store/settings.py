@@ -1,0 +1,24 @@
+"""Settings of the store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from curate.core.settings import PLACE, Form, Section
+
+
+class StoreSettings(Section):
+    """Where photos, misses, vectors and answers are kept by content; no output of a stage depends on it."""
+
+    path: Annotated[str, Field(min_length=1), Form("a path"), PLACE] = "store"
+    """folder of the store, relative to this file; several runs on one machine may share it"""
+    use: Annotated[bool, PLACE] = True
+    """false: keep nothing, and ask for everything again"""
+
+    def folder(self, root: Path) -> Path:
+        """The folder on this machine. root: folder of the run file."""
+        return root / os.path.expanduser(self.path)

@@ -1,0 +1,109 @@
+"""What is in a store, whether every byte is what it says, and what no run needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from curate.core.atomic_io import TEMPORARY
+from curate.store.database import Store
+
+
+def status(store: Store) -> dict[str, Any]:
+    """Counts of what the store holds, as plain data."""
+
+    def one(query: str) -> int:
+        return int(store.base.execute(query).fetchone()[0] or 0)
+
+    last = "FROM attempts a WHERE number = (SELECT MAX(number) FROM attempts b WHERE b.address = a.address)"
+    names = {name for (name,) in store.base.execute("SELECT name FROM files")}
+    paths = [path for path in (store.folder / "files").glob("*") if not path.name.startswith(TEMPORARY)]
+    return {
+        "folder": str(store.folder),
+        "photos": one("SELECT COUNT(*) FROM images"),
+        "photo_bytes": one("SELECT SUM(size) FROM images"),
+        "addresses": one("SELECT COUNT(DISTINCT address) FROM attempts"),
+        "attempts": one("SELECT COUNT(*) FROM attempts"),
+        "misses": dict(
+            store.base.execute(f"SELECT fault, COUNT(*) {last} AND fault IS NOT NULL GROUP BY 1 ORDER BY 1")
+        ),
+        "vectors": dict(
+            store.base.execute("SELECT name, COUNT(*) FROM vectors JOIN encoders ON encoder = number GROUP BY 1")
+        ),
+        "answers": one("SELECT COUNT(*) FROM answers"),
+        "files": len(names),
+        "file_bytes": sum(path.stat().st_size for path in paths),
+        "own_bytes": sum(
+            p.stat().st_size for p in [*paths, *store.folder.glob("index.sqlite*")] if p.stat().st_nlink == 1
+        ),
+        "unnamed_files": len({path.name for path in paths} - names),
+        "runs": [path for (path,) in store.base.execute("SELECT path FROM runs ORDER BY path")],
+    }
+
+
+def verify(store: Store) -> dict[str, Any]:
+    """Read every file; returns their number and those that are missing or damaged, with the photos and vectors in them.
+
+    What is damaged is never used; `driftline heal` fetches and computes it again.
+    """
+    damaged = []
+    files = store.base.execute("SELECT number, name FROM files ORDER BY number").fetchall()
+    for number, name in files:
+        if not store.is_sound(name):
+            counts = [
+                int(store.base.execute(f"SELECT COUNT(*) FROM {table} WHERE file = ?", (number,)).fetchone()[0])
+                for table in ("images", "vectors")
+            ]
+            state = "changed" if store.file(name).exists() else "missing"
+            damaged.append({"file": str(store.file(name)), "state": state, "photos": counts[0], "vectors": counts[1]})
+    return {"files": len(files), "damaged": damaged}
+
+
+def forget_damaged(store: Store) -> list[dict[str, Any]]:
+    """Remove what `verify` finds from the store, so that it is fetched or computed again; returns it."""
+    damaged: list[dict[str, Any]] = verify(store)["damaged"]
+    _forget(store, [Path(entry["file"]).name for entry in damaged])
+    return damaged
+
+
+def unneeded(store: Store, needed: Collection[str]) -> list[str]:
+    """Names of the files in which no needed photo, or vector of one, is. needed: SHA-256 of photos."""
+    base = store.base
+    base.execute("CREATE TEMP TABLE IF NOT EXISTS needed (sha BLOB PRIMARY KEY) WITHOUT ROWID")
+    base.execute("DELETE FROM needed")
+    base.executemany("INSERT OR IGNORE INTO needed VALUES (?)", ((bytes.fromhex(digest),) for digest in needed))
+    base.execute("CREATE TEMP TABLE IF NOT EXISTS used (file INTEGER PRIMARY KEY)")
+    base.execute("DELETE FROM used")
+    images = "SELECT i.number FROM images i JOIN needed n ON n.sha = i.sha"
+    base.execute("INSERT OR IGNORE INTO used SELECT i.file FROM images i JOIN needed n ON n.sha = i.sha")
+    base.execute(f"INSERT OR IGNORE INTO used SELECT file FROM vectors WHERE image IN ({images})")
+    # a shard's index is used where its tar is; a part is forgotten with its first file
+    base.execute(
+        "INSERT OR IGNORE INTO used SELECT p.file FROM parts p JOIN parts f ON f.key = p.key AND f.position = 0 "
+        "WHERE f.file IN (SELECT file FROM used)"
+    )
+    names = [name for (name,) in base.execute("SELECT name FROM files WHERE number NOT IN (SELECT file FROM used)")]
+    known = {name for (name,) in base.execute("SELECT name FROM files")}
+    return sorted(names + [path.name for path in (store.folder / "files").glob("*") if path.name not in known])
+
+
+def remove(store: Store, names: Collection[str]) -> None:
+    """Forget these files, then delete them: a kill between leaves files that nothing names."""
+    _forget(store, names)
+    for name in names:
+        store.file(name).unlink(missing_ok=True)
+
+
+def _forget(store: Store, names: Collection[str]) -> None:
+    with store.transaction() as base:
+        for name in names:
+            row = base.execute("SELECT number FROM files WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                continue
+            base.execute("DELETE FROM parts WHERE key IN (SELECT key FROM parts WHERE file = ?)", row)
+            base.execute(
+                "DELETE FROM vectors WHERE file = ? OR image IN (SELECT number FROM images WHERE file = ?)", row * 2
+            )
+            base.execute("DELETE FROM images WHERE file = ?", row)
+            base.execute("DELETE FROM files WHERE number = ?", row)

@@ -1,0 +1,265 @@
+"""Nothing paid for is thrown away: what was fetched, embedded or answered is used again, and the bytes are the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from support.console import driftline
+from support.living import Town, answer, context, counted, requests, tree
+
+from curate.core.errors import BadInput, Busy, Unconfirmed
+from pipelines.living import grow, heal
+from pipelines.reporting.trace import trace
+from pipelines.runner import alone, run
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    return Town(tmp_path_factory.mktemp("town"), 110)
+
+
+@pytest.fixture(scope="module")
+def built_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run up to retrieve; not to be changed."""
+    root = town.run(tmp_path_factory.mktemp("built") / "run", 110, LOOSE)
+    with counted(town) as counts:
+        run(context(root), until="retrieve")
+    assert requests(counts) > 80
+    assert counts["images"] > 80
+    return root
+
+
+@pytest.fixture
+def built(built_once: Path, tmp_path: Path) -> Path:
+    """A copy of it, with its hard links."""
+    subprocess.run(["cp", "-a", str(built_once), str(tmp_path / "run")], check=True)
+    with closing(sqlite3.connect(tmp_path / "run" / "store" / "index.sqlite")) as base, base:
+        base.execute("UPDATE runs SET path = ?", (str(tmp_path / "run"),))
+    return tmp_path / "run"
+
+
+def states(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["state"] for entry in entries]
+
+
+LOOSE = "\nfilter: {upload_after_capture: false}\n"
+OTHER_FILTER = "filter.where=id not like '%7'"
+
+
+class TestStore:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            OTHER_FILTER,
+            "filter.upload_after_capture=true",
+            "fetch.shard_size=40",
+            "buckets.count=2",
+            "retrieve.per_class=2",
+        ],
+    )
+    def test_other_settings_ask_for_nothing_again_and_write_what_an_empty_store_writes(
+        self, built: Path, town: Town, tmp_path: Path, change: str
+    ) -> None:
+        fresh = town.run(tmp_path / "fresh", 110, LOOSE)
+        with counted(town) as counts:
+            run(context(built, change), until="retrieve")
+            assert counts == {}
+            run(context(fresh, change, "store.use=false"), until="retrieve")
+        assert tree(built) == tree(fresh)
+        assert not (fresh / "store").exists()
+
+    def test_a_stage_that_is_repeated_on_purpose_asks_again(self, built: Path, town: Town) -> None:
+        before = tree(built)
+        with counted(town) as counts:
+            run(context(built), start="fetch", until="embed")
+        assert requests(counts) > 80
+        assert counts["images"] > 80
+        assert tree(built) == before
+
+    def test_shards_are_linked_and_not_stored_twice(self, built: Path) -> None:
+        files = list((built / "store" / "files").iterdir())
+        assert len(files) > 8
+        assert all(path.stat().st_nlink > 1 for path in files)
+
+    def test_a_damaged_shard_is_named_and_its_photos_are_asked_for_again(self, built: Path, town: Town) -> None:
+        before = tree(built)
+        tar = built / "stages" / "03_fetch" / "00001.tar"
+        data = bytearray(tar.read_bytes())
+        data[600] ^= 1
+        tar.write_bytes(bytes(data))  # the same inode as in the store
+        found = driftline("store", "verify", str(built), "--json")
+        assert found.returncode == 1
+        (damaged,) = json.loads(found.stdout)["damaged"]
+        assert damaged["photos"] > 15
+        assert "driftline heal" in found.stderr
+        with counted(town) as counts:
+            run(context(built, verify=True), until="retrieve")
+        assert 0 < requests(counts) < 30
+        assert tree(built) == before
+        assert driftline("store", "verify", str(built)).returncode == 0
+
+    def test_gc_lists_what_no_run_needs_and_deletes_only_if_asked(self, built: Path, town: Town) -> None:
+        assert json.loads(driftline("store", "gc", str(built), "--json").stdout)["files"] == []
+        with counted(town) as counts:
+            run(context(built, "filter.where=uploaded < 1100000000"), until="embed")
+            listed = json.loads(driftline("store", "gc", str(built), "--json").stdout)
+            assert len(listed["files"]) > 3
+            assert listed["freed"] > 10_000
+            assert not listed["deleted"]
+            assert driftline("store", "gc", str(built), "--yes").returncode == 0
+            run(context(built, "filter.where=uploaded < 1200000000"), until="embed")
+            assert requests(counts) > 0
+        assert driftline("store", "verify", str(built)).returncode == 0
+
+    def test_a_store_of_another_version_is_refused_by_name(self, built: Path) -> None:
+        with closing(sqlite3.connect(built / "store" / "index.sqlite")) as base:
+            base.execute("PRAGMA user_version = 7")
+        with pytest.raises(BadInput, match=r"index.sqlite was written by a newer .*format 7"):
+            run(context(built), start="fetch", until="fetch")
+
+    def test_status_counts_what_is_there(self, built: Path) -> None:
+        found = json.loads(driftline("store", "status", str(built), "--json").stdout)
+        index = pq.read_table(built / "stages" / "03_fetch" / "index.parquet")
+        assert found["photos"] == len(set(index["sha256"].drop_null().to_pylist()))
+        assert found["misses"]["http_404"] == index["fault"].to_pylist().count("http_404")
+        assert sum(found["vectors"].values()) == found["photos"]
+        assert found["runs"][0].endswith("/run")
+
+
+NAMES = ("car", "phone", "lamp")
+THIRD = f"retrieve.concepts=[{', '.join(f'{{name: {name}, prompts: [a {name}]}}' for name in NAMES)}]"
+
+
+class TestAnswers:
+    def test_a_new_concept_asks_for_its_new_candidates_only_and_old_answers_count(
+        self, built: Path, town: Town, tmp_path: Path
+    ) -> None:
+        run(context(built), until="ask")
+        first = answer(context(built), town, "first")
+        assert states(run(context(built), until="tally"))[:8] == ["done"] * 8
+        entries = run(context(built, THIRD))
+        assert "wait for answers" in entries[6]["because"]
+        asked = set(pq.read_table(built / "stages" / "07_ask" / "items.parquet")["id"].to_pylist())
+        second = answer(context(built, THIRD), town, "second")
+        items = pq.read_table(built / "stages" / "07_ask" / "items.parquet").to_pylist()
+        lamps = {item["id"] for item in items if item["concept"] == "lamp"}
+        assert lamps <= set(second)
+        assert set(second) == asked - {i["id"] for i in items if i["id"] in first and i["concept"] != "lamp"}
+        assert len(second) < len(asked)
+        assert states(run(context(built, THIRD), until="tally"))[:8] == ["done"] * 8
+
+        fresh = tmp_path / "fresh"
+        subprocess.run(["cp", "-a", str(built), str(fresh)], check=True)
+        for path in [fresh / "store", fresh / "answers", fresh / "batches"]:
+            shutil.rmtree(path)
+        alone = context(fresh, THIRD, "store.use=false")
+        run(alone, start="ask", until="ask")
+        answer(alone, town, "all")
+        run(alone, until="tally")
+        assert tree(built, "ask", "tally") == tree(fresh, "ask", "tally")
+
+    def test_answers_of_an_unknown_batch_are_still_refused(self, built: Path, town: Town) -> None:
+        run(context(built), until="ask")
+        answer(context(built), town, "first")
+        path = built / "answers" / "first.csv"
+        (built / "answers" / "strange.csv").write_text(re.sub(",[0-9a-f]{8,},", ",other,", path.read_text(), count=1))
+        with pytest.raises(BadInput, match="belongs to another run"):
+            run(context(built))
+
+
+class TestGrow:
+    def test_three_steps_give_the_bytes_of_one_build_with_the_same_borders(self, town: Town, tmp_path: Path) -> None:
+        grown, whole = town.run(tmp_path / "grown", 60, LOOSE), tmp_path / "whole"
+        asked = []
+        with counted(town) as counts:
+            run(context(grown), until="ask")
+            asked.append(answer(context(grown), town, "first"))
+            run(context(grown), until="tally")
+            embedded = [len(pq.read_table(sorted((grown / "stages" / "05_embed" / "metadata").glob("*"))))]
+            for lines, name in ((85, "second"), (110, "third")):
+                town.write(grown, lines)
+                found = grow(context(grown), until="tally")
+                assert found["state"] == "waiting"
+                assert found["rows"] == {"new": 25, "gone": 0}
+                assert len(found["buckets"]["now"]) == len(found["buckets"]["before"]) + 1
+                embedded.append(found["embeddings"])
+                asked.append(answer(context(grown), town, name))
+                assert grow(context(grown), until="tally")["state"] == "done"
+            again = grow(context(grown), until="tally")
+        assert (again["requests"], again["embeddings"], again["answers"]) == (0, 0, 0)
+        town.run(whole, 110, LOOSE)
+        shutil.copy(grown / "borders.json", whole)
+        with counted(town) as at_once:
+            run(context(whole, "store.use=false"), until="ask")
+            everything = answer(context(whole, "store.use=false"), town, "all")
+            run(context(whole, "store.use=false"), until="tally")
+        assert tree(grown) == tree(whole)
+        assert {k: n for k, n in counts.items() if k != "images"} == {k: n for k, n in at_once.items() if k != "images"}
+        assert sum(embedded) == len(pq.read_table(sorted((whole / "stages" / "05_embed" / "metadata").glob("*"))))
+        assert sorted(id_ for ids in asked for id_ in ids) == everything
+
+    def test_a_limit_of_money_stops_before_people_are_asked(self, built: Path, town: Town) -> None:
+        with pytest.raises(Unconfirmed, match=r"cost about \$[0-9.]+\. --max-cost allows \$0\.10"):
+            grow(context(built), cost=0.1)
+        assert not (built / "stages" / "07_ask").exists()
+
+    def test_a_limit_of_time_pauses_and_the_next_call_goes_on(self, town: Town, tmp_path: Path) -> None:
+        root = town.run(tmp_path / "run", 60, LOOSE)
+        with counted(town):
+            assert grow(context(root), until="fetch", minutes=0)["state"] == "paused"
+            assert grow(context(root), until="fetch", minutes=5)["state"] == "done"
+
+    def test_a_second_process_is_refused_by_name(self, built: Path) -> None:
+        with alone(built), pytest.raises(Busy, match=r"Another driftline process \(process \d+ on"):
+            grow(context(built))
+
+
+class TestHeal:
+    def test_misses_are_asked_again_by_reason_and_age_and_their_history_is_kept(
+        self, built: Path, town: Town, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        index = pq.read_table(built / "stages" / "03_fetch" / "index.parquet")
+        gone = index.filter(pc.equal(index["fault"], "http_404"))["id"].to_pylist()
+        behaviour = town.world.folder / "behaviour.json"
+        before = behaviour.read_text()
+        monkeypatch.setattr(time, "time", lambda: 1_000_000_000.0)  # a clock that was set back
+        with counted(town) as counts:
+            assert heal(context(built), ["http_404"], days=1)["asked"] == 0
+            assert requests(counts) == 0
+        monkeypatch.undo()
+        try:
+            behaviour.write_text(json.dumps({k: v for k, v in json.loads(before).items() if k != gone[0]}))
+            with counted(town) as counts:
+                found = heal(context(built), ["http_404"])
+            assert requests(counts) == found["asked"] == len(gone)
+            assert found["healed"] == 1
+            assert found["vanished"]["http_404"] == len(gone) - 1
+        finally:
+            behaviour.write_text(before)
+        (fetched,) = [e for e in trace(built, gone[0])["events"] if e["stage"] == "fetch"]
+        assert [a["got"] for a in fetched["attempts"]] == ["http_404", fetched["sha256"]]
+        with counted(town) as counts:
+            assert heal(context(built))["healed"] == 0
+        assert all(json.loads(before).get(url.rpartition("/")[2][:-4]) != "gone" for url in counts if url != "images")
+
+    def test_a_damaged_file_of_the_store_is_fetched_again(self, built: Path, town: Town) -> None:
+        before = tree(built)
+        tar = built / "stages" / "03_fetch" / "00001.tar"
+        data = tar.read_bytes()
+        tar.write_bytes(data[:700] + b"X" + data[701:])
+        with counted(town):
+            (damaged,) = heal(context(built))["damaged"]
+        assert damaged["state"] == "changed"
+        assert tree(built) == before
+        assert driftline("store", "verify", str(built)).returncode == 0

@@ -1,0 +1,115 @@
+"""A small photo world whose metadata arrives in pieces, with counts of what a run asks and computes."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.core.atomic_io import csv_text, write_text
+from curate.core.run_log import RunLog
+from curate.encoders.clip import Clip
+from curate.fetch import native
+from curate.validation.batches import NONE
+from pipelines.annotation.batches import open_batch
+from pipelines.config.loader import load
+from pipelines.demo.world import World, build, serve
+from pipelines.stage import Context
+
+CONFIG = """
+collection: {{source: yfcc, path: {path}}}
+fetch: {{shard_size: 25, threads: 4, backoff: 0, retries: 1, timeout: 5}}
+buckets: {{kind: equal, count: 3, unlabelled: []}}
+embed: {{model: driftline-photo-world}}
+retrieve:
+  per_class: 4
+  depth: 20
+  background: false
+  short: fewer
+  concepts: [{{name: car, prompts: [a car]}}, {{name: phone, prompts: [a phone]}}]
+validation: {{method: crowd, workers: 2, agree: 2, image_base_url: "http://127.0.0.1/images"}}
+release: {{per_class: 1, splits: 1, short: fewer, notice: made}}
+"""
+
+
+class Town:
+    """A world of photos; its lines in order of upload."""
+
+    def __init__(self, folder: Path, records: int) -> None:
+        self.world: World = build(folder / "world", records, 0, RunLog(quiet=True))
+        lines = bz2.decompress(self.world.metadata.read_bytes()).decode().splitlines()
+        whole = [line for line in lines if line.count("\t") == 24]
+        self.lines = sorted(whole, key=lambda line: (int(line.split("\t")[6] or 0), line))
+
+    def run(self, root: Path, lines: int, more: str = "") -> Path:
+        """A run folder whose metadata has the first `lines` lines."""
+        root.mkdir(parents=True, exist_ok=True)
+        self.write(root, lines)
+        (root / "driftline.yaml").write_text(CONFIG.format(path="photos.tsv") + more)
+        return root
+
+    def write(self, root: Path, lines: int) -> None:
+        """The first `lines` lines of the metadata."""
+        (root / "photos.tsv").write_text("".join(f"{line}\n" for line in self.lines[:lines]))
+
+
+@contextmanager
+def counted(town: Town) -> Iterator[Counter[str]]:
+    """Serve the town; counts the requests by address, and under "images" what the encoder computes."""
+    counts: Counter[str] = Counter()
+    ask, images = native._ask, Clip.images
+
+    def asking(session: Any, url: str, *rest: Any) -> Any:
+        counts[url] += 1
+        return ask(session, url, *rest)
+
+    def computing(self: Clip, batch: Any) -> Any:
+        counts["images"] += len(batch)
+        return images(self, batch)
+
+    with pytest.MonkeyPatch.context() as patch, serve(town.world):
+        patch.setattr(native, "_ask", asking)
+        patch.setattr(Clip, "images", computing)
+        yield counts
+
+
+def requests(counts: Counter[str]) -> int:
+    """Requests so far."""
+    return sum(n for what, n in counts.items() if what != "images")
+
+
+def context(root: Path, *changes: str, **more: Any) -> Context:
+    """A run, with --set."""
+    log = RunLog(root / "log.jsonl", quiet=True)
+    return Context(root, load(root / "driftline.yaml", changes), log, changes=changes, **more)
+
+
+def tree(root: Path, *stages: str) -> dict[str, str]:
+    """Name → SHA-256 of what stages wrote, without their marks, which hold times."""
+    marks = ("done.json", "files.json")
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((root / "stages").rglob("*"))
+        if path.is_file() and path.name not in marks and (not stages or path.relative_to(root).parts[1][3:] in stages)
+    }
+
+
+def answer(context: Context, town: Town, name: str) -> list[str]:
+    """Answer the open batch of a run: two workers tick the first thing that a photo shows. Returns the ids asked."""
+    batch = open_batch(context)
+    truth = town.world.truth()
+    header = ("AssignmentId", "WorkerId", "AssignmentStatus", "Input.batch", "Input.item", "Answer.labels")
+    rows = [
+        (f"{worker}-{id_}", worker, "Submitted", batch.facts["batch"], item,
+         truth[id_][0] if truth[id_][0] in batch.facts["concepts"] else NONE)
+        for item, id_ in batch.facts["items"].items()
+        for worker in ("ann", "bob")
+    ]  # fmt: skip
+    write_text(context.root / "answers" / f"{name}.csv", csv_text(header, rows))
+    return sorted(batch.facts["items"].values())
