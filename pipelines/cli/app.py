@@ -17,7 +17,8 @@ from pipelines.cli.exchange.results import results_app
 from pipelines.cli.figure import figure_app
 from pipelines.cli.ledger import ledger_app
 from pipelines.cli.listing import list_app
-from pipelines.cli.living import living_app, store_app
+from pipelines.cli.living.growing import living_app
+from pipelines.cli.living.store import store_app
 from pipelines.cli.machine import doctor_app, models_app
 from pipelines.cli.pretrain import pretrain_app
 from pipelines.cli.runs import runs_app

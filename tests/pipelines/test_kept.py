@@ -388,7 +388,7 @@ class TestOutage:
         before = tree(folder_of(web, "fetch"))
         shop.open = False
         with pytest.raises(Unfinished):
-            run(context(web, "fetch.max_edge=900"), until="fetch")
+            run(context(web, "fetch.max_edge=900", "store.use=false"), until="fetch")
         assert tree(folder_of(web, "fetch")) == before
         run(context(web, "fetch.retries=3"), until="fetch")
         assert tree(folder_of(web, "fetch")) == before
@@ -451,13 +451,14 @@ class TestDamage:
         (folder_of(old, "bucket") / "rejects.parquet").unlink()
         assert status(context(old), verify=True)[3]["state"] == "damaged"
 
-    def test_good_shards_are_not_fetched_again(self, web: Path, shop: Shop) -> None:
+    @pytest.mark.parametrize(("change", "asked"), [("store.use=false", 10), ("store.use=true", 0)])
+    def test_good_shards_are_not_fetched_again(self, web: Path, shop: Shop, change: str, asked: int) -> None:
         run(context(web), until="fetch")
         (folder_of(web, "fetch") / "00002.tar").unlink()
         shop.asked = 0
         assert actions(web)["fetch"] == "repair"
-        run(context(web), until="fetch")
-        assert shop.asked == 10
+        run(context(web, change), until="fetch")
+        assert shop.asked == asked
 
     @pytest.mark.parametrize("stage", ["ingest", "fetch", "publish"])
     def test_a_broken_done_mark_blocks_nothing(self, stage: str, finished: Path) -> None:

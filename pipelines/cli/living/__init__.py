@@ -1,0 +1,1 @@
+"""Commands for runs that go on: `grow`, `heal`, `store`."""
