@@ -84,6 +84,7 @@ def test_a_judge_that_is_worse_on_old_photos_is_caught_and_no_label_is_its_alone
         changes = [
             f"validation.judges={json.dumps(entries)}", "validation.skip_people=confident",
             "validation.audit_share=0.3", "validation.workers=1", "validation.agree=1",
+            "store.use=false",  # which has the answers of the demo's people
         ]  # fmt: skip
         context = context_of(folder, *changes)
         assert waits(run(context))
