@@ -46,7 +46,7 @@ class Recipe:
     """parts of a batch that are normalised separately, so that batch statistics do not identify the positive key (as
     MoCo's shuffled batch normalisation, but on one device)"""
     precision: str = "auto"
-    """bfloat16, float32, or auto: bfloat16 on CUDA, float32 on CPU"""
+    """bfloat16 (not on a CPU), float32, or auto: bfloat16 on CUDA, float32 on CPU"""
 
     def __post_init__(self) -> None:
         """Raises BadConfig for impossible values."""

@@ -94,7 +94,7 @@ def pretrain(
 
     If `out` is finished with the same images, recipe and seed, nothing is done; if it was interrupted, training
     continues after the last complete epoch with the same numbers. Raises BadConfig for fewer images than two batches,
-    and for an `out` of other images or settings.
+    for bfloat16 on a CPU, and for an `out` of other images or settings.
     """
     run_log = run_log or RunLog()
     device = resolve_device(device)
@@ -116,9 +116,13 @@ def pretrain(
         raise BadConfig(
             f"{out} was finished with other images, settings or seed.", "Expected the same ones.", "Set another --out."
         )
+    # oneDNN's bfloat16 convolutions give NaN at random on processors with AMX, and torch's own are slow.
+    if recipe.precision == "bfloat16" and device == "cpu":
+        problem = "precision is bfloat16 on a CPU, where pre-training takes many times as long as in float32."
+        raise BadConfig(problem, "Expected float32 or auto.", "Leave precision out, or train on a GPU.")
     training = Training(recipe, Moco.new(recipe, queue, seed, device), images.x, device, group, seed)
     losses, probed, seconds = _resume(out / STATE, key, training)
-    with training.kernels(), run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
+    with run_log.progress("pre-training", recipe.epochs * training.batches, "batches") as tick:
         tick(len(losses) * training.batches)
         for epoch in range(len(losses), recipe.epochs):
             started = time.monotonic()
@@ -201,8 +205,6 @@ class Training:
         self.cast: Callable[[], Any] = lambda: torch.autocast(
             device.partition(":")[0], dtype=torch.bfloat16, enabled=half
         )
-        # oneDNN's bfloat16 convolutions give NaN at random on processors with AMX: torch's own do not.
-        self.kernels: Callable[[], Any] = lambda: torch.backends.mkldnn.flags(enabled=not (half and device == "cpu"))
 
     def epoch(self, number: int, tick: Callable[[int], None]) -> float:
         """One pass over the images without a last incomplete batch; returns the mean loss."""

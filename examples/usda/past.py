@@ -59,7 +59,7 @@ class Scale:
     """runs on pictures"""
 
 
-FULL = Scale(72, 60, {"precision": "bfloat16"}, "resnet10t", 30, LEARNERS, 5, 1)
+FULL = Scale(72, 60, {}, "resnet10t", 30, LEARNERS, 5, 1)
 QUICK = Scale(
     36, 30,
     {"room": 36, "size": 32, "epochs": 2},
