@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline
 from support.helpers import drifting
+from support.pages import chromium_browser, violations
 
 from eval.reporting.exports import schema, scores_tex
 from eval.reporting.report import results_of, write
+from eval.reporting.two_runs import two_runs
 from eval.run import evaluate
+from stream_builder.stream import Stream
+
+YEAR = 31_557_600  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,37 @@ def test_a_learner_that_got_worse_is_found(runs: Path, tmp_path: Path) -> None:
     assert one["interval"][1] < 0
     assert one["p"] < 0.05
     assert "lower with 1" in (tmp_path / "out" / "index.html").read_text()
+
+
+def yearly(name: str) -> Stream:
+    """A step a year."""
+    stream = drifting(steps=3)
+    steps = [
+        replace(
+            step,
+            splits={
+                side: replace(part, time=step.index * YEAR + part.time % 1000) for side, part in step.splits.items()
+            },
+        )
+        for step in stream.steps
+    ]
+    return replace(stream, name=name, steps=steps, sha256=name)
+
+
+def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> None:
+    stream = yearly("photos & <more>")
+    for side in ("a", "b"):
+        evaluate(stream, "clear-iid", ["nearest-mean", "majority"], [0, 1], out=tmp_path / side)
+    page, _ = two_runs([tmp_path / "a", tmp_path / "b"], tmp_path / "out", [stream])
+    assert "points a year" in page.read_text()
+    found = {}
+    with chromium_browser() as browser:
+        for scheme, paths in (("light", sorted(page.parent.glob("*.html"))), ("dark", [page])):
+            tab = browser.new_page(color_scheme=scheme)
+            for path in paths:
+                tab.goto(path.resolve().as_uri())
+                found |= {(scheme, path.name, rule): nodes for rule, nodes in violations(tab).items()}
+    assert not found
 
 
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:
