@@ -29,6 +29,9 @@ NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
 COLUMN = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
 
 
+Key = tuple[str, str, str]  # of a document: see `key_of`
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Records of one test, in the order of its samples."""
@@ -81,6 +84,7 @@ class Row:
 
 
 FIELDS = tuple(f.name for f in fields(Row) if f.name != "answers")
+REPEATED = tuple(name for name in FIELDS if name not in OF_CLOCKS)
 ROWS = pa.schema([(f.name, COLUMN[str(f.type)]) for f in fields(Row) if f.name in FIELDS])
 
 
@@ -110,7 +114,7 @@ def plain(row: Row) -> dict[str, Any]:
 
 def counted(row: Row) -> dict[str, Any]:
     """What a second run repeats: everything but the clocks."""
-    return {key: list(v) if key in PER_CLASS else v for key, v in plain(row).items() if key not in OF_CLOCKS}
+    return {name: list(getattr(row, name)) if name in PER_CLASS else getattr(row, name) for name in REPEATED}
 
 
 def digest(run: Run) -> str:
@@ -131,9 +135,9 @@ def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 
-def load(folder: Path) -> Run:
-    """Read one run. Raises BadInput, naming the file, for a run of another version and for a damaged one."""
-    way_out = f"Remove the folder {folder} and evaluate again."
+def record(folder: Path) -> dict[str, Any]:
+    """The record of one run. Raises BadInput, naming the file, for a run of another version and for a damaged one."""
+    way_out = _again(folder)
     about = read_json(folder / "run.json")
     if not isinstance(about, dict):
         raise BadInput(f"{folder / 'run.json'} is no object.", "Expected the record of a run.", way_out)
@@ -142,19 +146,30 @@ def load(folder: Path) -> Run:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
         raise BadInput(f"{folder / 'run.json'} names no stream.", "Expected its name and sha256.", way_out)
+    return about
+
+
+def load(folder: Path) -> Run:
+    """Read one run. Raises as `record`, also for damaged rows."""
+    about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
     try:
         expected = about.pop(ROWS_DIGEST, None)  # 0.1.0 wrote none
         if expected is not None and sha256_file(path) != expected:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
         with pq.ParquetFile(path) as file:  # a third of what read_table costs for a small file
-            rows = [Row(**row) for row in file.read(use_threads=False).to_pylist()]
+            columns = file.read(use_threads=False).to_pydict()
+        rows = [Row(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
     except (pa.ArrowException, OSError, TypeError, ValueError, LookupError) as error:
         why = reason(error) if path.is_file() else "it is missing"
         raise BadInput(f"{path} is damaged: {why}.", "Expected the rows of a run.", way_out) from None
     if not rows:
         raise BadInput(f"{path} has no rows.", "Expected at least one.", way_out)
     return Run(about, rows)
+
+
+def _again(folder: Path) -> str:
+    return f"Remove the folder {folder} and evaluate again."
 
 
 def keep_skipped(
@@ -187,13 +202,17 @@ def _skipped(path: Path) -> dict[str, Any]:
     return found
 
 
-def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, str], list[Run]]:
-    """(digest of the stream, protocol, name of the stream) → its runs."""
-    groups: dict[tuple[str, str, str], list[Run]] = {}
+def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
+    """The runs of each protocol and stream."""
+    groups: dict[Key, list[Run]] = {}
     for run in runs:
-        stream = run.about["stream"]
-        groups.setdefault((stream_digest(stream), run.about["protocol"], stream["name"]), []).append(run)
+        groups.setdefault(key_of(run.about), []).append(run)
     return groups
+
+
+def key_of(about: Mapping[str, Any]) -> Key:
+    """A run's record → digest of the stream, protocol, name of the stream."""
+    return stream_digest(about["stream"]), about["protocol"], about["stream"]["name"]
 
 
 def stream_digest(stream: Mapping[str, str]) -> str:

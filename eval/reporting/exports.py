@@ -57,7 +57,19 @@ def write_exports(documents: Sequence[Document], out: Path) -> None:
         fields = [pa.field(column, TYPES.get(column, pa.string())) for column in COLUMN_TEXTS[name]]
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
     write_json(out / "schema.json", schema())
-    write_json(out / "results.json", list(documents))
+    # Indented by hand, down to results: Python's own indenting takes ten times as long.
+    write_text(out / "results.json", "[" + ",".join(map(_document_json, documents)) + "\n]\n")
+
+
+def _document_json(document: Document) -> str:
+    """With a line for each result."""
+    results = ",".join(f"\n    {_json(result)}" for result in document["results"])
+    others = [f'\n  "{key}": {_json(value)}' for key, value in sorted(document.items()) if key != "results"]
+    return "\n {" + ",".join([*others, f'\n  "results": [{results}]']) + "}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def schema() -> dict[str, Any]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from curate.core.atomic_io import write_text
+from curate.core.executor import Executor
 from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
-from eval.protocol import Document, Score, kind_of
+from eval.protocol import Document, Score, kind_of, stored_protocol
 from eval.reporting import ageing, compared, confidence, pages, versions
 from eval.reporting.answer import BLIND
 from eval.reporting.document import shown
@@ -23,7 +28,9 @@ from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling, groups_of
 from stream_builder.stream import Stream
 
+MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
+NAMED = 3  # files of outcomes that cannot be used
 OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
 
 
@@ -34,20 +41,73 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     streams: evaluated streams, for the names of classes and for samples that belong together. Raises MissingFile for no
     rows, UnknownName for rows of an unknown protocol.
     """
-    found, unread = _found(paths)
-    known, few = {stream.sha256: stream for stream in streams}, len(found) > FEW_RUNS
-    groups = row_files.grouped(found)
+    folders = row_files.folders(paths)
+    groups: dict[row_files.Key, list[Path]] = {}
+    for folder in folders:
+        groups.setdefault(row_files.key_of(row_files.record(folder)), []).append(folder)
     reasons = {
         (row_files.stream_digest(entry["stream"]), entry["protocol"], entry["stream"]["name"]): entry["skipped"]
         for entry in row_files.find_skipped(paths)
     }
+    known = {stream.sha256: stream for stream in streams}
+    size = sum(file.stat().st_size for path in paths for file in path.rglob(outcomes.FILE))
+    # A protocol of a plugin may be known to this process only.
+    several = len(folders) > MANY_RUNS and all(stored_protocol(key[1]).__module__.startswith("eval.") for key in groups)
+    executor = Executor(workers=len(os.sched_getaffinity(0)) if several else 1)
+    keys = sorted({*groups, *reasons})
+    tasks = [
+        _Part(groups.get(key, []), key, _plain(known.get(key[0]), several), len(folders) > FEW_RUNS, size)
+        for key in keys
+    ]
+    made = dict(executor.run_tasks(_document, tasks))
     documents = []
-    for key in sorted({*groups, *reasons}):
-        finished = {run.about["learner"] for run in groups.get(key, ())}
-        skipped = [entry for entry in reasons.get(key, ()) if entry["learner"] not in finished]
-        document = document_of(groups.get(key, ()), key, known.get(key[0]), few)
-        documents.append(document | {"skipped": skipped, "unread": unread})
+    for i, key in enumerate(keys):
+        names, document = made[i]
+        skipped = [entry for entry in reasons.get(key, ()) if entry["learner"] not in names]
+        documents.append(document | {"skipped": skipped})
     return documents
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one document is made of."""
+
+    folders: list[Path]
+    """of its runs"""
+    key: row_files.Key
+    stream: Stream | None
+    few: bool
+    """fewer replicates"""
+    size: int
+    """bytes of the outcomes of all runs"""
+
+
+def _document(part: _Part) -> tuple[set[str], dict[str, Any]]:
+    """The learners that have rows, and the document."""
+    unread: list[str] = []
+    if part.size > OUTCOMES:
+        runs = [row_files.load(folder) for folder in part.folders]
+        limit = f"more than the {OUTCOMES / 2**20:.0f} that a report reads"
+        unread = [f"The outcomes have {part.size / 2**20:,.0f} MiB, {limit}."]
+    else:
+        runs, unread = outcomes.find(part.folders) if part.folders else ([], [])
+    if len(unread) > NAMED:
+        unread = [*unread[:NAMED], f"So it is with {len(unread) - NAMED:,} more runs."]
+    document = document_of(runs, part.key, part.stream, part.few)
+    return {run.about["learner"] for run in runs}, document | {"unread": unread}
+
+
+def _plain(stream: Stream | None, travels: bool) -> Stream | None:
+    """Without samples if it travels to another process: a document needs classes, times and groups."""
+    if stream is None or not travels:
+        return stream
+    steps = [
+        replace(step, unlabelled=None, splits={
+            name: replace(split, x=np.zeros((len(split), 0), np.float32)) for name, split in step.splits.items()
+        })
+        for step in stream.steps
+    ]  # fmt: skip
+    return replace(stream, steps=steps, prior=None, oracle=None)
 
 
 def document_of(runs: Sequence[Run], key: tuple[str, str, str], stream: Stream | None, few: bool) -> dict[str, Any]:
@@ -70,15 +130,6 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
         "lost": lost_samples(runs, document, BLIND),
     }
     return {key: value for key, value in found.items() if value}
-
-
-def _found(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """All runs, with their outcomes if these are not too many; and why outcomes are missing."""
-    size = sum(file.stat().st_size for path in paths for file in path.rglob(outcomes.FILE))
-    if size <= OUTCOMES:
-        return outcomes.find(paths)
-    text = f"The outcomes have {size / 2**20:,.0f} MiB, more than the {OUTCOMES / 2**20:.0f} that a report reads."
-    return row_files.find(paths), [text]
 
 
 def report(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.helpers import drifting
+from support.helpers import drifting, grouped
 
+from curate.core.executor import Executor
 from eval import outcomes
+from eval.reporting import report
 from eval.reporting.compared import letters, p_text
 from eval.reporting.document import date_names, shown
 from eval.reporting.report import results_of, write
@@ -218,3 +223,41 @@ def test_calibration_is_shown_by_age_where_learners_give_confidences(tmp_path: P
 def test_dates_and_p_are_short() -> None:
     assert date_names([0, YEAR, 2 * YEAR]) == ["1970", "1971", "1972"]
     assert [p_text(p) for p in (0.0, 0.04, None)] == ["p < 0.001", "p = 0.04", "not testable"]
+
+
+def test_a_process_without_the_samples_makes_the_same_document(
+    aged: tuple[Path, Stream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, stream = aged
+    grouped_stream = grouped(stream)
+    given: list[Any] = []
+
+    class Recorded(Executor):
+        def run_tasks(self, work: Any, tasks: Any, *more: Any, **options: Any) -> Any:
+            given.append((self.workers, pickle.dumps(tasks)))
+            return ((i, work(pickle.loads(pickle.dumps(task)))) for i, task in enumerate(tasks))
+
+    expected = results_of([here / "runs"], [grouped_stream])
+    monkeypatch.setattr(report, "Executor", Recorded)
+    monkeypatch.setattr(report, "MANY_RUNS", 1)
+    found = results_of([here / "runs"], [grouped_stream])
+    ((workers, sent),) = given
+    assert workers == len(os.sched_getaffinity(0))
+    assert np.asarray(stream.steps[0]["train"].x).tobytes() not in sent
+    assert json.dumps(found) == json.dumps(expected)
+
+
+def test_what_is_missing_is_said_once_not_for_each_run(tmp_path: Path) -> None:
+    evaluate(drifting(), "clear-iid", ["majority"], list(range(6)), out=tmp_path)
+    for path in tmp_path.rglob(outcomes.FILE):
+        path.unlink()
+    (document,) = results_of([tmp_path])
+    assert len(document["unread"]) == report.NAMED + 1
+    assert document["unread"][-1] == "So it is with 3 more runs."
+
+
+def test_results_json_has_the_documents(aged: tuple[Path, Stream], tmp_path: Path) -> None:
+    (document,) = results_of([aged[0] / "runs"], [aged[1]])
+    documents = [document, {**document, "stream": {"name": 'a "b" & ü', "sha256": "x"}}]
+    write(documents, tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(documents))
