@@ -101,13 +101,15 @@ def half_life_text(half: Facts, unit: str) -> str:
     >>> half_life_text(half, "years")
     '4.2 years (3.9 to not reached)'
     >>> half_life_text({**half, "value": None}, "years")
+    'not reached in 14 years (3.9 to not reached)'
+    >>> half_life_text({**half, "value": None, "low": None}, "years")
     'not reached in 14 years'
     """
     if half["why"]:
         return str(half["why"])
-    if half["value"] is None:
-        return f"not reached in {span(half['tested'], unit)}"
     low, high = (span(half[end], unit).removesuffix(f" {unit}") for end in ("low", "high"))
+    if half["value"] is None:
+        return f"not reached in {span(half['tested'], unit)}" + ("" if half["low"] is None else f" ({low} to {high})")
     return f"{span(half['value'], unit)} ({low} to {high})"
 
 
