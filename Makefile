@@ -4,18 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test fuzz audit lint format docs dist bench clean
+.PHONY: demo test fuzz audit lint format docs dist bench lock clean
 
-$(VENV)/.demo: pyproject.toml eval/engine/kernel.c
+$(VENV)/.demo: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline into $(VENV) (PyTorch and friends: a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python locks/install.py
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml eval/engine/kernel.c
+$(VENV)/.dev: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline and its development tools into $(VENV) (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@$(BIN)/python locks/install.py --dev
 	@touch $(VENV)/.demo $@
 
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
@@ -55,6 +55,9 @@ dist: $(VENV)/.dev  ## wheel, sdist, and what they depend on with licences
 
 bench: $(VENV)/.dev  ## all benchmarks at quick sizes (FULL=1: at full size), ratios against targets, benchmarks/results.json
 	@$(BIN)/python benchmarks/run.py $(if $(FULL),--full)
+
+lock: $(VENV)/.dev  ## locks/: the newest versions that work together, with hashes, for every supported Python
+	@$(BIN)/python locks/renew.py
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info
