@@ -198,7 +198,7 @@ class Crowd:
         items = [_plain(i) for i in asked]
         if self.panel is None:
             return tally(items, answers, self.settings)
-        opinions, table, routes = self.panel.final_routes(items, answers)
+        opinions, table, routes = self.panel.final_routes(items, answers, self.audited)
         # Nobody's label is decided by models alone unless routing was asked for.
         decided = {id_: one.label for id_, one in routes.items() if one.to in ("skip", "audit")}
         return tally(items, answers, self.settings, without(opinions, distrusted(table)), decided)
@@ -208,7 +208,7 @@ class Crowd:
         if self.panel is None or not self.answers:
             return {}
         items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
-        opinions, table, routes = self.panel.final_routes(items, answers)
+        opinions, table, routes = self.panel.final_routes(items, answers, self.audited)
         rows = guarantee(items, routes, answers, self.seen, self.audited, self.settings)
         write_parquet(out / "opinions.parquet", opinions)
         write_json(out / "guarantee.json", {"judges": table, "cells": rows})

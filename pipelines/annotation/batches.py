@@ -1,4 +1,4 @@
-"""The open batch of a run: its files for crowd platforms, and the actions of `driftline mturk`."""
+"""The open batch of a run: its files for crowd platforms, and the actions of `driftline prolific` and `mturk`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from pipelines.stage_folder import folder_of
 
 TITLE = "Which of these are in the image?"
 DESCRIPTION = "Look at one image, tick every element that you see in it, and say whether it holds sensitive content."
+FILES = "Expected a CSV for reject (AssignmentId, Reject) and bonus (SubmissionId, Amount), and for no other action."
 MAX_HOURS = 7 * 24  # validity of a URL that S3 signs
 MAX_INLINE = 65_000  # bytes of an image that is put into its own URL
 
@@ -168,3 +169,42 @@ def mturk_action(
         path = context.root / section.answers / f"{batch.name(f'mturk-{mode}')}.csv"
         return {"answers": collect(service, journal, batch.facts["batch"], path), "file": str(path)}
     return approve(service, journal, {} if reject is None else read_rejections(reject))
+
+
+def prolific_action(
+    context: Context,
+    action: str,
+    workspace: str | None = None,
+    group: int = 20,
+    max_spend: float | None = None,
+    endpoint: str | None = None,
+    file: Path | None = None,
+) -> dict[str, Any]:
+    """One action on the open batch of a run folder, by Prolific's API; returns its result as plain data.
+
+    group: images in one submission. file: the CSV of `reject` or `bonus`. Raises MissingFile if there is no batch.
+    """
+    from curate.validation.platforms import prolific_api as api
+
+    batch, section = open_batch(context), context.config.validation
+    if (file is None) == (action in ("reject", "bonus")):
+        raise BadConfig(f"--file {'is missing' if file is None else 'was given'} for {action}.", FILES)
+    journal = api.Journal(context.root / "prolific" / f"{batch.name('study')}.jsonl")
+    service = api.Service(endpoint or api.ENDPOINT)
+    if action == "publish":
+        if workspace is None:
+            raise BadConfig("--workspace is missing.", "Expected the id of the workspace that pays.")
+        plan = api.Plan(
+            TITLE, DESCRIPTION, workspace, section.reward_usd, section.seconds, batch.facts["workers"], group
+        )
+        addresses = _addresses(batch.images(), section.image_base_url, 1, S3())
+        concepts = context.config.retrieve.complete_concepts()
+        return api.publish(service, batch.facts, addresses, concepts, plan, journal, max_spend)
+    if action == "status":
+        return api.status(service, journal)
+    if action == "collect":
+        path = context.root / section.answers / f"{batch.name('prolific')}.csv"
+        return {"answers": api.collect(service, journal, batch.facts["batch"], path), "file": str(path)}
+    if action == "bonus" and file is not None:
+        return api.bonus(service, journal, file, max_spend)
+    return api.decide(service, journal, {} if file is None else read_rejections(file), action == "approve")

@@ -1,4 +1,4 @@
-"""`driftline browse`, `explore`, `annotate`, `batch`, `mturk`, `release`, `audit`: photos, prompts, answers."""
+"""`driftline browse`, `explore`, `annotate`, `batch`, `prolific`, `mturk`, `release`, `audit`: photos and answers."""
 
 from __future__ import annotations
 
@@ -147,6 +147,41 @@ def batch(
     show(as_json, {"batches": counts}, counts_text(counts, out))
 
 
+@command(
+    curation_app, "prolific", "driftline prolific publish photos2024 --workspace W1 --max-spend 9", panel="Validate"
+)
+def prolific(
+    action: Annotated[
+        Literal["publish", "status", "collect", "approve", "reject", "bonus"],
+        typer.Argument(help="What to do with the open batch.", show_default=False),
+    ],
+    directory: RunFolder,
+    workspace: Annotated[str | None, typer.Option("--workspace", help="publish: id of the workspace.")] = None,
+    group: Annotated[int, typer.Option("--images", min=1, max=500, help="publish: images in one submission.")] = 20,
+    max_spend: Annotated[
+        float | None,
+        typer.Option("--max-spend", metavar="USD", help="publish, bonus: refuse what costs more, fees included."),
+    ] = None,
+    endpoint: Annotated[str | None, typer.Option("--endpoint", help="URL of a compatible service.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="CSV: AssignmentId, Reject for reject; SubmissionId, Amount for bonus."),
+    ] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Ask paid participants of Prolific: one batch, one study.
+
+    The token is read from the environment variable PROLIFIC_TOKEN. Nothing is published or paid twice, even after a
+    crash: the same command continues. collect writes the answers into DIR/answers; driftline run continues with them.
+    """
+    from pipelines.annotation.batches import prolific_action
+
+    context = context_of(directory, sets, as_json)
+    result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
+    show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
+
+
 @command(curation_app, "mturk", "driftline mturk estimate photos2024", panel="Validate")
 def mturk(
     action: Annotated[
@@ -167,7 +202,7 @@ def mturk(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Ask workers of Amazon Mechanical Turk (sandbox by default).
+    """Archived: ask workers by the protocol of Mechanical Turk, which closed in September 2026.
 
     publish never pays twice, even after a crash. collect writes the answers into DIR/answers; driftline run continues
     with them.

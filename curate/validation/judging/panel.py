@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.run_log import RunLog
 from curate.retrieval.settings import Concept
 from curate.validation.batches import NONE, estimate
 from curate.validation.judging.cache import AnswerCache
-from curate.validation.judging.guarantee import images_for
+from curate.validation.judging.guarantee import classical, images_for
 from curate.validation.judging.opinions import of_endpoint, opinion, table_of
 from curate.validation.judging.question import question_of
 from curate.validation.judging.report import guarantee, majority
@@ -140,20 +141,39 @@ class Panel:
             ]
         return pa.concat_tables([self.opinions, table_of(rows)])
 
-    def final_routes(self, items: Items, answers: pa.Table) -> tuple[pa.Table, list[dict[str, Any]], dict[str, Route]]:
-        """(opinions of all judges, their table, routes without the opinions of judges that proved worse)."""
+    def final_routes(
+        self, items: Items, answers: pa.Table, audited: set[str]
+    ) -> tuple[pa.Table, list[dict[str, Any]], dict[str, Route]]:
+        """(opinions of all judges, their table, routes).
+
+        The opinions of a judge that proved worse in a bucket do not count there. Where people certainly confirm less
+        than `skip_confidence` of the audited decisions of a bucket, judges decide nothing in it.
+        """
         opinions = self.with_students(items, answers)
-        table = judge_table(opinions, majority(answers))
-        return opinions, table, route(items, opinions, self.rules(first=False), distrusted(table))
+        told = majority(answers)
+        table = judge_table(opinions, told)
+        bad = distrusted(table)
+        routes = route(items, opinions, self.rules(first=False), bad)
+        right: dict[int, list[bool]] = {}
+        for item in items:
+            one = routes[item["id"]]
+            if item["id"] in audited and item["id"] in told and one.to in ("skip", "audit"):
+                right.setdefault(item["bucket"], []).append(told[item["id"]] == one.label)
+        failing = {b for b, r in right.items() if classical(sum(r), len(r)).high < self.settings.skip_confidence}
+        if failing:
+            bad |= {(worker, b) for worker in pc.unique(opinions["worker"]).to_pylist() for b in failing}
+            routes = route(items, opinions, self.rules(first=False), bad)
+        return opinions, table, routes
 
     def again(self, items: Items, answers: pa.Table, seen: set[str], audited: set[str]) -> tuple[Items, Items]:
         """(doubtful items, further audits) among those that no person saw, to be asked in the next round.
 
-        Doubtful: a judge that they relied on proved worse in their bucket, or a student disagrees. Further audits,
+        Doubtful: a judge that they relied on proved worse in their bucket, people confirm too few decisions there, or a
+        student disagrees. Further audits,
         drawn at random: the interval of their class and bucket is wider than `half_width`. seen: ids that people were
         asked. audited: those of them that were drawn at random.
         """
-        _, _, routes = self.final_routes(items, answers)
+        _, _, routes = self.final_routes(items, answers, audited)
         before = self.routes(items)
         unseen = [i for i in items if i["id"] not in seen and before[i["id"]].to == "skip"]
         doubtful = [i for i in unseen if routes[i["id"]].to == "people"]

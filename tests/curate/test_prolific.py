@@ -1,0 +1,179 @@
+"""Prolific's API: a campaign from publish to verdicts with two crashes, and what must never be paid twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.prolific_server import Prolific, prolific_server
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished
+from curate.retrieval.settings import Concept
+from curate.validation.answers import read_answers, read_lines
+from curate.validation.batches import write_batch
+from curate.validation.platforms import prolific_api as api
+from curate.validation.settings import ValidationSettings
+from curate.validation.verdicts import agreement, suggested_rejections, tally
+
+CONCEPTS = [Concept(name="bus", prompts=("bus",), option="a bus"), Concept(name="car", prompts=("car",))]
+PLAN = api.Plan("Which of these?", "Look.", "w1", 0.02, 9.0, 3, 4)
+
+
+@pytest.fixture
+def prolific(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prolific]:
+    monkeypatch.setattr(api, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(api, "BACKOFF", 0.001)
+    with prolific_server() as service:
+        monkeypatch.setenv(api.TOKEN, service.token)
+        yield service
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> dict[str, Any]:
+    items = [(f"p{i}", b"image", "jpg") for i in range(12)]
+    return write_batch(
+        items, CONCEPTS, tmp_path / "batch", 0, ValidationSettings(), {f"p{i}": frozenset({"bus"}) for i in range(4)}
+    )
+
+
+def publish(prolific: Prolific, batch: dict[str, Any], folder: Path, spend: float | None = 5.0) -> dict[str, Any]:
+    """With the state on disk only, as a new process has it."""
+    addresses = {item: f"https://example.org/{item}.jpg" for item in batch["items"]}
+    journal = api.Journal(folder / "study.jsonl")
+    return api.publish(api.Service(prolific.url), batch, addresses, CONCEPTS, PLAN, journal, spend)
+
+
+def cut_after(prolific: Prolific, call: str) -> None:
+    """The connection is lost after the service carried out this call, once."""
+
+    def after(done: str) -> None:
+        if done.startswith(call):
+            prolific.after = lambda _: None
+            raise ConnectionAbortedError
+
+    prolific.after = after
+
+
+def test_a_campaign_with_two_crashes_is_published_once(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+) -> None:
+    for call in ("POST /api/v1/studies/", "POST /api/v1/studies/study0/transition/"):
+        cut_after(prolific, call)
+        with pytest.raises(Unfinished, match="The same command continues"):
+            publish(prolific, batch, tmp_path)
+    result = publish(prolific, batch, tmp_path)
+    assert publish(prolific, batch, tmp_path) == result
+    assert (prolific.published, len(prolific.studies), result["images"]) == (1, 1, 12)
+    assert result["cost_usd"] == 0.96  # 9 submissions of 4 images at $0.08, and a third as fee
+
+    items = sorted(batch["items"])
+    for group in range(3):
+        for who in ("ann", "bob", "bot"):
+            said = ["car"] if who == "bot" else ["bus"]
+            prolific.work(who, items[4 * group : 4 * group + 4], lambda item, said=said: said)
+    journal, service = api.Journal(tmp_path / "study.jsonl"), api.Service(prolific.url)
+    assert api.status(service, journal)["awaiting review"] == 9
+    assert api.collect(service, journal, batch["batch"], tmp_path / "answers" / "a.csv") == 36
+    answers = read_answers(read_lines([tmp_path / "answers" / "a.csv"])[batch["batch"]], batch, "k")
+    assert set(answers["seconds"].to_pylist()) == {15}
+    known = {batch["items"][item]: frozenset(labels) for item, labels in batch["gold"].items()}
+    rejected = dict(suggested_rejections(answers, agreement(answers, known)))
+    assert len(rejected) == 3  # all submissions of the bot
+    assert api.decide(service, journal, rejected, approve=True) == {"approved": 6, "rejected": 3}
+    assert api.decide(service, journal, rejected, approve=True) == {"approved": 0, "rejected": 0}
+    api.collect(service, journal, batch["batch"], tmp_path / "answers" / "a.csv")
+    answers = read_answers(read_lines([tmp_path / "answers" / "a.csv"])[batch["batch"]], batch, "k")
+    asked = [{"id": f"p{i}", "bucket": 0, "concept": "bus"} for i in range(12)]
+    verdicts = tally(asked, answers, ValidationSettings(workers=2))
+    assert verdicts["verdict"].to_pylist() == ["kept"] * 12
+
+
+def test_no_file_shows_participants_the_item_or_the_expected_class(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+) -> None:
+    publish(prolific, batch, tmp_path)
+    (made,) = prolific.batches.values()
+    shown = [i for c in made["batch_items"][0]["rows"][0]["columns"] for i in c["items"]]
+    assert [i.get("field") for i in shown] == ["image", None, None]
+    assert [o["value"] for o in shown[1]["options"]] == ["bus", "car", "none"]
+
+
+@pytest.mark.parametrize("spend", [None, 0.5, 0.8])
+def test_more_than_the_budget_is_not_published(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, spend: float | None
+) -> None:
+    with pytest.raises(BadConfig, match="--max-spend is"):
+        publish(prolific, batch, tmp_path, spend)
+    assert prolific.published == 0
+
+
+def test_a_rate_limit_is_waited_for(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+    prolific.limited = 3
+    assert publish(prolific, batch, tmp_path)["images"] == 12
+
+
+def test_a_refused_or_missing_token_is_one_sentence_without_it(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(api.TOKEN, "wrong-token")
+    with pytest.raises(BadConfig, match="refuses the token of PROLIFIC_TOKEN") as caught:
+        publish(prolific, batch, tmp_path)
+    assert "wrong-token" not in str(caught.value)
+    monkeypatch.delenv(api.TOKEN)
+    with pytest.raises(BadConfig, match="holds no token"):
+        api.Service()
+
+
+def test_a_bonus_is_never_paid_twice(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+    publish(prolific, batch, tmp_path)
+    id_ = prolific.work("ann", sorted(batch["items"])[:4], lambda item: ["bus"])
+    table = tmp_path / "bonus.csv"
+    table.write_text(f"SubmissionId,Amount\n{id_},1.00\n")
+
+    def pay(spend: float | None) -> dict[str, Any]:
+        return api.bonus(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), table, spend)
+
+    with pytest.raises(BadConfig, match=r"cost \$1.25 with fees"):
+        pay(1.0)
+    assert pay(2.0) == {"bonuses": 1, "cost_usd": 1.25}
+    assert pay(2.0)["paid_before"]
+    assert prolific.paid == ["bonus1"]
+    table.write_text(f"SubmissionId,Amount\n{id_},0.50\n")
+    cut_after(prolific, "POST /api/v1/bulk-bonus-payments")
+    for _ in range(2):
+        with pytest.raises(Unfinished):
+            pay(2.0)
+    assert len(prolific.paid) == 2
+
+
+def test_what_comes_before_publish_says_so(prolific: Prolific, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="has no published study"):
+        api.status(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"))
+
+
+def test_a_damaged_journal_is_not_guessed(tmp_path: Path) -> None:
+    path = tmp_path / "study.jsonl"
+    path.write_text('{"step": "data"}\nnonsense\n{"st')
+    with pytest.raises(BadInput, match="line 2"):
+        api.Journal(path)
+
+
+def test_a_returned_submission_does_not_count(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+    publish(prolific, batch, tmp_path)
+    id_ = prolific.work("ann", sorted(batch["items"])[:4], lambda item: ["bus"])
+    prolific.submissions[id_]["status"] = "RETURNED"
+    api.collect(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), batch["batch"], tmp_path / "a.csv")
+    answers = read_answers(read_lines([tmp_path / "a.csv"])[batch["batch"]], batch, "k")
+    assert set(answers["fault"].to_pylist()) == {"rejected"}
+
+
+def test_a_response_without_an_item_is_refused(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+    publish(prolific, batch, tmp_path)
+    prolific.work("ann", ["x"], lambda item: ["bus"])
+    prolific.responses[0]["metadata"] = None
+    with pytest.raises(DriftlineError, match="names no item"):
+        api.collect(
+            api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), batch["batch"], tmp_path / "a.csv"
+        )
