@@ -1,4 +1,4 @@
-"""Answers: results CSV files of marketplaces → one row per worker and image.
+"""Answers: results CSV files of marketplaces, and exports of Label Studio → one row per worker and image.
 
 Columns are read by name, because the set of `Answer.*` columns varies. Answers with several checkboxes are read in all
 forms that marketplaces write: one column with values joined by `|`, one column per checkbox, a JSON document of crowd
@@ -128,6 +128,11 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    if path.suffix == ".json":
+        from curate.validation.platforms import label_studio
+
+        yield from label_studio.read(path)
+        return
     expected = "Expected a results CSV of a driftline batch, with its Input.* columns."
     again = "Download the results of the batch again, unedited."
     for number, line in csv_rows(path, ["Input.batch", "Input.item"], expected, again):

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow.parquet as pq
+
 from curate.core.errors import BadConfig, MissingFile
 from curate.core.s3 import S3
 from curate.core.s3 import client as s3_client
@@ -83,18 +85,39 @@ def open_batch(context: Context) -> OpenBatch:
 
 
 def write_batches(
-    context: Context, platforms: list[str], out: Path, images: str | None, hours: float, rules: S3
+    context: Context,
+    platforms: list[str],
+    out: Path,
+    images: str | None,
+    hours: float,
+    rules: S3,
+    predictions: bool = False,
 ) -> dict[str, dict[str, int]]:
     """Write the open batch as the files of each platform; returns counts by platform.
 
     images: where workers find the images: a URL prefix, `s3://bucket/prefix` (they are uploaded, and the URLs are
-    signed for `hours`), or `inline` (in the CSV; for small images). None: as configured.
+    signed for `hours`), or `inline` (in the CSV; for small images). None: as configured. predictions: with the answers
+    of judges, for platforms that show them.
     """
     writers = {name: PLATFORMS.resolve(name) for name in platforms}
     batch = open_batch(context)
     addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
     concepts = context.config.retrieve.complete_concepts()
-    return {name: write(batch.facts, addresses, concepts, out / name) for name, write in writers.items()}
+    facts = batch.facts | ({"opinions": _opinions(context, batch)} if predictions else {})
+    return {name: write(facts, addresses, concepts, out / name) for name, write in writers.items()}
+
+
+def _opinions(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, Any]]]:
+    """item → answers of judges. Raises MissingFile if the run has none."""
+    path = folder_of(context.root, "ask") / "opinions.parquet"
+    if not path.is_file():
+        raise MissingFile(f"{context.root} has no answers of judges.", "Expected validation.judges.")
+    item_of = {id_: item for item, id_ in batch.facts["items"].items()}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in pq.read_table(path).to_pylist():
+        if row["fault"] is None and row["id"] in item_of:
+            found.setdefault(item_of[row["id"]], []).append(row)
+    return found
 
 
 def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:

@@ -134,16 +134,19 @@ def batch(
     hours: Annotated[float, typer.Option("--hours", help="s3: how long the signed URLs are valid.")] = 72.0,
     profile: Annotated[str | None, typer.Option("--profile", help="s3: AWS profile.")] = None,
     endpoint: Annotated[str | None, typer.Option("--endpoint", help="s3: URL of a compatible server.")] = None,
+    predictions: Annotated[
+        bool, typer.Option("--predictions", help="label-studio: show annotators the answers of judges.")
+    ] = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Write the open batch as files for a crowd platform."""
+    """Write the open batch as files for a crowd platform or annotation tool."""
     from curate.core.s3 import S3
     from pipelines.annotation.batches import write_batches
 
     rules = S3(profile=profile, endpoint=endpoint)
     context = context_of(directory, sets, True)
-    counts = write_batches(context, comma_separated(formats), out, images, hours, rules)
+    counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions)
     show(as_json, {"batches": counts}, counts_text(counts, out))
 
 

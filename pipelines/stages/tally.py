@@ -45,10 +45,10 @@ class Tally(Stage):
         if self.context.config.validation.method == "catalogue":
             return []
         folder = self.context.root / self.context.config.validation.answers
-        return sorted(folder.glob("*.csv")) if folder.is_dir() else []
+        return sorted(p for p in folder.glob("*.*") if p.suffix in (".csv", ".json")) if folder.is_dir() else []
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """answers/*.csv → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
+        """answers/*.csv, *.json → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
         config = self.context.config
         judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
         items: Items = pq.read_table(inputs["ask"] / "items.parquet").to_pylist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -97,9 +98,14 @@ def test_equal_images_are_asked_once(tmp_path: Path) -> None:
 
 
 def test_64_requests_are_in_flight(tmp_path: Path) -> None:
-    with vision_server(pause=0.3) as vision:
-        ask(tmp_path, vision, 80)
-    assert vision.most >= 64
+    together = Barrier(64, timeout=30)  # no image is answered before 64 are asked
+
+    def sees(image: bytes) -> Any:
+        together.wait()
+        return GOOD
+
+    with vision_server(sees=sees) as vision:
+        assert len(ask(tmp_path, vision, 64)) == 64
 
 
 @pytest.mark.parametrize(

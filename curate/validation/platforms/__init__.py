@@ -36,6 +36,7 @@ PLATFORMS = Registry(
         "mturk": "curate.validation.platforms.mturk:write",
         "turkle": "curate.validation.platforms.turkle:write",
         "prolific": "curate.validation.platforms.prolific:write",
+        "label-studio": "curate.validation.platforms.label_studio:write",
     },
     group="platforms",
 )

@@ -1,0 +1,92 @@
+"""Label Studio both ways: what we write follows its task format, and what it exports becomes answers."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curate.core.errors import BadInput
+from curate.retrieval.settings import Concept
+from curate.validation.answers import read_answers, read_lines
+from curate.validation.platforms.label_studio import write
+
+CONCEPTS = [Concept(name="bus", prompts=("bus",), option='bus <"&>'), Concept(name="car", prompts=("car",))]
+BATCH: dict[str, Any] = {"batch": "b1", "items": {"i1": "p1", "i2": "p2"}, "concepts": ["bus", "car"], "workers": 1}
+ADDRESSES = {"i1": "https://x.example/i1.jpg", "i2": "https://x.example/i2.jpg"}
+
+
+def written(folder: Path, **more: Any) -> list[dict[str, Any]]:
+    write(BATCH | more, ADDRESSES, CONCEPTS, folder)
+    tasks: list[dict[str, Any]] = json.loads((folder / "tasks.json").read_text())
+    return tasks
+
+
+def annotated(task: dict[str, Any], labels: list[str], **values: Any) -> dict[str, Any]:
+    """A task as Label Studio exports it [labelstud.io/guide/task_format]."""
+    result = [
+        {"id": "a", "from_name": name, "to_name": "image", "type": "choices", "origin": "manual",
+         "value": {"choices": choices}}
+        for name, choices in (("labels", labels), ("sensitive", ["no"]))
+    ]  # fmt: skip
+    annotation = {"id": 7, "completed_by": 10, "result": result, "was_cancelled": False, "ground_truth": False,
+                  "lead_time": 4.288, "task": 1} | values  # fmt: skip
+    return task | {"id": 1, "project": 83, "annotations": [annotation], "predictions": []}
+
+
+def test_an_annotation_becomes_an_answer(tmp_path: Path) -> None:
+    tasks = written(tmp_path)
+    export = [
+        annotated(tasks[0], ["bus"]),
+        annotated(tasks[1], ["none"], completed_by={"id": 3, "email": "a@x.example"}),
+    ]
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    table = read_answers(read_lines([tmp_path / "export.json"])["b1"], BATCH, "k")
+    assert table["labels"].to_pylist() == [["bus"], ["none"]]
+    assert table["seconds"].to_pylist() == [4, 4]
+    assert len(set(table["worker"].to_pylist())) == 2
+    assert table["fault"].to_pylist() == [None, None]
+
+
+def test_the_interface_names_what_is_read(tmp_path: Path) -> None:
+    written(tmp_path)
+    view = ElementTree.parse(tmp_path / "config.xml").getroot()
+    questions = {c.get("name"): [o.get("alias") for o in c] for c in view.iter("Choices")}
+    assert questions == {"labels": ["bus", "car", "none"], "sensitive": ["no", "yes"]}
+    assert next(view.iter("Choice")).get("value") == 'bus <"&>'
+    assert {c.get("toName") for c in view.iter("Choices")} == {view.find("Image").get("name")}  # type: ignore[union-attr]
+
+
+def test_judges_are_predictions_only_if_given(tmp_path: Path) -> None:
+    assert [task["predictions"] for task in written(tmp_path)] == [[], []]
+    opinion = {"worker": "vlm (m)", "labels": ["car"], "sensitive": False, "confidence": 0.9}
+    (prediction,) = written(tmp_path, opinions={"i1": [opinion]})[0]["predictions"]
+    assert (prediction["model_version"], prediction["score"]) == ("vlm (m)", 0.9)
+    assert prediction["result"][0]["value"] == {"choices": ["car"]}
+
+
+def test_a_skipped_task_is_no_answer_and_an_odd_result_does_not_count(tmp_path: Path) -> None:
+    tasks = written(tmp_path)
+    odd = annotated(tasks[1], ["bus"], result=[{"from_name": "labels", "value": {"choices": "bus"}}, 3])
+    (tmp_path / "e.json").write_text(json.dumps([annotated(tasks[0], ["bus"], was_cancelled=True), odd]))
+    table = read_answers(read_lines([tmp_path / "e.json"])["b1"], BATCH, "k")
+    assert table["fault"].to_pylist() == ["empty"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("no", "is not JSON"),
+        ("{}", "holds no list"),
+        ('[{"data": {"image": "x"}, "annotations": []}]', "task 1 has no data.batch and data.item"),
+        ('[{"data": {"batch": "b1", "item": "i1"}}]', "has no annotations"),
+        ('[{"data": {"batch": "b1", "item": "i1"}, "annotations": [{}]}]', "an annotation has no result"),
+    ],
+)
+def test_what_is_no_export_of_this_batch_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "e.json").write_text(text)
+    with pytest.raises(BadInput, match=message):
+        read_lines([tmp_path / "e.json"])
