@@ -125,7 +125,7 @@ def sample_of(context: Context, todo: set[str]) -> Sample | None:
         table = pq.ParquetFile(parts[0]).read().slice(0, 100 * SAMPLE)
         return _filtered(context, table, sum(pq.read_metadata(part).num_rows for part in parts), "the stage ingest")
     source = context.config.collection
-    if not isinstance(source, FileSource) or "://" in source.path:
+    if not isinstance(source, FileSource) or "://" in source.path or not source.starts_at_once:
         return None
     place = Workplace(context.root, context.root / "downloads")
     batches = source.batches(SAMPLE, 0, place)

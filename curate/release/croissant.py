@@ -33,6 +33,7 @@ CONTEXT: dict[str, Any] = {
     },
 }  # fmt: skip
 MISSING = "Not written yet."
+WEB = ("yfcc", "flickr", "wikimedia", "iiif")  # sources whose photos are gathered from the web
 PARQUET = "application/x-parquet"
 TYPES = {"string": "sc:Text", "int64": "sc:Integer", "int32": "sc:Integer", "float": "sc:Float"}
 
@@ -160,9 +161,7 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
-        "rai:dataCollectionType": [
-            "Web Scraping" if provenance["source"] in ("yfcc", "flickr") else "Existing datasets"
-        ],
+        "rai:dataCollectionType": ["Web Scraping" if provenance["source"] in WEB else "Existing datasets"],
         "rai:dataCollectionMissingData": drops or "Nothing was dropped.",
         "rai:dataCollectionTimeframe": [*starts[:1], *ends[-1:]],
         "rai:dataPreprocessingProtocol": [

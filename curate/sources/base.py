@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
@@ -90,6 +90,8 @@ class FileSource(Source):
     """file or folder, relative to this file; s3://bucket/key is downloaded first"""
     s3: Annotated[S3, SPEED] = S3()
     """how s3:// paths are read"""
+    starts_at_once: ClassVar[bool] = True
+    """whether the first records come without long work, so that a plan may read them"""
 
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """An address is part of it, a path is not: its content is."""

@@ -24,6 +24,7 @@ from pydantic import Field, field_validator, model_validator
 from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.core.outside.dates import seconds_of
+from curate.core.outside.json_api import text_of, whole
 from curate.core.parsing import is_count
 from curate.core.settings import SPEED, Positive, Time
 from curate.metadata.column_mapping import LONGEST_RAW
@@ -199,7 +200,7 @@ class Flickr(Source):
             uploaded = seconds_of(str(photo["dateupload"]))
         except (KeyError, ValueError, OverflowError):
             return bad("bad_upload_time")
-        owner = _text(photo.get("owner"))
+        owner = text_of(photo.get("owner"))
         licence, licence_url = LICENCES.get(str(photo.get("license")), (f"Flickr licence {photo.get('license')}", ""))
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
         description = photo.get("description")
@@ -208,13 +209,13 @@ class Flickr(Source):
         return {
             "id": str(photo["id"]),
             "row": row,
-            "url": next((url for name in wanted if (url := _text(photo.get(name)))), None),
+            "url": next((url for name in wanted if (url := text_of(photo.get(name)))), None),
             "uploaded": uploaded,
             "taken": None if str(photo.get("datetakenunknown", "0")) == "1" else _taken(photo.get("datetaken")),
             "user": owner,
-            "nickname": _text(photo.get("ownername")),
-            "title": _text(photo.get("title")),
-            "description": _text(description.get("_content") if isinstance(description, dict) else description),
+            "nickname": text_of(photo.get("ownername")),
+            "title": text_of(photo.get("title")),
+            "description": text_of(description.get("_content") if isinstance(description, dict) else description),
             "tags": ",".join(quote_plus(t) for t in str(photo.get("tags") or "").split()) or None,
             "licence": licence,
             "licence_url": licence_url or None,
@@ -282,7 +283,7 @@ class Api:
             after = str(answer.headers.get("Retry-After", "0"))
             return None, f"status {answer.status}", min(float(after), 120.0) if is_count(after) else 0.0
         try:
-            value = _whole(json.loads(body)) if len(body) <= LARGEST else None
+            value = whole(json.loads(body)) if len(body) <= LARGEST else None
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
@@ -300,12 +301,6 @@ class Api:
         return text.replace(self._key, "…")
 
 
-def _whole(value: Any) -> Any:
-    """The document without halves of surrogate pairs, which no file can hold."""
-    text = json.dumps(value, ensure_ascii=False)
-    return json.loads(text if text.isascii() else text.encode("utf-8", "replace"))
-
-
 def _key(photo: Any) -> str:
     return str(photo.get("id")) if isinstance(photo, dict) else json.dumps(photo)[:200]
 
@@ -318,14 +313,6 @@ def _when(photo: Any) -> int:
 def _count(value: Any) -> int:
     text = str(value)
     return int(text) if is_count(text) else 0
-
-
-def _text(value: Any) -> str | None:
-    """Text without NUL and lone surrogates; None for empty text and for other types."""
-    if not isinstance(value, str):
-        return None
-    clean = value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode().strip()
-    return clean or None
 
 
 def _number(value: Any) -> float | None:

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from support.document_server import DocumentServer
 from support.flickr_server import FlickrServer, photo
 from support.helpers import yfcc_line
+from support.wikimedia_server import WikimediaServer, file
 
 from curate.core.errors import BadInput, MissingFile
 from curate.metadata.schema import ID, SOURCE
@@ -79,7 +81,40 @@ def flickr(folder: Path, n: int) -> dict[str, Any]:
     return {"start": 1_300_000_000, "end": 1_300_001_000, "endpoint": server.address, "rate": 3_600_000}
 
 
-SERVERS: list[FlickrServer] = []
+def wikimedia(folder: Path, n: int) -> dict[str, Any]:
+    server = WikimediaServer([file(i, 1_300_000_000 + i) for i in range(n)], page=3)
+    SERVERS.append(server)
+    span = {"start": 1_300_000_000, "end": 1_300_001_000}
+    return {**span, "contact": "me@example.org", "endpoint": server.address, "rate": 3_600_000}
+
+
+def iiif(folder: Path, n: int) -> dict[str, Any]:
+    server = DocumentServer()
+    SERVERS.append(server)
+    server.documents["/all"] = {"type": "Collection", "items": [{"id": f"{server.address}/{i}"} for i in range(n)]}
+    for i in range(n):
+        body = {"id": f"{server.address}/{i}.jpg", "type": "Image"}
+        canvas = {"id": f"{server.address}/{i}/c", "items": [{"items": [{"type": "Annotation", "body": body}]}]}
+        server.documents[f"/{i}"] = {"type": "Manifest", "items": [canvas], "navDate": "1920-05-01T00:00:00Z"}
+    return {"manifest": f"{server.address}/all", "rate": 3_600_000}
+
+
+def inaturalist(folder: Path, n: int) -> dict[str, Any]:
+    tables = {
+        "photos": ["photo_uuid photo_id observation_uuid observer_id extension license width height position"]
+        + [f"u{i} {i} o{i} 7 jpg CC-BY 9 9 0" for i in range(n)],
+        "observations": ["observation_uuid observer_id latitude longitude taxon_id quality_grade observed_on"]
+        + [f"o{i} 7 50 8 3 research 2020-05-0{i % 9 + 1}" for i in range(n)],
+        "taxa": ["taxon_id ancestry rank_level rank name active", "3 48460/1 10 species Apis-mellifera true"],
+    }
+    (folder / "inat").mkdir()
+    for name, lines in tables.items():
+        text = "".join(line.replace(" ", "\t") + "\n" for line in lines)
+        (folder / "inat" / f"{name}.csv").write_text(text)
+    return {"path": folder / "inat"}
+
+
+SERVERS: list[FlickrServer | WikimediaServer | DocumentServer] = []
 
 
 def sample(name: str, folder: Path, n: int) -> tuple[Source, Workplace]:

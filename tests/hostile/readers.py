@@ -211,6 +211,50 @@ def flickr(folder: Path) -> None:
         source.batch_of([made._record(photo, i) for i, photo in enumerate(photos)]).validate(full=True)
 
 
+def commons_answer(folder: Path) -> None:
+    from support.wikimedia_server import file
+
+    page = {"query": {"allimages": [file(i, 1_300_000_000 + i) for i in range(3)]}, "batchcomplete": True}
+    write_json(folder / "answer.json", page)
+
+
+@reader(commons_answer)
+def wikimedia(folder: Path) -> None:
+    """An answer of the API, through the client and the pages."""
+    from curate.core.outside.json_api import JsonApi
+    from curate.sources import wikimedia as source
+
+    api = JsonApi("Wikimedia", 10**9, {}, source.busy)
+    answer, _, _ = api._judged(200, {}, (folder / "answer.json").read_bytes())
+    made = source.Wikimedia(start=1_300_000_000, end=1_300_000_010, contact="x")
+    vars(api)["get"] = lambda *given: answer
+    if answer is not None:
+        for images in made._pages(api, made.start, made.end, folder / "work"):
+            source.batch_of([made._record(image, i) for i, image in enumerate(images)]).validate(full=True)
+
+
+def museum_answer(folder: Path) -> None:
+    body = {"id": "http://h/1.jpg", "type": "Image", "service": [{"id": "http://h/1", "profile": "level2"}]}
+    canvas = {"id": "http://h/c", "items": [{"items": [{"body": body}]}], "label": {"en": ["front"]}}
+    entry = {"label": {"en": ["Date"]}, "value": {"en": ["c. 1905"]}}
+    manifest = {"type": "Manifest", "items": [canvas], "metadata": [entry], "rights": "http://h/cc0"}
+    write_json(folder / "answer.json", manifest)
+
+
+@reader(museum_answer)
+def iiif(folder: Path) -> None:
+    """A document of a museum, as collection and as manifest."""
+    from curate.core.outside.json_api import JsonApi
+    from curate.sources import iiif as source
+
+    answer, _, _ = JsonApi("x", 10**9, {})._judged(200, {}, (folder / "answer.json").read_bytes())
+    made = source.Iiif(manifest="http://h/all")
+    if answer is not None and source.kind_of(answer.document):
+        source.members(answer.document)
+        rows = made._canvases(answer.document, "http://h/all")
+        source.batch_of([{**row, "row": i} for i, row in enumerate(rows)]).validate(full=True)
+
+
 def dated(folder: Path) -> None:
     exif = Image.Exif()
     exif.get_ifd(0x8769).update({0x9003: "2010:05:01 10:00:00", 0x9011: "+02:00"})

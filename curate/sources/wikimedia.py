@@ -1,0 +1,254 @@
+"""Wikimedia Commons: every photo uploaded in a span of time, by the list `allimages` of the MediaWiki Action API.
+
+Protocol: mediawiki.org/wiki/API:Allimages (aisort=timestamp, aistart, aiend, at most 500 files a page), API:Continue
+(every key of `continue` is sent back), API:Etiquette (requests in series, a User-Agent with a contact, gzip),
+Manual:Maxlag_parameter (maxlag=5; the error `maxlag` comes with status 200 and Retry-After). The fields of
+`extmetadata` are those of the extension CommonsMetadata: texts that people wrote, with HTML in them.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, quote_plus, urlsplit
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from curate.core.atomic_io import fingerprint, read_json, write_json
+from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.outside.dates import seconds_of
+from curate.core.outside.json_api import JsonApi, agent, text_of
+from curate.core.settings import SPEED, Positive, Text, Time
+from curate.metadata.column_mapping import LONGEST_RAW
+from curate.metadata.schema import batch_of, rebatch, safe_id
+from curate.sources.base import HERE, Source, Workplace
+
+ENDPOINT = "https://commons.wikimedia.org/w/api.php"
+PAGE = 500  # files a page
+DAY = 86_400
+MAXLAG = 5  # seconds, as Wikimedia recommends
+EMPTY = 50  # pages without a new file after which a cursor counts as endless
+PHOTOS = ("image/jpeg", "image/png", "image/webp", "image/tiff", "image/gif")
+LATER = ("maxlag", "ratelimited", "readonly")  # errors after which the same request may succeed
+
+
+class Wikimedia(Source):
+    """Wikimedia Commons: photos by upload time, with licence and author.
+
+    Each day has its own pages in DIR/downloads; a day that is finished is not asked for again, also if `end` moves.
+    """
+
+    start: Time
+    """photos uploaded from this time on"""
+    end: Time
+    """photos uploaded before this time"""
+    contact: Annotated[Text, SPEED]
+    """your e-mail or web page: Wikimedia blocks programs that do not name one"""
+    width: Annotated[int, Field(ge=20, le=4096)] | None = 1280
+    """pixels: larger photos are scaled down by Wikimedia (null: the original files)"""
+    rate: Annotated[Positive, SPEED] = 3600
+    """queries an hour"""
+    endpoint: str = ENDPOINT
+    """address of the API"""
+
+    @model_validator(mode="after")
+    def _is_not_empty(self) -> Wikimedia:
+        if self.start >= self.end:
+            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
+        return self
+
+    def inputs(self, at: Workplace = HERE) -> list[Path]:
+        """None: the source is not on this machine."""
+        return []
+
+    def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
+        """Yield one record a file, in order of upload time."""
+        yield from rebatch(self._read(at, skip), rows)
+
+    def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
+        api = JsonApi("Wikimedia", self.rate, {"User-Agent": agent(self.contact)}, busy)
+        row = 0
+        for start, end in days(self.start, self.end):
+            for images in self._pages(api, start, end, self.ledger(at) / f"{start}-{end}"):
+                if row + len(images) > skip and images:
+                    records = [self._record(image, row + i) for i, image in enumerate(images)]
+                    yield batch_of(records).slice(max(0, skip - row))
+                row += len(images)
+        if row == 0:
+            raise BadInput(
+                "Wikimedia's answer is empty: it has no photos in this span.",
+                "Expected at least one.",
+                "Widen collection.start and collection.end.",
+            )
+
+    def ledger(self, at: Workplace = HERE) -> Path:
+        """Folder of the pages that were read: START-END/NNNNN.json, with files and cursor."""
+        return at.work / "wikimedia" / fingerprint([self.endpoint])[:16]
+
+    def _pages(self, api: JsonApi, start: int, end: int, folder: Path) -> Iterator[list[Any]]:
+        """The files of a day, page by page. Raises DriftlineError for a cursor that leads nowhere."""
+        cursor: dict[str, Any] | None = {}
+        met: set[str] = set()
+        names: set[str] = set()
+        number = idle = 0
+        while cursor is not None:
+            path = folder / f"{number:05d}.json"
+            if not path.is_file():
+                write_json(path, self._ask(api, start, end, cursor))
+            page = read_json(path)
+            fresh = [image for image in page["images"] if _key(image) not in names]
+            names |= {_key(image) for image in fresh}
+            yield fresh
+            cursor, number, idle = page["continue"], number + 1, 0 if fresh else idle + 1
+            token = json.dumps(cursor, sort_keys=True)
+            if cursor is not None and (token in met or idle == EMPTY):
+                why = "repeats" if token in met else f"gives no new file for {EMPTY} pages"
+                raise DriftlineError(
+                    f"Wikimedia's cursor {why} in {_iso(start)} … {_iso(end)}: {token[:200]}.",
+                    "Expected every page to lead further.",
+                    f"Remove {folder} and run the same command again.",
+                )
+            met.add(token)
+
+    def _ask(self, api: JsonApi, start: int, end: int, cursor: dict[str, Any]) -> dict[str, Any]:
+        """One page: its files, and the cursor of the next (None: it is the last)."""
+        fields = {
+            "action": "query",
+            "format": "json",
+            "formatversion": "2",
+            "maxlag": str(MAXLAG),
+            "list": "allimages",
+            "aisort": "timestamp",
+            "aidir": "newer",
+            "aistart": _iso(start),
+            "aiend": _iso(end - 1),
+            "ailimit": str(PAGE),
+            "aiprop": "timestamp|user|url|size|mime|extmetadata",
+        }
+        answer = api.get(self.endpoint, fields | {key: str(value) for key, value in cursor.items()})
+        document = answer.document
+        if answer.fault or not isinstance(document, dict):
+            raise BadConfig(
+                f"{self.endpoint} answers with {answer.fault or 'JSON that is no object'}.",
+                "Expected the API of a MediaWiki.",
+                "Check collection.endpoint and collection.contact.",
+            )
+        if "error" in document:
+            error = document["error"] if isinstance(document["error"], dict) else {}
+            said = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
+            raise BadConfig(f"Wikimedia refuses the query ({said}).", "", "Check the section collection.")
+        further = document.get("continue")
+        if further is not None and not isinstance(further, dict):
+            raise DriftlineError(f"Wikimedia's cursor is {str(further)[:100]!r}.", "Expected an object.")
+        return {"images": document["query"]["allimages"], "continue": further}
+
+    def _record(self, image: Any, row: int) -> dict[str, Any]:
+        def bad(fault: str) -> dict[str, Any]:
+            return {"row": row, "fault": fault, "raw": json.dumps(image)[:LONGEST_RAW]}
+
+        name = text_of(image.get("name")) if isinstance(image, dict) else None
+        if name is None:
+            return bad("bad_id")
+        try:
+            uploaded = seconds_of(str(image["timestamp"]))
+        except (KeyError, ValueError, OverflowError):
+            return bad("bad_upload_time")
+        if image.get("mime") not in PHOTOS:
+            return bad("not_a_photo")
+        found = image.get("extmetadata")
+        extra: dict[str, Any] = found if isinstance(found, dict) else {}  # PHP writes an empty object as a list
+
+        def said(key: str) -> str | None:
+            entry = extra.get(key)
+            return plain(entry.get("value")) if isinstance(entry, dict) else None
+
+        x, y = _degrees(said("GPSLongitude"), 180), _degrees(said("GPSLatitude"), 90)
+        return {
+            "id": safe_id(name),
+            "row": row,
+            "url": self._url(name, image),
+            "uploaded": uploaded,
+            "taken": _taken(said("DateTimeOriginal")),
+            "user": text_of(image.get("user")),
+            "nickname": said("Artist"),
+            "title": name.rpartition(".")[0].replace("_", " ") or name,
+            "description": said("ImageDescription"),
+            "tags": ",".join(quote_plus(t) for t in (said("Categories") or "").split("|") if t.strip()) or None,
+            "licence": said("LicenseShortName"),
+            "licence_url": said("LicenseUrl"),
+            "page_url": text_of(image.get("descriptionurl")),
+            "media": "photo",
+            "longitude": x if y is not None else None,
+            "latitude": y if x is not None else None,
+        }
+
+    def _url(self, name: str, image: dict[str, Any]) -> str | None:
+        """The file, or the address that redirects to a smaller one: Special:Redirect/file."""
+        url, wide = text_of(image.get("url")), image.get("width")
+        if url is None or self.width is None or not isinstance(wide, int) or wide <= self.width:
+            return url
+        parts = urlsplit(self.endpoint)
+        return f"{parts.scheme}://{parts.netloc}/wiki/Special:Redirect/file/{quote(name, safe='')}?width={self.width}"
+
+
+def busy(document: Any) -> str:
+    """Why a query must be sent again later; "" if it need not: a lagging or limiting server, an answer without list."""
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        code = str(document["error"].get("code"))
+        return f"error {code}" if code in LATER or code.startswith("internal_api_error") else ""
+    query = document.get("query") if isinstance(document, dict) else None
+    return "" if isinstance(query, dict) and isinstance(query.get("allimages"), list) else "an answer without a list"
+
+
+def days(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The span in parts that end at midnight, UTC.
+
+    >>> list(days(86_000, 200_000))
+    [(86000, 86400), (86400, 172800), (172800, 200000)]
+    """
+    while start < end:
+        stop = min(end, (start // DAY + 1) * DAY)
+        yield start, stop
+        start = stop
+
+
+def plain(value: Any) -> str | None:
+    """A field of extmetadata as text without HTML.
+
+    >>> plain("<a href='x'>Ada &amp; Bob</a>"), plain(3), plain("<br>")
+    ('Ada & Bob', '3', None)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return text_of(" ".join(html.unescape(re.sub(r"<[^<>]{0,2000}>", " ", str(value))).split()))
+
+
+def _taken(text: str | None) -> int | None:
+    """`2009-09-30 07:19:49` → seconds; None for other texts, which people write as they like."""
+    try:
+        return None if text is None or not text[:1].isdigit() else seconds_of(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _degrees(text: str | None, most: float) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and abs(number) <= most else None
+
+
+def _key(image: Any) -> str:
+    return f"{image.get('name')} {image.get('timestamp')}" if isinstance(image, dict) else json.dumps(image)[:200]
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

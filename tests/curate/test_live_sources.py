@@ -1,0 +1,443 @@
+"""Wikimedia Commons, IIIF and iNaturalist: documented protocols, polite clients, hostile answers as named rejects."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+from support.document_server import DocumentServer
+from support.wikimedia_server import WikimediaServer, error, file
+
+from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
+from curate.core.outside import json_api
+from curate.sources import wikimedia
+from curate.sources.base import Source, Workplace
+from curate.sources.iiif import Iiif
+from curate.sources.inaturalist import INaturalist
+from curate.sources.wikimedia import Wikimedia
+
+START = 1_300_000_000
+MANIFEST = "Manifest"
+Serve = Callable[..., WikimediaServer]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses of clients, which are not slept."""
+    found: list[float] = []
+    monkeypatch.setattr(json_api, "sleep", found.append)
+    return found
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    servers: list[WikimediaServer] = []
+
+    def start(*args: Any, **kwargs: Any) -> WikimediaServer:
+        servers.append(WikimediaServer(*args, **kwargs))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def museum() -> Iterator[DocumentServer]:
+    server = DocumentServer()
+    yield server
+    server.close()
+
+
+def read(source: Source, work: Path, skip: int = 0) -> list[dict[str, Any]]:
+    return pa.Table.from_batches(source.batches(3, skip, Workplace(work=work))).to_pylist()
+
+
+def commons(server: WikimediaServer, end: int = START + 1000, **more: Any) -> Wikimedia:
+    return Wikimedia(**{"start": START, "end": end, "contact": "me@example.org", "endpoint": server.address,
+                        "rate": 36_000_000, **more})  # fmt: skip
+
+
+class TestWikimedia:
+    def test_a_file_becomes_a_record(self, serve: Serve, tmp_path: Path) -> None:
+        (row,) = read(commons(serve([file(1, START + 5)])), tmp_path)
+        assert (row["id"], row["uploaded"], row["taken"]) == ("Bicycle_1-jpg-3e49c2ba", START + 5, 1_298_973_600)
+        assert (row["licence"], row["licence_url"]) == (
+            "CC BY-SA 4.0", "https://creativecommons.org/licenses/by-sa/4.0",
+        )  # fmt: skip
+        assert (row["user"], row["nickname"], row["title"]) == ("Nino", "Nino & co", "Bicycle 1")
+        assert (row["description"], row["tags"]) == ("A red bicycle", "Bicycles,Red+things")
+        assert (row["longitude"], row["latitude"]) == (8.25, 50.5)
+        assert row["url"].endswith("/wiki/Special:Redirect/file/Bicycle_1.jpg?width=1280")
+        assert row["page_url"] == "https://commons.wikimedia.org/wiki/File:Bicycle_1.jpg"
+
+    def test_the_original_is_taken_where_it_is_small_or_wanted(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([file(1, START, width=640), file(2, START + 1)])
+        assert [r["url"].partition("commons/")[2] for r in read(commons(server, width=None), tmp_path)] == [
+            "a/ab/Bicycle_1.jpg", "a/ab/Bicycle_2.jpg",
+        ]  # fmt: skip
+        assert read(commons(server), tmp_path)[0]["url"].endswith("a/ab/Bicycle_1.jpg")
+
+    def test_every_page_of_every_day_is_read_once_and_one_after_the_other(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([file(i, START + i * 10_000) for i in range(25)], page=2)
+        rows = read(commons(server, START + 250_000), tmp_path)
+        assert [r["uploaded"] for r in rows] == [START + i * 10_000 for i in range(25)]
+        assert server.most == 1
+        asked = len(server.queries)
+        assert read(commons(server, START + 250_000), tmp_path) == rows
+        assert len(server.queries) == asked, "finished pages are kept"
+
+    def test_a_later_end_asks_only_for_the_days_that_are_new(self, serve: Serve, tmp_path: Path) -> None:
+        day = (START // 86_400 + 1) * 86_400
+        server = serve([file(i, START + i * 20_000) for i in range(12)])
+        first = read(commons(server, day + 86_400), tmp_path)
+        asked = len(server.queries)
+        grown = read(commons(server, day + 2 * 86_400), tmp_path)
+        assert grown[: len(first)] == first
+        assert len(grown) > len(first)
+        assert len(server.queries) == asked + 1
+
+    def test_a_run_that_was_cut_goes_on_at_its_cursor_with_the_same_bytes(
+        self, serve: Serve, tmp_path: Path, waits: list[float]
+    ) -> None:
+        files = [file(i, START + i) for i in range(9)]
+        whole = read(commons(serve(files, page=2), width=None), tmp_path / "whole")
+        cut = serve(files, page=2, fail=dict.fromkeys(range(3, 9), (500, {}, b"")))
+        with pytest.raises(DriftlineError, match=r"Wikimedia did not answer 6 times in a row \(status 500\)"):
+            read(commons(cut, width=None), tmp_path / "cut")
+        before = len(cut.queries)
+        assert read(commons(cut, width=None), tmp_path / "cut") == whole
+        assert len(cut.queries) == before + 3
+        names = [sorted(p.name for p in (tmp_path / n).rglob("*.json")) for n in ("whole", "cut")]
+        assert names[0] == names[1]
+
+    @pytest.mark.parametrize(
+        ("reply", "wait"),
+        [
+            (error("maxlag", "Waiting for a host: 6 seconds lagged", **{"Retry-After": "5"}), 5.0),
+            (error("ratelimited", "You've exceeded your rate limit"), 0.0),
+            ((429, {"Retry-After": "7"}, b"slow down"), 7.0),
+            ((503, {"Retry-After": "Mon, 01 Jan 2035 00:00:00 GMT"}, b""), None),
+            ((200, {}, b"<html>not json"), "refused"),
+            ((200, {}, b'{"query": {}}'), 0.0),
+            ((200, {}, b'{"query": {"allimages": 3}}'), 0.0),
+        ],
+        ids=["lag", "rate", "429", "too long", "html", "no list", "wrong type"],
+    )
+    def test_it_waits_as_long_as_the_server_asks(
+        self, serve: Serve, tmp_path: Path, waits: list[float], reply: Any, wait: float | str | None
+    ) -> None:
+        server = serve([file(1, START)], fail={1: reply})
+        if wait is None:
+            with pytest.raises(DriftlineError, match=r"asks to wait for [0-9,]+ seconds"):
+                read(commons(server), tmp_path)
+            return
+        if wait == "refused":
+            with pytest.raises(BadConfig, match="answers with not_json"):
+                read(commons(server), tmp_path)
+            return
+        assert len(read(commons(server), tmp_path)) == 1
+        assert max(waits) >= float(wait)
+        assert len(server.queries) == 2
+
+    @pytest.mark.parametrize(
+        ("cursor", "message"),
+        [
+            ({"aicontinue": "x", "continue": "-||"}, "refuses the query .badcontinue"),
+            ("next", "cursor is 'next'"),
+        ],
+    )
+    def test_a_cursor_that_leads_nowhere_is_named(
+        self, serve: Serve, tmp_path: Path, cursor: Any, message: str
+    ) -> None:
+        with pytest.raises(DriftlineError, match=message):
+            read(commons(serve([file(1, START)], cursor=cursor)), tmp_path)
+
+    def test_a_cursor_without_end_is_named(self, serve: Serve, tmp_path: Path) -> None:
+        class Endless(WikimediaServer):
+            def answer(self, query: dict[str, str], agent: str) -> tuple[int, dict[str, str], bytes]:
+                more = {"aicontinue": str(len(self.queries)), "continue": "-||"}
+                return 200, {}, json.dumps({"query": {"allimages": [file(1, START)]}, "continue": more}).encode()
+
+        server = Endless([])
+        try:
+            with pytest.raises(DriftlineError, match=r"gives no new file for 50 pages in 2011-03-13T"):
+                read(commons(server), tmp_path)
+            server.cursor = None
+        finally:
+            server.close()
+        assert len(server.queries) == wikimedia.EMPTY + 1
+
+    def test_hostile_entries_are_rejects_in_their_place(self, serve: Serve, tmp_path: Path) -> None:
+        bad = [
+            file(0, START),
+            file(1, START + 1, name=None),
+            file(2, START + 2, mime="application/pdf"),
+            file(3, START + 3, extmetadata=[], user=7, url=["x"], width="wide"),
+            file(4, START + 4, extmetadata={"Artist": 3, "LicenseShortName": {"value": ["x"]}}, name="\ud800.jpg"),
+        ]
+        rows = read(commons(serve(bad)), tmp_path)
+        assert [r["fault"] for r in rows] == [None, "bad_id", "not_a_photo", None, None]
+        assert rows[3]["url"] is rows[3]["user"] is rows[3]["licence"] is None
+        assert rows[4]["nickname"] is rows[4]["licence"] is None
+
+    def test_who_does_not_say_who_asks_is_refused(self, serve: Serve, tmp_path: Path) -> None:
+        with pytest.raises(BadConfig, match=r"answers with http_403.*collection\.contact"):
+            read(commons(serve([file(1, START)]), contact="nobody"), tmp_path)
+        with pytest.raises(ValidationError, match="contact"):
+            Wikimedia(start=0, end=1)
+        with pytest.raises(ValidationError, match="is empty"):
+            Wikimedia(start=1, end=1, contact="x")
+
+
+def canvas(address: str, number: int, **more: Any) -> dict[str, Any]:
+    """A canvas of version 3 whose image has a service."""
+    service = [{"id": f"{address}/iiif/{number}", "type": "ImageService3", "profile": "level2"}]
+    body = {"id": f"{address}/{number}.jpg", "type": "Image", "format": "image/jpeg", "service": service}
+    page = {"type": "AnnotationPage", "items": [{"type": "Annotation", "motivation": "painting", "body": body}]}
+    return {"id": f"{address}/canvas/{number}", "type": "Canvas", "items": [page], **more}
+
+
+def canvas_of_2(address: str, number: int, level: int = 0) -> dict[str, Any]:
+    """One of version 2."""
+    profile = f"http://iiif.io/api/image/2/level{level}.json"
+    resource = {"@id": f"{address}/{number}.jpg", "@type": "dctypes:Image",
+                "service": {"@id": f"{address}/iiif/{number}", "profile": profile}}  # fmt: skip
+    return {"@id": f"{address}/canvas/{number}", "@type": "sc:Canvas", "images": [{"resource": resource}]}
+
+
+def iiif(server: DocumentServer, path: str = "/all", **more: Any) -> Iiif:
+    return Iiif(**{"manifest": f"{server.address}{path}", "rate": 36_000_000, **more})
+
+
+class TestIiif:
+    def test_a_canvas_becomes_a_record(self, museum: DocumentServer, tmp_path: Path) -> None:
+        museum.documents["/one"] = {
+            "@context": "http://iiif.io/api/presentation/3/context.json",
+            "type": MANIFEST,
+            "label": {"de": ["Brücke"], "en": ["Bridge"]},
+            "rights": "http://creativecommons.org/publicdomain/zero/1.0/",
+            "requiredStatement": {"label": {"en": ["Credit"]}, "value": {"none": ["Museum of <b>Bridges</b>"]}},
+            "homepage": [{"id": "https://museum.example/bridge", "type": "Text"}],
+            "metadata": [
+                {"label": {"en": ["Date created"]}, "value": {"en": ["c. 1905, printed 1910"]}},
+                {"label": {"en": ["Photographer"]}, "value": {"none": ["Ada"]}},
+                {"label": {"en": ["Object type"]}, "value": {"none": ["bridge"]}},
+            ],
+            "items": [canvas(museum.address, 1, label={"none": ["recto"]}), canvas(museum.address, 2)],
+        }
+        one, two = read(iiif(museum, "/one", label="Object Type", size=512), tmp_path)
+        assert one["url"] == f"{museum.address}/iiif/1/full/!512,512/0/default.jpg"
+        assert (one["title"], two["title"]) == ("Bridge, recto", "Bridge")
+        assert (one["uploaded"], one["label"], one["nickname"]) == (-2_051_222_400, "bridge", "Ada")
+        assert json.loads(one["extra"]) == {"date_from": "Date created", "date_precision": "year"}
+        assert (one["licence"], one["licence_url"]) == (
+            "Museum of Bridges", "http://creativecommons.org/publicdomain/zero/1.0/",
+        )  # fmt: skip
+        assert one["page_url"] == "https://museum.example/bridge"
+        assert one["id"] != two["id"]
+
+    def test_version_2_with_pages_and_collections_of_collections(self, museum: DocumentServer, tmp_path: Path) -> None:
+        at = museum.address
+        museum.documents |= {
+            "/all": {"@type": "sc:Collection", "first": f"{at}/page1"},
+            "/page1": {"@type": "sc:Collection", "manifests": [{"@id": f"{at}/m1"}], "next": f"{at}/page2"},
+            "/page2": {"@type": "sc:Collection", "collections": [{"@id": f"{at}/inner"}], "members": []},
+            "/inner": {"@type": "sc:Collection", "members": [{"@id": f"{at}/m2"}, {"@id": f"{at}/all"}]},
+        }
+        for i in (1, 2):
+            museum.documents[f"/m{i}"] = {
+                "@type": "sc:Manifest", "label": "A thing", "license": "http://rightsstatements.org/vocab/NoC-US/1.0/",
+                "attribution": ["The museum"], "navDate": "1850-01-01T00:00:00Z",
+                "sequences": [{"canvases": [canvas_of_2(at, i, level=i - 1)]}],
+            }  # fmt: skip
+        rows = read(iiif(museum), tmp_path)
+        assert [r["url"] for r in rows] == [f"{at}/1.jpg", f"{at}/iiif/2/full/!1024,1024/0/default.jpg"]
+        assert {r["uploaded"] for r in rows} == {-3_786_825_600}
+        assert {r["licence"] for r in rows} == {"The museum"}
+        assert set(museum.asked.values()) == {1}, "a collection that holds itself is read once"
+        assert all("driftline" in agent for agent in museum.agents)
+        assert read(iiif(museum), tmp_path) == rows
+        assert set(museum.asked.values()) == {1}, "documents are kept"
+
+    def test_documents_that_cannot_be_read_are_rejects(self, museum: DocumentServer, tmp_path: Path) -> None:
+        at = museum.address
+        museum.documents |= {
+            "/all": {"type": "Collection", "items": [
+                {"id": f"{at}/gone"}, {"id": 3}, "not an address", {"id": f"{at}/latin"}, {"id": f"{at}/list"},
+                {"id": f"{at}/other"}, {"id": f"{at}/empty"}, {"id": f"{at}/odd"}, {"id": "http://10.0.0.1/secret"},
+                {"id": "http://169.254.169.254/latest"}, {"id": f"{at}/turn"}, {"id": "file:///etc/passwd"},
+            ]},
+            "/latin": (200, {}, b'{"type": "Manifest", "label": "caf\xe9"}'),
+            "/list": [1, 2],
+            "/other": {"type": "AnnotationPage"},
+            "/empty": {"type": MANIFEST, "items": []},
+            "/odd": {"type": MANIFEST, "metadata": 7, "rights": [], "homepage": {"id": 3}, "items": [
+                "canvas", {"id": f"{at}/c"}, {"id": f"{at}/d", "items": [3, {"items": [{"body": {"type": "Sound"}}]}]},
+                canvas(at, 5, navDate="someday"),
+            ]},
+            "/turn": (302, {"Location": "http://127.0.0.1:9/metadata"}, b""),
+        }  # fmt: skip
+        rows = read(iiif(museum), tmp_path)
+        assert Counter(r["fault"] for r in rows) == {
+            "http_404": 1, "bad_member": 3, "not_json": 1, "not_iiif": 2, "no_image": 4, "private_address": 3, None: 1,
+        }  # fmt: skip
+        assert [r["row"] for r in rows] == list(range(len(rows)))
+        assert all(r["raw"] for r in rows if r["fault"])
+
+    def test_a_collection_without_end_stops_at_the_limit(self, museum: DocumentServer, tmp_path: Path) -> None:
+        class Endless(DocumentServer):
+            def reply(self, path: str) -> Any:
+                further = {"type": "Collection", "items": [], "next": f"{self.address}/{int(path[1:]) + 1}"}
+                return 200, {}, json.dumps(further).encode()
+
+        server = Endless()
+        try:
+            (row,) = read(iiif(server, "/1", limit=20), tmp_path)
+        finally:
+            server.close()
+        assert (row["fault"], len(server.asked)) == ("too_many_documents", 20)
+
+    def test_it_waits_and_resumes(self, museum: DocumentServer, tmp_path: Path, waits: list[float]) -> None:
+        at = museum.address
+        museum.documents["/all"] = {"type": "Collection", "items": [{"id": f"{at}/m{i}"} for i in range(3)]}
+        for i in range(3):
+            museum.documents[f"/m{i}"] = {"type": MANIFEST, "items": [canvas(at, i)]}
+        good = museum.documents["/m1"]
+        museum.documents["/m1"] = lambda n: (429, {"Retry-After": "11"}, b"") if n < 3 else (500, {}, b"")
+        with pytest.raises(DriftlineError, match="The IIIF server did not answer 6 times"):
+            read(iiif(museum), tmp_path)
+        assert 11.0 in waits
+        museum.documents["/m1"] = good
+        rows = read(iiif(museum), tmp_path)
+        assert len(rows) == 3
+        assert (museum.asked["/all"], museum.asked["/m0"]) == (1, 1)
+        assert read(iiif(museum), tmp_path, 1) == rows[1:]
+
+
+TABLES = {
+    "observations": [
+        "observation_uuid\tobserver_id\tlatitude\tlongitude\tpositional_accuracy\ttaxon_id\tquality_grade\tobserved_on\tanomaly_score",
+        "o1\t7\t50.5\t8.25\t10\t31\tresearch\t2019-06-01\t1.0",
+        "o2\t7\t\t\t\t21\tresearch\t2020-06-01\t",
+        "o3\t8\t99\t8\t\t31\tneeds_id\t2020-07-01\t",
+        "o4\t8\t1\t1\t\t31\tresearch\t2020-13-01\t",
+        "o5\t8\t1\t1\t\t40\tresearch\t\t",
+    ],
+    "photos": [
+        "photo_uuid\tphoto_id\tobservation_uuid\tobserver_id\textension\tlicense\twidth\theight\tposition",
+        "u1\t11\to1\t7\tjpg\tCC-BY-NC\t9\t9\t1",
+        "u2\t10\to1\t7\tjpeg\tCC0\t9\t9\t0",
+        "u3\t12\to2\t7\tpng\tCC-BY\t9\t9\t0",
+        "u4\t13\to3\t8\tjpg\tCC-BY\t9\t9\t0",
+        "u5\t14\to4\t8\tjpg\tCC-BY\t9\t9\t0",
+        "u6\t15\tnowhere\t8\tjpg\tCC-BY\t9\t9\t0",
+        "u7\tx\to5\t8\tjpg\tCC-BY\t9\t9\t0",
+    ],
+    "taxa": [
+        "taxon_id\tancestry\trank_level\trank\tname\tactive",
+        "1\t\t70\tkingdom\tAnimalia\ttrue",
+        "21\t1\t20\tgenus\tApis\ttrue",
+        '31\t1/21\t10\tspecies\tApis "mellifera" d\'Azara\ttrue',
+        "40\t1\t10\tspecies\tCanis lupus\ttrue",
+    ],
+    "observers": ["observer_id\tlogin\tname", "7\tnino\tNino N.", "8\tada\t"],
+}  # fmt: skip
+
+
+def tables(folder: Path, compressed: bool = False, **changes: list[str] | bytes) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in {**TABLES, **changes}.items():
+        data = lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode()
+        path = folder / f"{name}.csv{'.gz' if compressed else ''}"
+        path.write_bytes(gzip.compress(data) if compressed else data)
+    return folder
+
+
+class TestINaturalist:
+    def test_a_photo_becomes_a_record_with_its_label(self, tmp_path: Path) -> None:
+        rows = read(INaturalist(path=tables(tmp_path / "t")), tmp_path)
+        row = rows[0]
+        assert (row["id"], row["uploaded"], row["label"]) == ("10", 1_559_347_200, 'Apis "mellifera" d\'Azara')
+        assert row["url"] == "https://inaturalist-open-data.s3.amazonaws.com/photos/10/large.jpeg"
+        assert (row["user"], row["nickname"], row["page_url"]) == (
+            "7",
+            "Nino N.",
+            "https://www.inaturalist.org/photos/10",
+        )
+        assert (row["licence"], row["licence_url"]) == ("CC0", "https://creativecommons.org/publicdomain/zero/1.0/")
+        assert (row["longitude"], row["latitude"]) == (8.25, 50.5)
+        assert json.loads(row["extra"])["date_precision"] == "day"
+        assert (rows[1]["id"], rows[1]["label"], rows[1]["title"]) == ("12", None, "Apis"), "coarser than a species"
+        assert [(r["id"], r["fault"]) for r in rows] == [
+            ("10", None), ("12", None), (None, "bad_upload_time"), (None, "no_observation"), (None, "bad_id"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("settings", "ids"),
+        [
+            ({"photos": "all"}, ["10", "11", "12"]),
+            ({"quality": ["needs_id"]}, ["13"]),
+            ({"taxa": ["Apis"]}, ["10", "12"]),
+            ({"taxa": ["31"], "photos": "all"}, ["10", "11"]),
+            ({"start": "2020-01-01"}, ["12"]),
+            ({"end": "2020-01-01"}, ["10"]),
+        ],
+        ids=str,
+    )
+    def test_settings_choose_photos(self, tmp_path: Path, settings: dict[str, Any], ids: list[str]) -> None:
+        rows = read(INaturalist(path=tables(tmp_path / "t"), **settings), tmp_path)
+        assert [r["id"] for r in rows if r["fault"] is None] == ids
+
+    def test_the_label_may_be_of_another_rank(self, tmp_path: Path) -> None:
+        rows = read(INaturalist(path=tables(tmp_path / "t"), rank="genus"), tmp_path)
+        assert [r["label"] for r in rows[:2]] == ["Apis", "Apis"]
+
+    def test_the_archive_and_compressed_tables_give_the_same_records(self, tmp_path: Path) -> None:
+        plain = read(INaturalist(path=tables(tmp_path / "t")), tmp_path / "a")
+        assert read(INaturalist(path=tables(tmp_path / "z", compressed=True)), tmp_path / "b") == plain
+        archive = tmp_path / "inaturalist-open-data-latest.tar.gz"
+        with tarfile.open(archive, "w:gz") as tar:
+            tar.add(tmp_path / "t", "inaturalist-open-data-20260101")
+        source = INaturalist(path=archive)
+        assert read(source, tmp_path / "c") == plain
+        assert read(source, tmp_path / "c", 2) == plain[2:]
+
+    def test_new_rows_are_noticed_by_content(self, tmp_path: Path) -> None:
+        source = INaturalist(path=tables(tmp_path / "t"))
+        first = read(source, tmp_path)
+        tables(tmp_path / "t", photos=[*TABLES["photos"], "u9\t99\to2\t7\tjpg\tCC-BY\t9\t9\t-1"])
+        assert {r["id"] for r in read(source, tmp_path)} == {"10", "99", None}, "its observation shows this one first"
+        tables(tmp_path / "t")
+        assert read(source, tmp_path) == first
+
+    def test_lines_that_cannot_be_read_come_last_with_their_reason(self, tmp_path: Path) -> None:
+        lines = "".join(f"{line}\n" for line in TABLES["photos"]).encode()
+        hostile = lines + b"u8\t16\n" + b"u9\t17\to1\t7\tj\xff\xfeg\tCC0\t9\t9\t0\n" + b"\t".join([b"a"] * 12) + b"\n"
+        rows = read(INaturalist(path=tables(tmp_path / "t", photos=hostile)), tmp_path)
+        assert [r["fault"] for r in rows[-3:]] == ["wrong_column_count", "not_utf8", "wrong_column_count"]
+        assert rows[-3]["raw"] == "photos.csv: u8\t16"
+        assert rows[0]["id"] == "10"
+
+    def test_what_is_missing_is_named(self, tmp_path: Path) -> None:
+        folder = tables(tmp_path / "t", taxa=["taxon_id\tname"])
+        with pytest.raises(BadInput, match=r"taxa\.csv has no column 'ancestry'"):
+            read(INaturalist(path=folder), tmp_path)
+        (folder / "taxa.csv").unlink()
+        with pytest.raises(MissingFile, match=r"has no taxa\.csv or taxa\.csv\.gz"):
+            read(INaturalist(path=folder), tmp_path)
+        with pytest.raises(BadInput, match=r"Unknown taxon 'Apsi'\. Did you mean 'Apis'\?"):
+            read(INaturalist(path=tables(tmp_path / "u"), taxa=["Apsi"]), tmp_path)
+        (tmp_path / "no.tar.gz").write_bytes(b"no archive")
+        with pytest.raises(BadInput, match=r"no\.tar\.gz cannot be read"):
+            read(INaturalist(path=tmp_path / "no.tar.gz"), tmp_path)
+        (folder / "observers.csv").unlink()
+        assert read(INaturalist(path=tables(folder, observers=TABLES["observers"])), tmp_path)
