@@ -10,7 +10,7 @@ import typer
 
 from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
 from pipelines import VERSION
-from pipelines.cli.common import OUTPUT, PlainGroup
+from pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
 from pipelines.cli.curation import curation_app
 from pipelines.cli.eval import eval_app
 from pipelines.cli.exchange.results import results_app
@@ -45,8 +45,8 @@ def version(value: bool) -> None:
 
 @app.callback()
 def options(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors, no progress.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print every event of the log.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
@@ -54,9 +54,8 @@ def options(
 
     To see everything at work, offline: driftline demo --quick
     """
-    if quiet and verbose:
-        raise BadConfig("--quiet and --verbose were given.", "Expected one of them.")
-    OUTPUT.quiet, OUTPUT.verbose, OUTPUT.debug = quiet, verbose, debug
+    OUTPUT.debug = debug
+    set_output(quiet, verbose)
 
 
 # Without a name, the commands of a group become commands of driftline itself.

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from typer.core import TyperGroup
 
+from curate.core.errors import BadConfig
 from curate.core.executor import Engine as EngineName
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
@@ -47,6 +48,15 @@ class Output:
 
 
 OUTPUT = Output()
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors, no progress.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also print every event of the log.")]
+
+
+def set_output(quiet: bool, verbose: bool) -> None:
+    """What -q and -v say, before or after the command. Raises BadConfig for both."""
+    OUTPUT.quiet, OUTPUT.verbose = quiet, verbose
+    if quiet and verbose:
+        raise BadConfig("--quiet and --verbose were given.", "Expected one of them.")
 
 
 class PlainGroup(TyperGroup):
@@ -71,7 +81,8 @@ def command(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> None:
+        def wrapped(*args: Any, quiet_here: bool = False, verbose_here: bool = False, **kwargs: Any) -> None:
+            set_output(OUTPUT.quiet or quiet_here, OUTPUT.verbose or verbose_here)
             try:
                 function(*args, **kwargs)
             except KeyboardInterrupt as stop:
@@ -79,6 +90,13 @@ def command(
                 print(f"driftline: {text}", file=sys.stderr)
                 raise typer.Exit(130) from None
 
+        # -q and -v belong to driftline itself; people also type them after the command.
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+            for name, kind in (("quiet_here", Quiet), ("verbose_here", Verbose))
+        ]
+        own = inspect.signature(function, eval_str=True)
+        wrapped.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
         text = inspect.cleandoc(function.__doc__ or "")
         group.command(
             name,

@@ -69,7 +69,8 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
         facts = read_json(mark)
         if facts["records"] == records and facts["seed"] == seed:
             return World(folder, facts["port"])
-    port = _free_port()
+    port, photos = _free_port(), folder / "photos"
+    photos.mkdir(parents=True, exist_ok=True)
     truth: dict[str, list[str]] = {}
     behaviour: dict[str, str] = {}
     lines: list[str] = []
@@ -122,7 +123,7 @@ def build(folder: Path, records: int, seed: int, run_log: RunLog) -> World:
                 behaviour[id_] = "cut"
             write_photo = dirt >= 0.05 and fields["marker"] == "0"
             if write_photo:
-                write_bytes(folder / "photos" / f"{id_}.jpg", jpeg(photo(shown, age, rng)))
+                (photos / f"{id_}.jpg").write_bytes(jpeg(photo(shown, age, rng)))  # no wait for the disk: render again
             line = _line(i, fields)
             lines.append(line)
             if float(rng.random()) < 0.01:

@@ -291,8 +291,14 @@ class TestOutput:
         events = [line for line in done.stderr.splitlines() if line.startswith("{")]
         assert events == (folder / "log.jsonl").read_text().splitlines()
 
-    def test_quiet_and_verbose_exclude_each_other(self) -> None:
-        assert "--quiet and --verbose" in message(driftline("-q", "-v", "list"), 2)
+    @pytest.mark.parametrize("words", [("-q", "-v", "list"), ("-q", "list", "-v"), ("list", "--quiet", "--verbose")])
+    def test_quiet_and_verbose_exclude_each_other(self, words: tuple[str, ...]) -> None:
+        assert "--quiet and --verbose" in message(driftline(*words), 2)
+
+    def test_they_are_also_understood_after_the_command(self, tmp_path: Path, write_lines: Write) -> None:
+        folder = run_folder(tmp_path / "run", write_lines(yfcc_line(1)))
+        assert driftline("run", folder, "--until", "ingest", "-q").stderr == ""
+        assert '"event"' in driftline("run", folder, "--until", "filter", "-v").stderr
 
     def test_debug_shows_the_traceback_with_the_same_exit_code(self, tmp_path: Path) -> None:
         done = driftline("--debug", "status", tmp_path)
