@@ -263,7 +263,7 @@ class TestHelp:
         assert said.splitlines()[-1] == f"Next: driftline eval {place} --protocol clear-iid --learners all --out runs"
 
     def test_choices_are_listed_and_others_refused(self) -> None:
-        assert "<local|ray>" in driftline("run", "--help").stdout
+        assert "<local|ray|slurm>" in driftline("run", "--help").stdout
         assert "'mpi' is not one of" in message(driftline("run", "x", "--engine", "mpi"), 2)
 
     def test_names_are_completed_from_the_registries(self) -> None:
