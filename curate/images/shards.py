@@ -143,7 +143,10 @@ class Reader:
             )
         self._members: dict[str, tuple[int, int, str, str]] = {}  # id → offset, size, SHA-256, name
         rows = [row for row in rows_of(index, *index.column_names) if row[1] is not None]
+        length = self.path.stat().st_size
         for start, (id_, member, sha, size) in zip(member_starts(row[3] for row in rows), rows, strict=True):
+            if start + size > length:  # more than the memory holds may be said to follow
+                raise IntegrityError(f"{self.path} ends before {member}.", "", "Fetch the shard again.")
             self._members[id_] = (start - tarfile.BLOCKSIZE, size, sha, member)
 
     def get(self, id_: str) -> bytes:
