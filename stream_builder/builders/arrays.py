@@ -75,8 +75,10 @@ def from_arrays(
     if "step" not in arrays and time is not None:
         step = _periods(time)
         made.append(f"{step.max() + 1} steps with about equally many samples, cut by time")
-    if step.dtype.kind not in "iu" or (step < 0).any():
-        raise BadArray(f"{what}: step has dtype {step.dtype} and minimum {step.min()}.", "Expected integers from 0.")
+    if step.dtype.kind not in "iu":
+        raise BadArray(f"{what}: step has dtype {step.dtype}.", "Expected integers from 0.")
+    if (step < 0).any():
+        raise BadArray(f"{what}: step has the minimum {step.min()}.", "Expected integers from 0.")
     side = _sides(arrays["split"], what) if "split" in arrays else np.full(n, "train")
     if "split" not in arrays and test_share:
         by = group if split == "grouped" else None
