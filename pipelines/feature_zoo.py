@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, reason
 from curate.core.run_log import RunLog
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def zoo_of(path: Path) -> dict[str, str]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise BadConfig(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).", EXPECTED) from None
+        raise BadConfig(f"{path} cannot be read as YAML ({reason(error)}).", EXPECTED) from None
     if not isinstance(values, dict) or not all(isinstance(v, str) and isinstance(k, str) for k, v in values.items()):
         raise BadConfig(f"{path} does not list encoders.", EXPECTED)
     encoders = {}

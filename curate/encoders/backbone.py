@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint, read_json, sha256_file
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from curate.encoders import Encoder
 from curate.encoders.network import MEAN, STD, Network, resolve_device
 
@@ -55,7 +55,7 @@ class Backbone(Network, Encoder):
                 network = timm.create_model(f"{model}.{weights}", pretrained=True, num_classes=0)
             except (RuntimeError, OSError, ValueError) as error:
                 raise MissingFile(
-                    f"The weights {weights} of {model} cannot be reached ({str(error).splitlines()[0]}).",
+                    f"The weights {weights} of {model} cannot be reached ({reason(error)}).",
                     "Expected a checkpoint file, or a tag of the timm hub.",
                     "Without internet: download the checkpoint elsewhere and give its path.",
                 ) from None
@@ -102,7 +102,7 @@ def load_checkpoint(network: Any, path: Path) -> None:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # unpickling raises many kinds of exceptions
         raise BadInput(
-            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {str(error).splitlines()[0][:150]}).",
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {reason(error)}).",
             "Expected tensors only.",
             "Save the state_dict alone: torch.save(model.state_dict(), PATH).",
         ) from None

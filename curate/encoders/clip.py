@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import fingerprint, sha256_file
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import Network, resolve_device
 from curate.encoders.weights import check_weights, unreachable
@@ -43,7 +43,7 @@ class Clip(Network, Encoder):
                 because = f"its download failed ({' '.join(str(error).split())[:200]})"
                 raise unreachable(model, weights, because) from None
             raise BadInput(
-                f"The weights {weights or model} do not fit the model {model} ({str(error).splitlines()[0]}).",
+                f"The weights {weights or model} do not fit the model {model} ({reason(error)}).",
                 "Expected a checkpoint of this architecture.",
                 "Check embed.model and embed.weights.",
             ) from None

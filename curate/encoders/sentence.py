@@ -10,7 +10,7 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint
 from curate.core.digests import content_digest, listing
-from curate.core.errors import BadConfig, MissingFile
+from curate.core.errors import BadConfig, MissingFile, reason
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import resolve_device
 
@@ -35,7 +35,7 @@ class Sentence(Encoder):
             self._model = SentenceTransformer(model, device=self.device)
         except (OSError, ValueError) as error:
             raise MissingFile(
-                f"The model {model} cannot be reached ({str(error).splitlines()[0]}).",
+                f"The model {model} cannot be reached ({reason(error)}).",
                 "",
                 "Without internet: download it elsewhere and give its folder.",
             ) from None

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.core.errors import BadConfig, BadInput
+from curate.core.errors import BadConfig, BadInput, reason
 from curate.core.outside.tables import csv_rows
 from curate.core.parsing import plus_decode
 from curate.metadata.schema import TABLE, as_mask, whole
@@ -117,7 +117,7 @@ def fails(table: pa.Table, where: str) -> pa.Array:
         found = base.sql(f"SELECT coalesce(keep, false) AS keep FROM ({query})").to_arrow_table()
     except duckdb.Error as error:
         raise BadConfig(
-            f"filter.where cannot be read: {str(error).strip().splitlines()[0]}",
+            f"filter.where cannot be read: {reason(error)}",
             f"Expected one DuckDB expression over {', '.join(TABLE.names)}.",
             "Example: where: \"camera LIKE 'Canon%' AND latitude > 0\".",
         ) from None

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig, IncompatibleStream, MissingFile
+from curate.core.errors import BadConfig, IncompatibleStream, MissingFile, reason
 from curate.core.torch_threads import one_thread
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
@@ -81,7 +81,7 @@ class Lora(Learner):
                 reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
                 self.reader: Any = reader.from_pretrained(self.model)
             except (OSError, ValueError) as error:
-                problem = f"The model {self.model} cannot be loaded ({str(error).splitlines()[0]})."
+                problem = f"The model {self.model} cannot be loaded ({reason(error)})."
                 raise MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.") from None
             targets = self._targets(base)
             config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
