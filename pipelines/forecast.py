@@ -7,7 +7,7 @@ import gzip
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from curate.metadata.schema import TABLE, judge_times, whole
 from curate.sources.base import FileSource, Workplace
 from curate.sources.folder import SUFFIXES, Folder
 from curate.validation.batches import estimate
+from pipelines.again import again
+from pipelines.again import lines as lines_of
 from pipelines.plan import Plan, duration, make
 from pipelines.stage import Context, Stage, parts_of
 from pipelines.stage_folder import done_of, folder_of
@@ -42,6 +44,7 @@ HOSTS = 3
 # Records a second of one process on this project's test machine, for stages that have not run here yet.
 SPEED = {"ingest": 5_000, "filter": 200_000, "bucket": 500_000, "retrieve": 200_000, "ask": 500, "tally": 50_000,
          "publish": 200}  # fmt: skip
+FROM_STORE = 2_000  # photos a second that come from the store
 COPIED, ASKED = 300, 2  # photos a second: from this machine's disk; over one connection
 OPENERS: dict[str, Callable[..., Any]] = {".bz2": bz2.open, ".gz": gzip.open}
 
@@ -86,6 +89,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
+    needed = _noted(problems, lambda: again(context, None if sample is None else sample.table, photos, todo))
     return {
         "photos": None if sample is None else {
             "expected": photos, "known_by": sample.known_by, "sample_dropped": sample.dropped,
@@ -96,7 +100,8 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "disk": _disk(context, sample, photos, todo),
         "model": model,
         "network": network,
-        "seconds": _seconds(context, todo, photos, bool(urls), rate),
+        "again": needed,
+        "seconds": _seconds(context, todo, photos, bool(urls), rate, needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -283,9 +288,15 @@ def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
 
 
 def _seconds(
-    context: Context, todo: set[str], photos: int | None, by_network: bool, rate: float | None
+    context: Context,
+    todo: set[str],
+    photos: int | None,
+    by_network: bool,
+    rate: float | None,
+    needed: Mapping[str, Any],
 ) -> dict[str, float | None]:
-    """Time of each stage: as it was the last time here, else by typical speeds; None if not known."""
+    """Time of each stage: as it was the last time here, else by typical speeds; None if not known. needed: what the
+    store does not know."""
     times: dict[str, float | None] = {}
     settings, workers = context.config.fetch, context.executor.workers or 1
     connections = settings.threads * workers * ASKED
@@ -297,8 +308,11 @@ def _seconds(
         if stage.name not in todo:
             continue
         done = done_of(context.root, stage.name)
+        left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(stage.name, ""))
         if photos is None:
             times[stage.name] = None
+        elif left is not None and stage.name in speeds:
+            times[stage.name] = round(left / speeds[stage.name] + (photos - left) / FROM_STORE, 1)
         elif done and done["counts"]["read"] and not (stage.name == "embed" and rate is not None):
             times[stage.name] = round(done["seconds"] * photos / done["counts"]["read"], 1)
         else:
@@ -341,6 +355,8 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
     if (asked := found["questions"]) is not None:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers, about"
         add("people", f"{people} {duration(3600 * asked['hours'])}; ${asked['usd']:,.2f} on MTurk, free by yourself")
+    for line in lines_of(found["again"]) if found["again"] else ():
+        add("again", line)
     if found["reused"]:
         add("reused", ", ".join(found["reused"]))
     for problem in found["problems"]:

@@ -19,7 +19,9 @@ from support.console import driftline
 from support.living import Town, answer, context, counted, requests, tree
 
 from curate.core.errors import BadInput, Busy, Unconfirmed
+from pipelines.forecast import forecast, text
 from pipelines.living import grow, heal
+from pipelines.plan import plan
 from pipelines.reporting.trace import trace
 from pipelines.runner import alone, run
 
@@ -78,6 +80,16 @@ class TestStore:
             run(context(fresh, change, "store.use=false"), until="retrieve")
         assert tree(built) == tree(fresh)
         assert not (fresh / "store").exists()
+
+    def test_a_dry_run_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:
+        other = context(built, OTHER_FILTER)
+        found = forecast(other, plan(other))
+        assert found["again"] == {"requests": 0, "embeddings": 0, "questions": None}
+        assert "again      about 0 requests" in text(plan(other), found)
+        with_limit = context(built, "fetch.min_edge=20")
+        assert 0 < forecast(with_limit, plan(with_limit))["again"]["requests"] < 40
+        waiting = context(built)
+        assert forecast(waiting, plan(waiting))["again"]["questions"]["images"] > 0
 
     def test_a_stage_that_is_repeated_on_purpose_asks_again(self, built: Path, town: Town) -> None:
         before = tree(built)

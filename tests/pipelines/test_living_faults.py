@@ -1,0 +1,185 @@
+"""A run that grows is killed, meets a full disk, other bytes behind an address; frozen buckets keep their members."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import subprocess
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.console import answer, driftline, start
+from support.living import Town, context, counted, tree
+
+from curate.bucketing.assign import assign
+from curate.bucketing.frozen import assign_frozen, freeze
+from curate.bucketing.settings import BucketSettings
+from curate.core.errors import DriftlineError
+from curate.core.seeding import rng_for
+from curate.images.near_duplicates import near_stored
+from curate.store.database import Store, opened
+from curate.store.photos import history
+from pipelines.living import grow, heal
+from pipelines.runner import run
+
+LOOSE = "\nfilter: {upload_after_capture: false}\n"
+KILLS = int(os.environ.get("DRIFTLINE_KILLS", "6"))
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    return Town(tmp_path_factory.mktemp("town"), 70)
+
+
+@pytest.fixture(scope="module")
+def started_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run up to embed on the first 40 lines; not to be changed."""
+    root = town.run(tmp_path_factory.mktemp("started") / "run", 40, LOOSE)
+    with counted(town):
+        run(context(root), until="embed")
+    return root
+
+
+@pytest.fixture
+def started(started_once: Path, tmp_path: Path) -> Path:
+    """A copy of it, with its hard links."""
+    subprocess.run(["cp", "-a", str(started_once), str(tmp_path / "run")], check=True)
+    with closing(sqlite3.connect(tmp_path / "run" / "store" / "index.sqlite")) as base, base:
+        base.execute("UPDATE runs SET path = ?", (str(tmp_path / "run"),))
+    return tmp_path / "run"
+
+
+def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, town: Town, tmp_path: Path) -> None:
+    """DRIFTLINE_KILLS=300 for a long run."""
+    draw = random.Random(0)
+    calm = tmp_path / "calm"
+    subprocess.run(["cp", "-a", str(started), str(calm)], check=True)
+    for root in (started, calm):
+        town.write(root, 70)
+    with counted(town):
+        grow(context(calm), until="embed")
+        for i in range(KILLS):
+            words = (["grow", started, "--until", "embed"], ["heal", started], ["store", "gc", started, "--yes"])[i % 3]
+            process = start(*words)
+            time.sleep(draw.uniform(0.05, 0.8))
+            process.kill()
+            process.wait()
+        grow(context(started), until="embed")
+        heal(context(started), ["none"])
+    assert tree(started) == tree(calm)
+    assert driftline("store", "verify", str(started)).returncode == 0
+    assert (
+        answer("store", "status", str(started), "--json")["photos"]
+        == answer("store", "status", str(calm), "--json")["photos"]
+    )
+
+
+def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
+    started: Path, town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.write(started, 70)
+    link = Store.link
+
+    def full(self: Store, path: Path, sha256: str | None = None) -> str:
+        if path.name == "00002.tar":
+            raise OSError(28, "No space left on device")
+        return link(self, path, sha256)
+
+    monkeypatch.setattr(Store, "link", full)
+    with counted(town) as counts:
+        with pytest.raises(DriftlineError, match="disk is full"):
+            grow(context(started), until="embed")
+        monkeypatch.undo()
+        before = counts.copy()
+    with counted(town) as counts:
+        assert grow(context(started), until="embed")["rows"]["gone"] == 0
+    assert set(before) - {"images"}
+    fetched = pq.read_table(started / "stages" / "03_fetch" / "index.parquet", columns=["row"])
+    assert len(fetched) == len(set(fetched["row"].to_pylist()))
+
+
+def test_other_bytes_behind_an_address_are_both_in_its_history(started: Path, town: Town) -> None:
+    index = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", columns=["id", "sha256"]).drop_null()
+    id_, old = index["id"][0].as_py(), index["sha256"][0].as_py()
+    photo = town.world.folder / "photos" / f"{id_}.jpg"
+    kept = photo.read_bytes()
+    tar = started / "stages" / "03_fetch" / "00000.tar"
+    tar.write_bytes(b"\0" * tar.stat().st_size)
+    try:
+        photo.write_bytes(next(p for p in photo.parent.glob("*.jpg") if p != photo).read_bytes())
+        with counted(town):
+            heal(context(started))
+    finally:
+        photo.write_bytes(kept)
+    with opened(started / "store") as store:
+        found = [one.sha256 for one in history(store, f"http://127.0.0.1:{town.world.port}/photos/{id_}.jpg")]
+    new = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", filters=[("id", "=", id_)])["sha256"][
+        0
+    ].as_py()
+    assert new != old
+    assert found[-1] == new
+    assert len(found) == 2
+
+
+def test_a_store_that_is_no_database_is_one_sentence(started: Path) -> None:
+    (started / "store" / "index.sqlite").write_bytes(b"x" * 4096)
+    done = driftline("grow", str(started), "--json")
+    assert done.returncode == 1
+    assert "cannot be used (file is not a database). Expected the index of a store. Move" in done.stderr
+
+
+def test_rows_that_are_gone_are_reported_and_leave_the_run(started: Path, town: Town) -> None:
+    town.write(started, 30)
+    with counted(town) as counts:
+        found = grow(context(started), until="embed")
+    assert found["rows"] == {"new": 0, "gone": 10}
+    assert counts == {}
+    table = json.loads((started / "stages" / "02_filter" / "done.json").read_text())
+    assert table["counts"]["read"] <= 30
+
+
+class TestFrozen:
+    @pytest.mark.parametrize("grow_rule", ["new", "extend-last"])
+    @pytest.mark.parametrize("kind", ["equal", "calendar"])
+    def test_members_stay_and_later_photos_go_where_the_rule_says(self, kind: str, grow_rule: str) -> None:
+        rng = rng_for(0, "frozen", kind)
+        times = np.sort(rng.integers(0, 12, 60)).astype(np.int64) * (1 if kind == "equal" else 20_000_000)
+        ids = pa.array([str(i) for i in rng.permutation(60)])
+        settings = BucketSettings.model_validate({"kind": kind, "count": 7, "grow": grow_rule})
+        number, buckets = assign(times, ids, settings)
+        members = pa.table({"id": ids, "uploaded": times, "bucket": number})
+        frozen = json.loads(json.dumps(freeze([b.plain() for b in buckets], members, settings)))
+        later = np.array([times.max() + 1 + i * 40_000_000 for i in range(3)], np.int64)
+        again, opened_ = assign_frozen(
+            np.concatenate([times, later]), pa.concat_arrays([ids, pa.array(["x", "y", "z"])]), frozen, settings
+        )
+        assert again[:60].tolist() == number.tolist()
+        new = {"extend-last": 0, "new": 1 if kind == "equal" else 3}[grow_rule]
+        assert len(opened_) - len(buckets) in ({new} if kind == "equal" else {new, new - 1})
+        assert (again[60:] >= len(buckets) - 1).all()
+        assert sum(b.count for b in opened_) == 63
+
+    def test_photos_before_the_first_bucket_are_in_none(self) -> None:
+        settings = BucketSettings(count=2)
+        times, ids = np.arange(10, 20, dtype=np.int64), pa.array([str(i) for i in range(10)])
+        number, buckets = assign(times, ids, settings)
+        members = pa.table({"id": ids, "uploaded": times, "bucket": number})
+        frozen = freeze([b.plain() for b in buckets], members, settings)
+        again, _ = assign_frozen(np.array([3, 12], np.int64), pa.array(["a", "b"]), frozen, settings)
+        assert again.tolist() == [-1, 0]
+
+
+def test_near_copies_of_stored_hashes_are_those_of_all_pairs() -> None:
+    rng = rng_for(0, "near stored")
+    stored = rng.integers(0, 1 << 63, 3000).astype(np.uint64)
+    new = np.concatenate([stored[:50] ^ np.uint64(0b1011), rng.integers(0, 1 << 63, 50).astype(np.uint64)])
+    for bits in (0, 2, 3, 6):
+        all_pairs = np.bitwise_count(new[:, None] ^ stored[None]) <= bits
+        assert near_stored(new, stored, bits).tolist() == all_pairs.any(1).tolist()
