@@ -92,9 +92,10 @@ class Context:
     """work as if the store were empty; what is new is kept in it"""
 
     def store(self) -> Place | None:
-        """The store of the run; None without one, and on a Ray cluster, whose machines cannot share it."""
-        settings = self.config.store
-        if not settings.use or (self.executor.kind == "ray" and "RAY_ADDRESS" in os.environ):
+        """The store of the run; None without one, and on a cluster, whose machines cannot share it."""
+        settings, engine = self.config.store, self.executor.kind
+        cluster = engine != "local" and (engine != "ray" or "RAY_ADDRESS" in os.environ)
+        if not settings.use or cluster:
             return None
         return Place(settings.folder(self.root), not self.fresh)
 
