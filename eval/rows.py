@@ -144,6 +144,8 @@ def record(folder: Path) -> dict[str, Any]:
     check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
     if lacking := [key for key, kind in NEEDED.items() if not isinstance(about.get(key), kind)]:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
+    if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:
+        raise BadInput(f"{folder / 'run.json'}: {large[0]} has more than 64 bits.", "Expected fewer.", way_out)
     if not all(isinstance(about["stream"].get(key), str) for key in ("name", "sha256")):
         raise BadInput(f"{folder / 'run.json'} names no stream.", "Expected its name and sha256.", way_out)
     return about

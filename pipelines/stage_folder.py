@@ -142,7 +142,7 @@ def _files(folder: Path) -> dict[str, Content] | None:
     try:
         known = read_json(folder / "files.json")
         return {str(name): Content(int(size), str(digest)) for name, (size, digest) in known.items()}
-    except (DriftlineError, OSError, ValueError, TypeError, AttributeError):
+    except (DriftlineError, OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
 

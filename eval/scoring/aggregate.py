@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from curate.core.errors import BadPlugin
+from curate.core.errors import BadInput, BadPlugin, shortened
+from eval.experiment.settings import setting_names
 from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Row, Run, digest
 from eval.scoring import published_values as published
@@ -31,6 +32,9 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
     for group in groups(runs):
         about = group[0].about
         kind = stored_protocol(about["protocol"])
+        if unknown := sorted(set(about["protocol_settings"]) - set(setting_names(kind))):
+            problem = f"A run of {about['learner']} has the protocol setting {shortened(unknown[0])!r}."
+            raise BadInput(problem, f"Expected settings of {about['protocol']}.", "Evaluate again.")
         notes: dict[str, Any] = {key: about[key] for key in ("told", "budget", "learner_facts") if key in about}
         made = kind(**about["protocol_settings"])
         scored = [_score(made, run) for run in group]

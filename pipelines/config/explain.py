@@ -79,8 +79,9 @@ def _field_at(where: Where, values: Mapping[str, Any]) -> tuple[Any, Sequence[An
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             field = keys_of(kind)[str(part)]
             kind, marks, description = field.annotation, field.metadata, field.description or ""
-            if kind is Source and isinstance(values["collection"], Mapping) and "source" in values["collection"]:
-                kind = SOURCES[str(values["collection"]["source"])]
+            collection = values.get("collection")
+            if kind is Source and isinstance(collection, Mapping) and "source" in collection:
+                kind = SOURCES[str(collection["source"])]
         elif get_origin(kind) is dict:
             kind, marks = get_args(kind)[part != "[key]"], ()
         else:

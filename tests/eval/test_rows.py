@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadInput
 from eval import rows
+from eval.reporting.report import report
 from eval.run import evaluate, plan
 
 STREAM = drifting(steps=2, n=60)
@@ -116,3 +118,20 @@ def test_every_changed_byte_is_found(stored: Path, tmp_path: Path, data: st.Data
     (target / "rows.parquet").write_bytes(whole)
     with pytest.raises(BadInput, match=str(target / "rows.parquet")):
         rows.load(target)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 10**30}, "seed has more than 64 bits"),
+        ({"protocol_settings": {"²": 1}}, "has the protocol setting '²'"),
+    ],
+)
+def test_a_report_refuses_an_edited_record_in_one_sentence(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    evaluate(drifting(), "clear-iid", ["majority"], out=tmp_path / "runs")
+    (path,) = tmp_path.rglob("run.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadInput, match=message):
+        report(tmp_path / "runs", tmp_path / "out")
