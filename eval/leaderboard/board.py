@@ -80,7 +80,7 @@ def _table(protocol: str, settings: str, sha: str, entries: Sequence[Entry]) -> 
         over = result.get("budget", {}).get("overspent")
         shown = markdown(f"{learner} (overspent {over} ×)" if over else learner)
         verdict = owners[id(result)]
-        values += [str(len(result["seeds"])), _checked(verdict, result["runs"]), markdown(verdict.name)]
+        values += [str(len(result["seeds"])), checked(verdict, result["runs"]), markdown(verdict.name)]
         lines.append(f"| {shown} | {' | '.join(values)} |")
     return [*lines, ""]
 
@@ -90,7 +90,7 @@ def _value(score: Score, result: Mapping[str, Any], best: bool) -> str:
     return f"{f'**{mean}**' if best else mean} {detail}".rstrip()
 
 
-def _checked(verdict: Verdict, runs: Sequence[str]) -> str:
+def checked(verdict: Verdict, runs: Sequence[str]) -> str:
     """How a result's runs, given by digest, were checked."""
     again = len(set(runs) & {run["digest"] for run in verdict.again})
     own = ", own code" if set(runs) & set(verdict.code) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -105,6 +105,9 @@ def leaderboard(
         bool, typer.Option("--unverified", help="Also show runs without stream or outcomes; the page marks them.")
     ] = False,
     run_code: RunCode = False,
+    site: Annotated[
+        Path | None, typer.Option("--site", help="Folder of a static site: tables, lite track, files to download.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Verify submissions and write a page of them.
@@ -118,4 +121,12 @@ def leaderboard(
 
     verdicts = [check(path, stream or (), again, public_value, Limits(seconds), run_code) for path in paths]
     write_text(out, board(verdicts, unverified))
-    show(as_json, {"leaderboard": str(out)}, f"leaderboard: {out}")
+    document: dict[str, Any] = {"leaderboard": str(out)}
+    text = f"leaderboard: {out}"
+    if site is not None:
+        from eval.leaderboard.site import write_site
+
+        counts = write_site(paths, verdicts, stream or (), site, Limits(seconds))
+        document["site"] = {"folder": str(site), **counts}
+        text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
+    show(as_json, document, text)

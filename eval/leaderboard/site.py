@@ -1,0 +1,153 @@
+"""The leaderboard as a static site: all tables, a lite track, ties, cost, dates, and the submissions to download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from curate.core.atomic_io import write_bytes, write_text
+from eval.leaderboard.board import ORIGIN, OWN_CODE, UNVERIFIED, checked
+from eval.leaderboard.isolation import Limits, isolated
+from eval.leaderboard.submission import opened, runs_of, with_records
+from eval.protocol import primary_of, scores_of
+from eval.reporting.compared import facts_of, letters
+from eval.reporting.pages import slug
+from eval.rows import digest, grouped
+from eval.scoring.aggregate import summary
+from eval.scoring.cells import Resampling
+from eval.scoring.ranking import protocol_settings, ranked
+from stream_builder.stream import Stream
+
+if TYPE_CHECKING:
+    from eval.leaderboard.verification import Verdict
+
+LITE_MINUTES = 10  # all runs of a table of the lite track together
+FEW = 300  # replicates of the tests of differences
+
+
+def write_site(
+    paths: Sequence[Path], verdicts: Sequence[Verdict], streams: Sequence[Path], out: Path, limits: Limits | None = None
+) -> dict[str, int]:
+    """Write index.html, lite.html and submissions/ from verified submissions; returns counts for the user.
+
+    verdicts: of the files in `paths`, which `board` accepts. streams: give dates and encoders. Learners are compared
+    over all submissions in a process without network, under `limits`.
+    """
+    files = {}
+    for path, verdict in zip(paths, verdicts, strict=True):
+        name = slug("", verdict.name, verdict.sha256[:12]).removesuffix(".html") + ".zip"
+        write_bytes(out / "submissions" / name, path.read_bytes())
+        files[verdict.sha256] = f"submissions/{name}"
+    request = {"archives": [str(path.resolve()) for path in paths]}
+    ties = isolated("eval.leaderboard.site:ties_of", request, limits) if paths else {}
+    about = {stream.sha256: _about(stream) for stream in map(Stream.load, streams)}
+    tables = _tables(verdicts, files, ties, about)
+    said = ((UNVERIFIED, any(v.unverified for v in verdicts)), (OWN_CODE, any(v.code for v in verdicts)))
+    notices = [text.replace("*", "") for text, is_true in said if is_true]
+    listed = [
+        {"name": v.name, "path": files[v.sha256], "sha256": v.sha256, "runs": len(v.again) + len(v.not_again)}
+        for v in verdicts
+    ]
+    common: dict[str, Any] = {"origin": ORIGIN.replace("`", "").replace("*", ""), "notices": notices, "files": listed}
+    common |= {"minutes": LITE_MINUTES}
+    for page, title, lite in (("index", "Leaderboard", False), ("lite", "Leaderboard: lite track", True)):
+        chosen = [table for table in tables if table["lite"] or not lite]
+        write_text(out / f"{page}.html", _rendered(tables=chosen, title=title, lite=lite, **common))
+    return {"tables": len(tables), "lite": sum(t["lite"] for t in tables), "submissions": len(listed)}
+
+
+def ties_of(request: Mapping[str, Any]) -> dict[str, str]:
+    """Digest of a run → letters of its learner's group of ties. request: archives, files of submissions."""
+    runs = []
+    for archive in request["archives"]:
+        members, _ = opened(Path(archive))
+        runs += [with_records(run, members, number) for number, run in enumerate(runs_of(members))]
+    found: dict[str, str] = {}
+    for (sha, protocol, name), group in grouped(runs).items():
+        document = summary(group, name, sha, protocol)
+        compared = letters(document | {"compared": facts_of(group, document, Resampling(FEW))})
+        for position, text in compared.items():
+            found |= dict.fromkeys(document["results"][position]["runs"], text)
+    digests = {digest(run) for run in runs}
+    return {key: text for key, text in found.items() if key in digests}
+
+
+def _about(stream: Stream) -> str:
+    """Dates of a stream's samples, and its encoder."""
+    times = [split.time for step in stream.steps for split in step.splits.values() if split.time is not None]
+    parts = []
+    if any(len(time) for time in times):
+        first, last = (np.datetime64(int(end), "s").astype("datetime64[D]") for end in (
+            min(int(t.min()) for t in times if len(t)), max(int(t.max()) for t in times if len(t))))  # fmt: skip
+        parts.append(f"Samples from {first} to {last}.")
+    encoder = stream.facts.get("encoder") or stream.facts.get("features")
+    if encoder:
+        cutoff = stream.facts.get("encoder_cutoff", "not stated")
+        parts.append(f"Encoder: {encoder}; newest data that it saw: {cutoff}.")
+    return " ".join(parts)
+
+
+def _tables(
+    verdicts: Sequence[Verdict], files: Mapping[str, str], ties: Mapping[str, str], about: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """A table for each protocol, its settings and stream; the lite track first."""
+    groups: dict[tuple[str, str, str, str], list[tuple[Verdict, Any]]] = {}
+    for verdict in verdicts:
+        for document in verdict.documents:
+            for result in document["results"]:
+                settings = json.dumps(protocol_settings(document, result), sort_keys=True, default=str)
+                stream = document["stream"]
+                groups.setdefault((document["protocol"], stream["name"], stream["sha256"], settings), []).append(
+                    (verdict, result)
+                )
+    tables = []
+    for (protocol, name, sha, settings), entries in groups.items():
+        document = {"protocol": protocol, "results": [result for _, result in entries]}
+        owners = {id(result): verdict for verdict, result in entries}
+        scores, primary = scores_of(document), primary_of(document)
+        rows = []
+        for place in ranked(document):
+            result, owner = place.result, owners[id(place.result)]
+            rows.append(
+                {
+                    "learner": place.name,
+                    "values": [(score.spread(result), place.best and score == primary) for score in scores],
+                    "tie": next((ties[run] for run in result["runs"] if run in ties), ""),
+                    "seconds": f"{result['seconds'] / max(1, len(result['seeds'])):.3g}",
+                    "bytes": f"{result['stored_bytes']:,}",
+                    "seeds": len(result["seeds"]),
+                    "checked": checked(owner, result["runs"]),
+                    "submission": owner.name,
+                    "file": files[owner.sha256],
+                }
+            )
+        values = ", ".join(f"{key}={value!r}" for key, value in json.loads(settings).items())
+        seconds = sum(result["seconds"] for _, result in entries)
+        tables.append(
+            {
+                "anchor": slug(protocol, name, sha[:8]).removesuffix(".html"),
+                "protocol": protocol,
+                "stream": name,
+                "about": " ".join(
+                    filter(None, [about.get(sha, ""), f"Stream {sha[:12]}; settings: {values or 'none'}."])
+                ),
+                "primary": primary.label,
+                "scores": [score.label for score in scores],
+                "ties": any(row["tie"] for row in rows),
+                "lite": seconds <= 60 * LITE_MINUTES,
+                "rows": rows,
+            }
+        )
+    return sorted(tables, key=lambda table: (not table["lite"], table["protocol"], table["stream"], table["anchor"]))
+
+
+def _rendered(**values: Any) -> str:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    loader = ChoiceLoader([PackageLoader("eval.leaderboard"), PackageLoader("eval.reporting")])
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return made.get_template("site.html.j2").render(**values)
