@@ -23,6 +23,9 @@ CREATE TABLE IF NOT EXISTS answers (
     seconds INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (annotator, item)
 );
 CREATE TABLE IF NOT EXISTS batch (name TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS assigned (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
+);
 """
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
@@ -83,6 +86,30 @@ class AnswerStore:
             order = rng_for(self.seed, "annotate", annotator).permutation(len(items))
             self._queues[annotator] = [items[i] for i in order.tolist()]
         return self._queues[annotator]
+
+    def assign(self, annotator: str, images: int, workers: int, hold: int, now: int | None = None) -> None:
+        """Give a participant of a study at most `images` items, those with the fewest answers; the same at each visit.
+
+        An item is given to `workers` participants. What a participant does not answer within `hold` seconds is given to
+        others, too. now: seconds since the epoch; None: by the clock.
+        """
+        now = int(time.time()) if now is None else now
+        with self._lock, self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            mine = "SELECT item FROM assigned WHERE annotator = ? ORDER BY rowid"
+            own = [row[0] for row in self._database.execute(mine, (annotator,))]
+            if not own:
+                taken = Counter(dict(self._database.execute("SELECT item, COUNT(*) FROM answers GROUP BY item")))
+                waiting = """SELECT item, COUNT(*) FROM assigned WHERE at > ? AND NOT EXISTS (SELECT 1 FROM answers
+                    WHERE answers.annotator = assigned.annotator AND answers.item = assigned.item) GROUP BY item"""
+                taken += Counter(dict(self._database.execute(waiting, (now - hold,))))
+                self._queues.pop(annotator, None)
+                free = [item for item in self.queue(annotator) if taken[item] < workers]
+                own = sorted(free, key=lambda item: taken[item])[:images]
+                self._database.executemany(
+                    "INSERT INTO assigned VALUES (?, ?, ?)", [(annotator, item, now) for item in own]
+                )
+            self._queues[annotator] = own
 
     def answered(self, annotator: str) -> set[str]:
         """Items that this annotator has answered."""
@@ -152,7 +179,8 @@ class AnswerStore:
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        asked = min(len(self.batch["items"]), self.batch.get("per_worker") or len(self.batch["items"]))
+        items = len(self.queue(annotator))
+        asked = min(items, self.batch.get("per_worker") or items)
         return Progress(done, asked, total, self._agreed[1])
 
     def _agreement(self) -> float | None:

@@ -7,6 +7,7 @@ import hashlib
 import html
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
@@ -18,7 +19,7 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from curate.core.errors import DriftlineError
+from curate.core.errors import BadConfig, DriftlineError
 from curate.core.parsing import is_count
 from curate.validation.batches import NONE, question_page
 from pipelines.annotation.answer_store import AnswerStore
@@ -32,7 +33,11 @@ from pipelines.web.rendering import template
 NAME = r"^[A-Za-z0-9_.-]{1,40}$"
 IMAGES = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp"}
 SHOWN = ("kept", "background", "surplus", "reserve")  # outcomes of retrieval that are asked in some round
-GRID = 48  # images of a page in grid mode
+GRID = 40  # images of a page in grid mode
+COMPLETE = "https://app.prolific.com/submissions/complete?cc="
+PLACES = (
+    "?PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"  # Prolific fills them in
+)
 
 
 def answer_store_of(context: Context) -> AnswerStore:
@@ -46,10 +51,39 @@ def results_of(context: Context) -> Path:
     return context.root / context.config.validation.answers / f"{open_batch(context).name('annotate')}.csv"
 
 
-def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGIApp, str]:
+@dataclass(frozen=True)
+class Study:
+    """The page as an external study of Prolific: participants come with PROLIFIC_PID, and leave with a code."""
+
+    code: str
+    """completion code of the study"""
+    images: int = 20
+    """images for one participant"""
+    hold: int = 3600
+    """seconds after which the unanswered images of a participant are given to others, too"""
+    public: str = ""
+    """address of the reverse proxy with TLS, such as https://labels.example.org"""
+
+
+def study_of(code: str, images: int, public: str) -> Study:
+    """A study. Raises BadConfig for a code or an address that Prolific would not accept."""
+    if not re.fullmatch(NAME, code):
+        raise BadConfig(f"The completion code is {code!r}.", "Expected 1 to 40 letters, digits, '-', '_' or '.'.")
+    if public and not re.fullmatch(r"https://[A-Za-z0-9.-]+(:[0-9]{1,5})?", public):
+        raise BadConfig(f"--public is {public!r}.", "Expected https://NAME, without a path.")
+    return Study(code, images, public=public)
+
+
+def study_address(url: str, study: Study) -> str:
+    """The address to enter at Prolific; url: of the page on this machine."""
+    return f"{study.public or url.rpartition('/')[0].rpartition('/')[0]}/{url.split('/')[3]}/{PLACES}"
+
+
+def application(context: Context, port: int, host: str = LOOPBACK, study: Study | None = None) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 
-    host: a name or address, besides loopback, under which the page may be opened.
+    host: a name or address, besides loopback, under which the page may be opened. study: participants see their images
+    one by one, without the grid, whose answers are not independent.
     """
     store = answer_store_of(context)
     images = open_batch(context).images()
@@ -77,15 +111,25 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
         progress = store.progress(annotator) if annotator else None
         return page.render(
             mode=mode, annotator=annotator, concept=concept, grid=grid or [], concepts=names, progress=progress,
-            blurred=blurred, size=GRID,
+            blurred=blurred, size=GRID, complete=f"{COMPLETE}{study.code}" if study else "",
         )  # fmt: skip
 
+    def assign(annotator: str) -> None:
+        if study is not None:
+            store.assign(annotator, study.images, store.batch["workers"], study.hold)
+
     @app.get("/", response_class=HTMLResponse)
-    def start() -> str:
-        return rendered("start")
+    def start(request: Request) -> Response:
+        if study is None:
+            return HTMLResponse(rendered("start"))
+        given = [request.query_params.get(name, "") for name in ("PROLIFIC_PID", "STUDY_ID", "SESSION_ID")]
+        if not all(re.fullmatch(NAME, value) for value in given):
+            return PlainTextResponse("Open this page from Prolific: its address lacks PROLIFIC_PID.", 400)
+        return RedirectResponse(f"label?annotator={quote(given[0])}", 303)
 
     @app.get("/label", response_class=HTMLResponse)
     def label(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
+        assign(annotator)
         coming = store.following(annotator)
         if not coming:
             store.export(results)
@@ -94,6 +138,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
 
     @app.get("/grid", response_class=HTMLResponse)
     def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
+        one_by_one(study)
         left = set(store.following(annotator, len(item_of)))
         candidates = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept]
         return rendered("grid", annotator, concept, [item for item in candidates if item in left][:GRID])
@@ -113,6 +158,9 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
         begun = form.get("begun", ["0"])[0]
         seconds = int(time.time()) - int(begun) if is_count(begun) else 0
         sensitive = form.get("sensitive", ["no"])[0] == "yes"
+        assign(annotator)
+        if study is not None and form.get("item", [""])[0] not in store.queue(annotator):
+            raise DriftlineError("This image was not given to you.", "", "Open the study from Prolific again.")
         store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
         return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
 
@@ -128,6 +176,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
     @app.post("/reject")
     async def reject(request: Request) -> Response:
         """A page of the grid: the marked images do not show the concept, the others do."""
+        one_by_one(study)
         form = await _form(request)
         annotator, concept = _annotator(form), form.get("concept", [""])[0]
         wrong = set(form.get("wrong", []))
@@ -141,7 +190,13 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
             f"{store.export(results):,} answers in {results.name}; driftline run continues with them."
         )
 
-    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host)
+    return guarded(app, port, "annotate", (f"'sha256-{digest}'",), host, study.public if study else "")
+
+
+def one_by_one(study: Study | None) -> None:
+    """Raise DriftlineError in a study: its participants must not see the expected answer."""
+    if study is not None:
+        raise DriftlineError("This page is not part of the study.", "", "Open the study from Prolific again.")
 
 
 def _items(context: Context) -> list[dict[str, Any]]:

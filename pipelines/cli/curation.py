@@ -101,16 +101,24 @@ def annotate(
     host: Annotated[
         str, typer.Option("--host", help="Also accept requests to this name or address: other machines can connect.")
     ] = "127.0.0.1",
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="CODE", help="Be an external study of Prolific with this completion code."),
+    ] = None,
+    images: Annotated[int, typer.Option("--images", min=1, max=500, help="--study: images for a participant.")] = 20,
+    public: Annotated[
+        str, typer.Option("--public", metavar="URL", help="--study: https address of the reverse proxy.")
+    ] = "",
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Label images in a browser, with the question page of MTurk.
+    """Label images in a browser, with the question page of marketplaces.
 
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
     """
-    from pipelines.annotation.server import answer_store_of, application, results_of
+    from pipelines.annotation.server import answer_store_of, application, results_of, study_address, study_of
     from pipelines.web.local_server import serve
 
     context = context_of(directory, sets, True)
@@ -119,7 +127,16 @@ def annotate(
         n = answer_store_of(context).export(path)
         show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}\n{next_step('run', directory)}")
         return
-    serve(lambda taken: application(context, taken, host=host), port, say_address(as_json, open_page), host)
+    say = say_address(as_json, open_page)
+    if study is not None:
+        rules = study_of(study, images, public)
+
+        def say_study(url: str) -> None:
+            say(study_address(url, rules))
+
+        serve(lambda taken: application(context, taken, host, rules), port, say_study, host)
+        return
+    serve(lambda taken: application(context, taken, host=host), port, say, host)
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")

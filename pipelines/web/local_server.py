@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, Response
@@ -29,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def guarded(
-    app: ASGIApp, port: int, command: str, styles: tuple[str, ...] = (), host: str = LOOPBACK
+    app: ASGIApp, port: int, command: str, styles: tuple[str, ...] = (), host: str = LOOPBACK, public: str = ""
 ) -> tuple[ASGIApp, str]:
     """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 
@@ -37,12 +38,15 @@ def guarded(
     rebinding), writes from another origin, and large bodies; every answer has the headers.
 
     command: it printed the address. styles: hashes of allowed inline styles. host: a further name or address of this
-    server.
+    server. public: the address that a reverse proxy gives this server, such as https://labels.example.org; "": none.
     """
     secret = secrets.token_urlsafe(16)
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost", host)}
     origins = {f"http://{host}" for host in hosts}
+    if public:
+        hosts.add(urlsplit(public).netloc)
+        origins.add(public)
 
     def refusal(scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

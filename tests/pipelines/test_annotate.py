@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 from support.console import Running, start
-from support.pages import chromium_browser, violations
+from support.pages import chromium_browser, served, violations
 
 from curate.core.atomic_io import read_json
-from curate.core.errors import BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.run_log import RunLog
 from pipelines.annotation.answer_store import AnswerStore
-from pipelines.annotation.server import answer_store_of, application
+from pipelines.annotation.server import answer_store_of, application, study_address, study_of
 from pipelines.config.loader import load
 from pipelines.runner import run
 from pipelines.stage import Context
@@ -108,6 +108,24 @@ class TestDesk:
         store.answer("eve", "i2", ["none"], True, 1)
         progress = store.progress("eve")
         assert (progress.done, progress.answers, progress.agreement) == (2, 4, 1.0)
+
+    def test_a_participant_gets_the_images_with_the_fewest_answers_and_keeps_them(self, store: AnswerStore) -> None:
+        for who in ("p1", "p2", "p3"):
+            store.assign(who, 20, 1, 60, now=1000)
+        given = {who: store.following(who, 30) for who in ("p1", "p2", "p3")}
+        assert [len(items) for items in given.values()] == [20, 10, 0]
+        assert not set(given["p1"]) & set(given["p2"])
+        store.answer("p1", given["p1"][0], ["bus"], False, 3)
+        store.assign("p1", 20, 1, 60, now=1010)
+        assert store.following("p1", 30) == given["p1"][1:]
+        assert (store.progress("p1").done, store.progress("p1").total) == (1, 20)
+
+    def test_what_a_participant_leaves_is_given_to_others_after_a_while(self, store: AnswerStore) -> None:
+        store.assign("p1", 30, 1, 60, now=1000)
+        store.answer("p1", store.following("p1")[0], ["bus"], False, 3)
+        store.assign("p2", 30, 1, 60, now=1059)
+        store.assign("p3", 30, 1, 60, now=1061)
+        assert (len(store.queue("p2")), len(store.queue("p3"))) == (0, 29)
 
     def test_nothing_is_written_before_anyone_answered(self, store: AnswerStore, tmp_path: Path) -> None:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
@@ -217,6 +235,45 @@ class TestPage:
     def test_another_origin_and_host_are_refused(self, client: httpx.Client) -> None:
         assert client.post("/finish", data={"annotator": "a"}, headers={"origin": "http://evil"}).status_code == 403
         assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+
+
+@pytest.fixture
+def study(folder: Path) -> Iterator[httpx.Client]:
+    """The page as Prolific's participants see it, through a reverse proxy that keeps the host name."""
+    rules = study_of("DONE42", 2, "https://labels.example.org")
+    with served(lambda port: application(context_of(folder), port, study=rules)) as page:
+        assert study_address(page.address, rules).startswith("https://labels.example.org/")
+        assert "PROLIFIC_PID={{%PROLIFIC_PID%}}" in study_address(page.address, rules)
+        headers = {"host": "labels.example.org", "origin": "https://labels.example.org"}
+        with httpx.Client(base_url=page.address, headers=headers, follow_redirects=True) as browser:
+            yield browser
+
+
+class TestStudy:
+    COMING = {"PROLIFIC_PID": "p1", "STUDY_ID": "s1", "SESSION_ID": "x1"}  # noqa: RUF012
+
+    def test_a_participant_answers_a_few_images_and_gets_the_code(self, study: httpx.Client) -> None:
+        page = study.get("/", params=self.COMING).text
+        first = ""
+        for _ in range(2):
+            item = page.split('name="item" value="')[1].split('"')[0]
+            form = {"annotator": "p1", "item": item, "labels": "none", "sensitive": "no", "begun": "1"}
+            first = first or item
+            page = study.post("/answer", data=form).text
+        assert 'href="https://app.prolific.com/submissions/complete?cc=DONE42"' in page
+        other = study.post("/answer", data={"annotator": "p2", "item": first, "labels": "none", "sensitive": "no"})
+        assert (other.status_code, "was not given to you" in other.text) == (400, True)
+
+    def test_there_is_no_grid_and_no_start_without_an_id(self, study: httpx.Client) -> None:
+        assert study.get("/").status_code == 400
+        assert study.get("/", params={**self.COMING, "PROLIFIC_PID": "<b>"}).status_code == 400
+        assert study.get("/grid", params={"annotator": "p1", "concept": "bus"}).status_code == 400
+        assert study.post("/reject", data={"annotator": "p1", "concept": "bus"}).status_code == 400
+
+    @pytest.mark.parametrize(("code", "public"), [("<b>", ""), ("C1", "http://x.example"), ("C1", "https://x/y")])
+    def test_what_prolific_would_refuse_is_one_sentence(self, code: str, public: str) -> None:
+        with pytest.raises(BadConfig, match="Expected"):
+            study_of(code, 20, public)
 
 
 def test_a_run_that_asked_nothing_says_what_to_do(tmp_path: Path, journey: Path) -> None:
