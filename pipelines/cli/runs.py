@@ -102,6 +102,9 @@ def run(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all finished output, and repair what is damaged.")
     ] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="An appended release: write tars with withdrawn images again, without them.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done and needed; change nothing.")
@@ -120,6 +123,7 @@ def run(
     from pipelines.stage import retry_of
 
     executor = Executor(engine, workers or default_workers())
+    sets = [*(sets or ()), *(["release.purge=true"] if purge else [])]
     context = replace(context_of(directory, sets, as_json, executor), verify=verify)
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))

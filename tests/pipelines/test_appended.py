@@ -23,6 +23,7 @@ from curate.pretrain import gather
 from curate.release import Release
 from curate.release.versions.tombstones import FILE, id_of
 from curate.retrieval.vector_store import vectors_of
+from pipelines.cli.runs import run as command
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
 from pipelines.runner import run
@@ -148,12 +149,16 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     assert exported.identity() == after.identity()
 
 
-def test_purge_writes_only_the_tars_of_withdrawn_images_again_and_names_them(folder: Path) -> None:
+def test_purge_writes_only_the_tars_of_withdrawn_images_again_and_names_them(folder: Path, tmp_path: Path) -> None:
     before = Release.open(folder)
     gone, old = before.table["id"][0].as_py(), tars_of(before)
     write_text(folder / "withdrawn.csv", f"id\n{gone}\n")
     append(folder, "1.1.0", "release.withdrawn=withdrawn.csv")
-    after = append(folder, "1.1.1", "release.withdrawn=withdrawn.csv", "release.purge=true")
+    before_2 = Path(shutil.copytree(Release.open(folder).path, tmp_path / "before-2"))
+    again = ("release.version=1.1.1", "release.withdrawn=withdrawn.csv", "release.append=true")
+    command(folder, sets=[*SETS, *again, f"release.previous={before_2}"], workers=1, purge=True)
+    after = Release.open(folder)
+    after.verify()
     assert after.tombstones() == [s for s in after.tombstones() if s.reason != "withdrawn"]
     changed = [name for name, digest in old.items() if tars_of(after).get(name) != digest]
     assert changed == ["shards/bucket_00-00000.tar"]
