@@ -144,6 +144,11 @@ class Learner(ABC):
         """Learn one corrected sample (1, ...), (1,); default: as a batch."""
         self.learn(x, y)
 
+    def adapt(self, batch: Any) -> dict[str, Any] | None:
+        """Adapt to test samples `batch.x` (N, ...), which have no labels, before they are predicted; returns what the
+        record of the update says. None: nothing changes."""
+        return None
+
     def prepare(self, x: Sequence[Array]) -> None:  # noqa: B027  most learners have nothing to prepare
         """Samples that will be predicted, without labels: a learner may precompute, but its answers must not change."""
 

@@ -43,6 +43,7 @@ PROTOCOLS = Registry(
         "clear-streaming": "eval.protocols.clear.protocol:Streaming",
         "ocrr": "eval.protocols.ocrr.protocol:Ocrr",
         "seq-to-final": "eval.protocols.seq_to_final.protocol:SeqToFinal",
+        "adaptation": "eval.protocols.adaptation.protocol:Adaptation",
         "near-future": "eval.protocols.near_future.protocol:NearFuture",
     },
     group="protocols",

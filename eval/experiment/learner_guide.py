@@ -20,7 +20,7 @@ class Entry(NamedTuple):
 
 
 REFERENCE, CLOSED, TRAINED, REPLAY = "references", "closed form", "trained heads", "replay"
-TEXTS = "texts of the classes"
+TEXTS, ADAPT = "texts of the classes", "adaptation without labels"
 REGULARISED, ONLINE, MEMORY, ADAPTERS = "regularised", "online", "nearest neighbours", "adapters and language models"
 FINAL = "for the last step"
 CLEAR, NEAR, OCRR, SEQ = "CLEAR", "near-future accuracy", "OCRR", "Seq-to-Final"
@@ -96,6 +96,9 @@ GUIDE = {
     "online-linear": Entry(ONLINE, OCRR, SGD, "one step of SGD for each correction"),
     "knn-lm": Entry(MEMORY, "Khandelwal et al. 2020", SGD + " + n N D", "a frozen head and neighbours together"),
     "river-logreg": Entry(ONLINE, "River; OCRR", "n D C", "a second implementation of an online head"),
+    "t3a": Entry(ADAPT, "Iwasawa & Matsuo 2021", SGD, "classes look different at test time, and no label comes"),
+    "mlls": Entry(ADAPT, "Saerens et al. 2002", SGD, "classes are more or less frequent at test time"),
+    "bbse": Entry(ADAPT, "Lipton et al. 2018", SGD, "as mlls, for heads that are not calibrated"),
     "lora": Entry(ADAPTERS, "Hu et al. 2021", "a network", "raw texts or images and a pre-trained transformer"),
     "lora-merged": Entry(ADAPTERS, "Dziadzio et al. 2025", "a network", "steps must not undo each other"),
     "llm": Entry(ADAPTERS, OCRR, "an endpoint", "what a language model answers with nearest examples"),

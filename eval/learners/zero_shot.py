@@ -26,7 +26,7 @@ class ZeroShot(Learner):
     """The class with the largest cosine between the sample and the mean of the class's text vectors; nothing is learned
     [Radford et al. 2021, sec. 3.1]. Classes without texts are never answered."""
 
-    scale: PositiveFloat = 100.0
+    logit_scale: PositiveFloat = 100.0
     """of cosines before the softmax [Radford et al. 2021, sec. 2.5: 100 after training]"""
 
     needs_class_texts = True
@@ -43,7 +43,7 @@ class ZeroShot(Learner):
 
     def scores(self, x: Array) -> Floats:
         """(N, C): one product."""
-        scores = np.asarray(self.scale * (unit(x) @ self.texts.T), np.float64)
+        scores = np.asarray(self.logit_scale * (unit(x) @ self.texts.T), np.float64)
         scores[:, self.silent] = NEVER
         return scores
 

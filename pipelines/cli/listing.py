@@ -46,6 +46,7 @@ REFUSED = {
     "clear-streaming": ("needs_all_steps", "sees_all_steps"),
     "near-future": ("needs_all_steps", "needs_whole_steps"),
     "ocrr": ("needs_all_steps",),
+    "adaptation": ("needs_all_steps", "sees_all_steps"),
 }
 RENAMED = {"venues": "platforms"}
 REGISTRIES = Registry("kind", {kind: target for kind, (target, _) in KINDS.items()})

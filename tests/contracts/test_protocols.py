@@ -92,8 +92,8 @@ def every(condition: Callable[[type[Learner]], object]) -> set[str]:
 
 
 def unfit() -> set[str]:
-    """Learners of texts, and of unlabelled samples: the stream has neither."""
-    return every(lambda kind: kind.reads_texts or kind.needs_unlabelled)
+    """Learners of texts, of class texts and of unlabelled samples: the stream has none of them."""
+    return every(lambda kind: kind.reads_texts or kind.needs_class_texts or kind.needs_unlabelled)
 
 
 def to_final() -> set[str]:
@@ -105,6 +105,7 @@ SKIPPED: dict[str, Callable[[], set[str]]] = {  # of our own protocols: all othe
     "clear-streaming": lambda: unfit() | to_final() | every(lambda kind: kind.sees_all_steps),
     "near-future": lambda: unfit() | every(lambda kind: kind.needs_whole_steps),
     "ocrr": lambda: unfit() | to_final(),
+    "adaptation": lambda: unfit() | to_final() | every(lambda kind: kind.sees_all_steps),
     "seq-to-final": lambda: (  # no data for an oracle, no blocks for side modules
         unfit() | every(lambda kind: kind.needs_oracle) | {"st-1", "st-b", "sst-1", "sst-b"}
     ),

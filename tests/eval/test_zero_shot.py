@@ -111,7 +111,7 @@ class TestMethods:
 
     def test_calibration_divides_by_the_mean_probability(self) -> None:
         """Zhao et al. 2021, sec. 5, with the training samples in place of content-free inputs."""
-        learner = begun(ZeroShotCalibrated(scale=5.0))
+        learner = begun(ZeroShotCalibrated(logit_scale=5.0))
         learner.learn(TRAIN.x, TRAIN.y)
 
         def probabilities(x: Any) -> Any:
@@ -131,7 +131,7 @@ class TestMethods:
         leaning = stream.class_texts.x + (stream.class_texts.y == 0)[:, None] * unit(train.x.mean(0)[None])
         task = Task(3, (8,), class_texts=replace(stream.class_texts, x=unit(leaning)))
         accuracy = {}
-        for learner in (ZeroShot(scale=5.0), ZeroShotCalibrated(scale=5.0)):
+        for learner in (ZeroShot(logit_scale=5.0), ZeroShotCalibrated(logit_scale=5.0)):
             learner.begin(task, rng_for(0))
             learner.learn(train.x, train.y)
             accuracy[type(learner)] = (learner.predict(test.x) == test.y).mean()
@@ -159,7 +159,7 @@ class TestMethods:
     def test_a_class_without_texts_is_never_answered_and_by_tip_adapter_only_for_its_samples(self) -> None:
         assert STREAM.class_texts is not None
         task = Task(3, (8,), class_texts=STREAM.class_texts.of([0, 1]))
-        for learner, answers in ((ZeroShot(), {0, 1}), (TipAdapter(scale=1.0, alpha=50.0), {0, 1, 2})):
+        for learner, answers in ((ZeroShot(), {0, 1}), (TipAdapter(logit_scale=1.0, alpha=50.0), {0, 1, 2})):
             learner.begin(task, rng_for(0))
             learner.learn(TRAIN.x, TRAIN.y)
             assert set(learner.predict(TEST.x).tolist()) == answers

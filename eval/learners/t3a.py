@@ -1,0 +1,86 @@
+"""T3A: class prototypes that move with test samples, without labels [Iwasawa & Matsuo 2021]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import NonNegativeInt
+
+from eval.learner import Array, Labels
+from eval.training.sgd_learner import NetLearner
+
+
+@dataclass
+class T3a(NetLearner):
+    """A trained linear head whose weights become the first member of each class's support set; test samples join the
+    set of the class that the prototypes answer, the surest stay, and the sets' means answer [Iwasawa & Matsuo 2021, eq.
+    3-7, algorithm 1]. Without test samples it is the trained head."""
+
+    support: NonNegativeInt = 100
+    """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
+
+    def reset(self) -> None:
+        """New weights; no test samples yet."""
+        super().reset()
+        self.start()
+
+    def start(self) -> None:
+        """Forget test samples."""
+        self.members: Any = None
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train the head; forget test samples."""
+        self.start()
+        super().learn(x, y)
+
+    def adapt(self, batch: Any) -> dict[str, Any]:
+        """Add the batch to the support sets."""
+        x = _unit(self.inputs(batch.x))
+        if self.members is None:
+            weights = self.head.params[0].cpu().numpy()
+            self.members = (_unit(weights), np.arange(len(weights)), self._entropy(weights))
+        rows, labels, entropy = self.members
+        answers = self.prototypes(self.inputs(batch.x)).argmax(1)
+        rows, labels = np.concatenate([rows, x]), np.concatenate([labels, answers])
+        entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
+        if self.support:
+            order = np.argsort(entropy, kind="stable")
+            kept = np.sort(np.concatenate([order[labels[order] == k][: self.support] for k in np.unique(labels)]))
+            rows, labels, entropy = rows[kept], labels[kept], entropy[kept]
+        self.members = (rows, labels, entropy)
+        return {"support": len(labels)}
+
+    def _entropy(self, x: Array) -> Any:
+        """Entropy (N,) of the trained head's probabilities."""
+        import torch
+
+        with torch.inference_mode():
+            scores = self.head.scores(torch.from_numpy(np.array(x, np.float32)).to(self.place))
+            return -(torch.softmax(scores, 1) * torch.log_softmax(scores, 1)).sum(1).cpu().numpy()
+
+    def prototypes(self, x: Array) -> Any:
+        """Scores (N, C): products with the mean of each class's set, of unit length."""
+        rows, labels, _ = self.members
+        sums = np.zeros((self.task.n_classes, rows.shape[1]), np.float32)
+        np.add.at(sums, labels, rows)
+        return x @ _unit(sums).T
+
+    def predict(self, x: Array) -> Labels:
+        """The class of the highest score."""
+        if self.members is None:
+            return super().predict(x)
+        return np.asarray(self.prototypes(self.inputs(x)).argmax(1), np.int64)
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, Any]:
+        """The answers, and the trained head's confidence until there are test samples."""
+        return self.predict(x), self.confidence(x)
+
+    def confidence(self, x: Array) -> Any:
+        """Softmax probability of the trained head; None after adaptation, whose scores are no probabilities."""
+        return super().confidence(x) if self.members is None else None
+
+
+def _unit(x: Any) -> Any:
+    return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,1 @@
+"""Adaptation without labels, and accuracy estimates without labels."""

@@ -1,0 +1,160 @@
+"""The protocol with its settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from curate.core.errors import BadConfig, IncompatibleStream
+from eval.learner import Learner, Task
+from eval.outcomes import Tally
+from eval.protocol import Protocol, Result, Score, sure_answers
+from eval.protocols.adaptation.estimates import atc, doc, gde
+from eval.protocols.adaptation.unlabelled import Unlabelled
+from eval.rows import Row
+from stream_builder.stream import Step, Stream, join
+
+ESTIMATES = ("atc", "doc", "gde")
+
+
+@dataclass(frozen=True)
+class Adaptation(Protocol):
+    """Labels for the first steps only. Later test samples come in batches without labels: the learner may adapt to a
+    batch, then predicts it. The same model without adaptation, and three estimates of its accuracy that need no labels,
+    stand beside: would one have noticed how it aged?"""
+
+    source: Annotated[int, Field(ge=1)] = 1
+    """steps at the start that are learned with labels"""
+    batch: Annotated[int, Field(ge=1)] = 64
+    """test samples that come at a time"""
+    reset: Literal["step", "never"] = "step"
+    """when the learner goes back to its state after the source steps: before each step, or never"""
+
+    scores = (Score("adapted", "adapted"), Score("frozen", "without adaptation"))
+    measures = tuple(
+        Score(f"{name}_error", f"error of {name.upper()}", higher_is_better=False, unit="share") for name in ESTIMATES
+    )
+    primary = "adapted"
+    measures_title = "Accuracy estimated without labels"
+    measures_note = (
+        "Mean absolute error of the estimated accuracy of the model without adaptation, over the later steps. ATC: "
+        "Garg et al. 2022; DoC: Guillory et al. 2021; both need confidences. GDE: Jiang et al. 2022, agreement of two "
+        "models that learned a random half of the source each."
+    )
+
+    def check(self, stream: Stream) -> None:
+        """Raise IncompatibleStream for too few steps, or a step without test split."""
+        if len(stream.steps) <= self.source:
+            problem = f"{stream.name!r} has {len(stream.steps)} steps, of which {self.source} are the source."
+            raise IncompatibleStream(problem, "Expected at least one more.", "Use a smaller source.")
+        for number, step in enumerate(stream.steps):
+            for split in ("train", "test") if number < self.source else ("test",):
+                if not len(step.splits.get(split, ())):
+                    problem = f"Step {step.name!r} of {stream.name!r} has no {split} split."
+                    raise IncompatibleStream(problem, "adaptation tests on every step, and learns from the first.")
+
+    def task(self, stream: Stream) -> Task:
+        """Classes, shape."""
+        return Task(len(stream.classes), stream.x_shape)
+
+    def training_sizes(self, stream: Stream) -> list[int]:
+        """The source."""
+        return [len(step["train"]) for step in stream.steps[: self.source]]
+
+    def run(self, stream: Stream, learner: Learner, rng: np.random.Generator, seed: int = 0) -> Iterator[Row]:
+        """Rows "adapted/t" and "frozen/t" of later steps, "source", and estimates "atc/t", … as counts. Raises
+        IncompatibleStream for a learner that sees all steps at once."""
+        if learner.sees_all_steps:
+            raise IncompatibleStream("It learns from all steps at once; here later steps have no labels.")
+        begun, name = time.process_time(), type(learner).__name__
+        source, twins = stream.steps[: self.source], (deepcopy(learner), deepcopy(learner))
+        for step in source:
+            learner.learn_step(step.visible())
+            for twin, half in zip(twins, _halves(step.visible(), rng), strict=True):
+                twin.learn_step(half)
+        frozen, held = deepcopy(learner), join([step["test"] for step in source])
+        at = {"learned_to": self.source - 1, "seen": sum(len(step["train"]) for step in source)}
+        answers, sure = sure_answers(frozen, held.x, len(held))
+        right, tally = answers == held.y, Tally("source")
+        tally.add(held.position, held.y, answers, sure)
+        yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)
+        log: list[dict[str, Any]] = []
+        for t, step in enumerate(stream.steps[self.source :], self.source):
+            if self.reset == "step":
+                learner.__dict__.update(deepcopy(vars(frozen)))
+            test, tallies, parts = step["test"], (Tally(f"adapted/{t}"), Tally(f"frozen/{t}")), []
+            for low in range(0, len(test), self.batch):
+                part = test.part(low, low + self.batch)
+                facts = learner.adapt(Unlabelled(part.x, name))
+                if facts is not None:
+                    log.append({"step": t, "from": low, "samples": len(part), **facts})
+                for tally, model in zip(tallies, (learner, frozen), strict=True):
+                    tally.add(part.position, part.y, *sure_answers(model, part.x, len(part)))
+                parts.append([twin.predict(part.x) for twin in twins])
+            for tally in tallies:
+                yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)
+            estimates = {"gde": gde(*(np.concatenate(each) for each in zip(*parts, strict=True)))}
+            confidence = None if sure is None else frozen.confidence(test.x)
+            if sure is not None and confidence is not None:
+                estimates |= {"atc": atc(sure, right, confidence), "doc": doc(sure, right, confidence)}
+            for kind, value in estimates.items():
+                yield Row(f"{kind}/{t}", len(test), round(value * len(test)), at["learned_to"], at["seen"])
+        learner.__dict__["test_time_updates"] = log
+
+    def records(self, stream: Stream, learner: Learner, seed: int) -> dict[str, Any]:
+        """Every update at test time: step, position and number of samples, and what the learner says of it."""
+        log = vars(learner).get("test_time_updates")
+        return {"test_time_updates": log} if log else {}
+
+    def score(self, rows: Sequence[Row], steps: int) -> Result:
+        """adapted, frozen: means over later steps; errors of the estimates."""
+        found = {row.tested_on: row.n_correct / row.n for row in rows if row.n}
+        later = [key.partition("/")[2] for key in found if key.startswith("frozen/")]
+
+        def mean(kind: str) -> float:
+            return float(np.mean([found[f"{kind}/{t}"] for t in later]))
+
+        measures: dict[str, float | None] = {}
+        for kind in ESTIMATES:
+            off = [abs(found[f"{kind}/{t}"] - found[f"frozen/{t}"]) for t in later if f"{kind}/{t}" in found]
+            measures[f"{kind}_error"] = float(np.mean(off)) if off else None
+        curve: dict[str, Sequence[float]] = {
+            "at": [int(t) for t in later],
+            "value": [found[f"adapted/{t}"] for t in later],
+            "frozen": [found[f"frozen/{t}"] for t in later],
+        }
+        return Result({"adapted": mean("adapted"), "frozen": mean("frozen")}, measures, curve=curve)
+
+    @staticmethod
+    def step_tested(row: Row) -> int | None:
+        """The later step that the adapted model is tested on."""
+        kind, _, number = row.tested_on.partition("/")
+        return int(number) if kind == "adapted" else None
+
+    @staticmethod
+    def decisive(rows: Sequence[Row]) -> Sequence[Row]:
+        """Tests of the adapted model."""
+        return [row for row in rows if row.tested_on.startswith("adapted/")]
+
+    @staticmethod
+    def score_of_counts(right: Any, n: Any) -> Any:
+        """Mean over steps."""
+        return (right / n).mean(-1)
+
+    def selection(self, stream: Stream, rng: np.random.Generator, seed: int) -> tuple[Protocol, Stream]:
+        """Raises BadConfig: without labels nothing can be chosen by accuracy on later steps."""
+        raise BadConfig("Settings cannot be chosen under adaptation.", "", "Give the setting a value.")
+
+
+def _halves(step: Step, rng: np.random.Generator) -> list[Step]:
+    """The step twice, with a random half of its training samples each, in their order."""
+    train = step["train"]
+    order = rng.permutation(len(train))
+    rows = (np.sort(order[: (len(train) + 1) // 2]), np.sort(order[len(train) // 2 :]))
+    return [replace(step, splits={**step.splits, "train": train.take(half)}) for half in rows]

@@ -1,0 +1,174 @@
+"""Adaptation without labels: the contract, the learners, and the estimates of accuracy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.helpers import drifting
+
+from curate.core.seeding import rng_for
+from eval.learner import Task
+from eval.learners.label_shift import Bbse, Mlls, em
+from eval.learners.nearest_mean import NearestMean
+from eval.learners.t3a import T3a
+from eval.protocols.adaptation.estimates import atc, doc, gde
+from eval.protocols.adaptation.unlabelled import Unlabelled
+from eval.run import evaluate
+from stream_builder.stream import Split, Step, Stream
+
+STREAM = drifting(drift=0.3, n=120)
+TRAIN = STREAM.steps[0]["train"]
+
+
+def shifted(n: int = 3000) -> Stream:
+    """Two steps of the same overlapping classes; in the second, class 0 is seldom."""
+    rng = rng_for(0, "shifted")
+    means = rng.normal(0, 1.0, (3, 4))
+    steps = []
+    for t, share in enumerate(([1 / 3, 1 / 3, 1 / 3], [0.05, 0.35, 0.6])):
+        splits = {}
+        for name in ("train", "test"):
+            y = rng.choice(3, n, p=share).astype(np.int64)
+            splits[name] = Split((means[y] + rng.normal(size=(n, 4))).astype(np.float32), y)
+        steps.append(Step(t, str(t), splits))
+    return Stream("shifted", steps, ["a", "b", "c"], sha256="shifted")
+
+
+def begun(learner: Any, stream: Stream = STREAM) -> Any:
+    learner.begin(Task(len(stream.classes), stream.x_shape), rng_for(0))
+    learner.learn(stream.steps[0]["train"].x, stream.steps[0]["train"].y)
+    return learner
+
+
+@dataclass
+class Peeks(NearestMean):
+    """Asks for labels."""
+
+    def adapt(self, batch: Any) -> dict[str, Any]:
+        self.learn(batch.x, batch.y)
+        return {}
+
+
+@dataclass
+class Counts(NearestMean):
+    """Remembers what it was shown."""
+
+    batches: list[int] = field(default_factory=list)
+
+    def adapt(self, batch: Any) -> dict[str, Any]:
+        assert not hasattr(batch, "position")
+        self.batches.append(len(batch))
+        return {"batches": len(self.batches)}
+
+
+class TestContract:
+    def test_labels_are_refused_by_name(self) -> None:
+        (entry,) = evaluate(STREAM, "adaptation", [Peeks()])["skipped"]
+        assert "Peeks asked for the labels of test samples" in entry["because"]
+
+    @pytest.mark.parametrize(("reset", "last"), [("step", 2), ("never", 6)])
+    def test_every_update_is_logged_and_resets_are_those_declared(self, reset: str, last: int, tmp_path: Path) -> None:
+        evaluate(STREAM, "adaptation", [Counts], settings={"reset": reset, "batch": 40}, out=tmp_path)
+        (record,) = [json.loads(path.read_text()) for path in tmp_path.rglob("run.json")]
+        log = record["test_time_updates"]
+        assert [(entry["step"], entry["from"], entry["samples"]) for entry in log] == [
+            (t, low, n) for t in (1, 2, 3) for low, n in ((0, 40), (40, 20))
+        ]
+        assert log[-1]["batches"] == last
+
+    def test_a_learner_that_does_not_adapt_is_frozen(self) -> None:
+        (result,) = evaluate(STREAM, "adaptation", ["nearest-mean"])["results"]
+        assert result["scores"]["adapted"]["mean"] == result["scores"]["frozen"]["mean"]
+
+
+class TestLearners:
+    def test_t3a_is_its_algorithm(self) -> None:
+        """Iwasawa & Matsuo 2021, algorithm 1, sample by sample within a batch of the authors' code."""
+        learner, test = begun(T3a(support=7)), STREAM.steps[3]["test"]
+        weights, bias = (p.clone() for p in learner.head.params)
+
+        def entropy(z: Any) -> Any:
+            p = torch.softmax(z @ weights.T + bias, 1)
+            return -(p * p.log()).sum(1)
+
+        unit = torch.nn.functional.normalize
+        supports, labels, entropies = unit(weights), torch.eye(3), entropy(weights)
+        for low in range(0, len(test), 20):
+            x = test.x[low : low + 20]
+            learner.adapt(Unlabelled(x, "T3a"))
+            z = torch.from_numpy(learner.inputs(x))
+            answers = (z @ unit(supports.T @ labels, dim=0)).argmax(1) if low else None
+            if answers is None:
+                answers = (z @ unit(unit(weights).T, dim=0)).argmax(1)
+            supports = torch.cat([supports, unit(z)])
+            labels = torch.cat([labels, torch.eye(3)[answers]])
+            entropies = torch.cat([entropies, entropy(z)])
+            kept = []
+            for k in range(3):
+                of_class = torch.where(labels.argmax(1) == k)[0]
+                kept.append(of_class[torch.argsort(entropies[of_class])][:7])
+            rows = torch.cat(kept)
+            supports, labels, entropies = supports[rows], labels[rows], entropies[rows]
+            expected = (z @ unit(supports.T @ labels, dim=0)).argmax(1)
+            assert (learner.predict(x) == expected.numpy()).all()
+
+    def test_em_is_the_maximum_of_the_likelihood(self) -> None:
+        rng = rng_for(0)
+        prior, truth = np.array([0.5, 0.5]), np.array([0.2, 0.8])
+        y = rng.choice(2, 4000, p=truth)
+        x = rng.normal(np.array([-1.0, 1.0])[y])
+        likelihood = np.exp(-((x[:, None] - np.array([-1.0, 1.0])) ** 2) / 2)
+        posterior = likelihood * prior / (likelihood * prior).sum(1, keepdims=True)
+        grid = np.linspace(0.01, 0.99, 981)
+        of_grid = [np.log(posterior @ (np.array([q, 1 - q]) / prior)).sum() for q in grid]
+        assert em(posterior, prior)[0] == pytest.approx(grid[int(np.argmax(of_grid))], abs=0.002)
+
+    @pytest.mark.parametrize("kind", [Bbse, Mlls])
+    def test_frequencies_are_found_without_labels(self, kind: type[Mlls]) -> None:
+        stream = shifted()
+        learner = begun(kind(epochs=20, lr=0.3), stream)
+        facts = learner.adapt(Unlabelled(stream.steps[1]["test"].x, kind.__name__))
+        assert np.abs(np.array(facts["frequencies"]) - [0.05, 0.35, 0.6]).max() < 0.1
+
+    def test_bbse_solves_its_equation(self) -> None:
+        learner = begun(Bbse(epochs=5))
+        learner.confusions = np.array([[8.0, 1, 0], [2, 9, 1], [0, 0, 9]])
+        probabilities = np.eye(3)[[0] * 5 + [1] * 3 + [2] * 2]
+        joint = learner.confusions / 30
+        weights = np.linalg.inv(joint) @ [0.5, 0.3, 0.2]
+        expected = weights * joint.sum(0)
+        found = learner.estimate(probabilities, np.ones(3, bool))
+        assert np.allclose(found, expected / expected.sum())
+
+    def test_correction_helps_where_frequencies_changed(self) -> None:
+        """The published finding [Lipton et al. 2018, fig. 4; Alexandari et al. 2020, table 1]."""
+        found = evaluate(shifted(), "adaptation", ["bbse", "mlls"], settings={"epochs": 20, "lr": 0.3, "batch": 500})
+        for result in found["results"]:
+            assert result["scores"]["adapted"]["mean"] > result["scores"]["frozen"]["mean"] + 0.01, result["learner"]
+
+
+class TestEstimates:
+    def test_without_a_shift_they_are_the_source_accuracy(self) -> None:
+        rng = rng_for(0)
+        sure = rng.random(20_000)
+        right = rng.random(20_000) < sure
+        assert atc(sure, right, sure) == pytest.approx(right.mean(), abs=1e-3)
+        assert doc(sure, right, sure) == pytest.approx(right.mean())
+        assert gde(np.array([0, 1, 2, 2]), np.array([0, 1, 1, 2])) == 0.75
+
+    def test_they_are_scored_against_the_truth(self) -> None:
+        (result,) = evaluate(STREAM, "adaptation", ["finetune"], settings={"epochs": 10})["results"]
+        errors = {name: value["mean"] for name, value in result["measures"].items()}
+        assert set(errors) == {"atc_error", "doc_error", "gde_error"}
+        assert all(0 <= error < 0.5 for error in errors.values())
+
+    def test_a_learner_without_confidence_has_gde_only(self) -> None:
+        (result,) = evaluate(STREAM, "adaptation", ["nearest-mean"])["results"]
+        assert result["measures"]["atc_error"]["mean"] is None
+        assert result["measures"]["gde_error"]["mean"] is not None
