@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -164,15 +165,15 @@ def _shards(path: Path, config: str | None, folder: Path) -> Iterator[tuple[str,
         return
     if str(path).count("/") != 1:
         raise MissingFile(f"There is no folder {path}.", "Expected a copy of a data set, or USER/NAME on the Hub.")
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi
 
-    repo, api = str(path), HfApi()
+    repo, api = str(path), HfApi(os.environ.get("HF_ENDPOINT"))
     try:
         files, revision = api.list_repo_files(repo, repo_type="dataset"), None
         if not any(name.endswith(".parquet") for name in files):
             files, revision = api.list_repo_files(repo, repo_type="dataset", revision=CONVERTED), CONVERTED
         for name in _of_config(sorted(name for name in files if name.endswith(".parquet")), config, repo):
-            local = hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder / "shards")
+            local = api.hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder / "shards")
             yield name, Path(local)
             Path(local).unlink()
     except DriftlineError:

@@ -19,7 +19,7 @@ from support.zenodo_server import Zenodo, zenodo
 from typer.testing import CliRunner
 
 from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, Unfinished
+from curate.core.errors import BadConfig, BadInput, DriftlineError, IntegrityError, MissingFile, Unfinished
 from curate.core.seeding import rng_for
 from curate.export.huggingface import export
 from curate.publishing import PUBLISHERS
@@ -28,6 +28,7 @@ from curate.release import Release
 from curate.release.settings import ReleaseSettings
 from pipelines.cli.app import app
 from pipelines.demo.draw import jpeg, photo
+from stream_builder.importers.hub import from_hub
 
 PLACE = "me/cars"
 
@@ -94,6 +95,21 @@ def test_the_copy_loads_as_the_release(server: Hub, exports: dict[str, Path], tm
     assert {row["id"]: row["image"]["bytes"] for row in rows} == pictures
     labels = dict(zip(release.table["id"].to_pylist(), release.table["label"].to_pylist(), strict=True))
     assert {row["id"]: row["label"] for row in rows} == labels
+
+
+def test_a_stream_is_made_from_the_hub_as_from_the_local_copy(server: Hub, exports: dict[str, Path]) -> None:
+    publish(exports["1"])
+    columns = {"time": "uploaded", "label": "label", "size": 8, "period": "2"}
+    here, there = from_hub(exports["1"], **columns), from_hub(Path(PLACE), **columns)
+    for mine, theirs in zip(here.steps, there.steps, strict=True):
+        for side, split in mine.splits.items():
+            assert split.ids.tolist() == theirs[side].ids.tolist()
+            assert split.x.sha256() == theirs[side].x.sha256()
+    assert list(here.classes) == list(there.classes)
+    server.faults = [["GET", "/resolve/", 401, 99], ["HEAD", "/resolve/", 401, 99]]
+    with pytest.raises(MissingFile, match="cannot be read from the Hub") as caught:
+        from_hub(Path(PLACE), **columns)
+    assert TOKEN not in str(caught.value)
 
 
 def test_an_update_drops_withdrawn_images_and_keeps_what_others_wrote(server: Hub, exports: dict[str, Path]) -> None:
