@@ -60,6 +60,13 @@ def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> Non
     assert near_future(gaussian(), name) > best - 0.1
 
 
+@pytest.mark.parametrize(("name", "setting"), [("slda", "shrinkage"), ("ridge", "penalty")])
+def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, setting: str) -> None:
+    grid = (1e-4, 1e-2, 0.1, 0.5, 1.0)
+    best = max(near_future(gaussian(), name, **{setting: value}) for value in grid)
+    assert near_future(gaussian(), name) > best - 0.1
+
+
 @pytest.mark.slow
 def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
     """The three with the largest grids; `benchmarks/defaults.py` does it with all, near-future too, on other data."""

@@ -179,6 +179,8 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
     assert {r["learner"] for r in results[0]["results"]} == {
         "majority",
         "nearest-mean",
+        "slda",
+        "ranpac",
         "nap",
         "scratch",
         "finetune",
