@@ -28,7 +28,8 @@ from curate.core.atomic_io import fingerprint, writing
 from curate.core.digests import full_digest
 from curate.core.errors import BadInput, MissingFile, reason
 from curate.core.outside.dates import seconds_of
-from curate.core.settings import Time
+from curate.core.s3 import S3
+from curate.core.settings import SPEED, Time
 from curate.metadata.column_mapping import LONGEST_RAW, printable
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, FileSource, Workplace
@@ -104,6 +105,8 @@ class INaturalist(FileSource):
 
     starts_at_once: ClassVar[bool] = False
 
+    s3: Annotated[S3, SPEED] = S3(region="us-east-1")
+    """how s3:// paths are read"""
     taxa: tuple[str, ...] = ()
     """scientific names or ids; photos of these and of all below them (empty: all)"""
     rank: str = "species"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ from support.wikimedia_server import WikimediaServer, error, file
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.outside import json_api
+from curate.core.run_log import RunLog
+from curate.core.s3 import fetch
 from curate.sources import wikimedia
 from curate.sources.base import Source, Workplace
 from curate.sources.iiif import Iiif
@@ -410,6 +413,27 @@ class TestINaturalist:
         source = INaturalist(path=archive)
         assert read(source, tmp_path / "c") == plain
         assert read(source, tmp_path / "c", 2) == plain[2:]
+
+    def test_the_archive_on_s3(self, tmp_path: Path) -> None:
+        from moto.server import ThreadedMotoServer
+
+        with tarfile.open(tmp_path / "latest.tar.gz", "w:gz") as tar:
+            tar.add(tables(tmp_path / "t"), "inaturalist-open-data-20260101")
+        server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+        server.start()
+        try:
+            address = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
+            keys = {"aws_access_key_id": "x", "aws_secret_access_key": "x", "region_name": "us-east-1"}
+            client = boto3.client("s3", endpoint_url=address, **keys)
+            client.create_bucket(Bucket="inaturalist-open-data", ACL="public-read")
+            key = "metadata/latest.tar.gz"
+            content = (tmp_path / "latest.tar.gz").read_bytes()
+            client.put_object(Bucket="inaturalist-open-data", Key=key, Body=content, ACL="public-read")
+            source = INaturalist(path=f"s3://inaturalist-open-data/{key}", s3={"endpoint": address})
+            fetch(source.path, tmp_path, source.s3, RunLog(quiet=True))
+        finally:
+            server.stop()
+        assert read(source, tmp_path) == read(INaturalist(path=tmp_path / "t"), tmp_path / "local")
 
     def test_new_rows_are_noticed_by_content(self, tmp_path: Path) -> None:
         source = INaturalist(path=tables(tmp_path / "t"))
