@@ -257,9 +257,10 @@ def release(
     profile: Annotated[str | None, typer.Option("--profile", help="--to s3: AWS profile.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Export a release in common formats, after a checksum test; publish it with --to.
+    """Export a release in common formats; publish it with --to.
 
-    An upload continues where it stopped; a version becomes visible at the end, and never changes.
+    After a checksum test. An upload continues where it stopped; a version becomes visible at its end, and never
+    changes.
     """
     from curate.export import EXPORTS
     from curate.release import Release

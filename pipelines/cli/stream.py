@@ -133,7 +133,7 @@ def stream_compose(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Compose a synthetic stream: a dataset and a shift sequence.
+    """Compose a stream from a dataset and a shift sequence.
 
     Shifts accumulate from step to step.
     """

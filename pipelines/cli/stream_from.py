@@ -131,7 +131,7 @@ def stream_from_release(
     published: Published = None,
     as_json: Json = False,
 ) -> None:
-    """Turn a release into a stream: each bucket becomes a step."""
+    """Turn a release into a stream: a step for each bucket."""
     from stream_builder.builders.release import from_release
 
     if (template or text_encoder) and not texts:
@@ -266,7 +266,7 @@ def stream_from_held_out(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Hold classes out of the first step; they come afterwards.
+    """Hold classes out of the first step; they come later.
 
     A stream for corrections (OCRR).
     """

@@ -45,7 +45,7 @@ def from_clear(
     published: Published = None,
     as_json: Json = False,
 ) -> None:
-    """Read CLEAR-10 or CLEAR-100 as their authors publish them.
+    """Read CLEAR-10 or CLEAR-100 as they are published.
 
     Refuses half a download, files of another version, photos in the wrong bucket and pickles with code.
     """
@@ -64,7 +64,9 @@ def from_folder_by_time(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Read class folders of photos with dates in EXIF or in their names."""
+    """Read class folders of dated photos.
+
+    Dates are in EXIF, in files beside the photos, or in their names."""
     from stream_builder.importers.folder_by_time import from_folder_by_time as read
 
     written(read(path, size, period, test_share, seed), out, None, as_json)
@@ -85,9 +87,9 @@ def from_hub(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Read a Hugging Face data set with a date and a label column, shard by shard.
+    """Read a Hugging Face data set, shard by shard.
 
-    Images or texts; from a local copy, or from the Hub (HF_TOKEN for private ones).
+    Images or texts with a date and a label column; from a local copy, or from the Hub (HF_TOKEN for private ones).
     """
     import shutil
 
@@ -117,7 +119,9 @@ def from_tic(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Join TiC's lists of uids by year or month to a table of images or features."""
+    """Join TiC's lists of uids by year to a table.
+
+    Also lists by month; the table has images or features."""
     from stream_builder.importers.tic import from_tic as read
 
     stream = read(path, table, uid, label, files, features, root, size, period, test_share, seed)
@@ -138,7 +142,9 @@ def from_wilds(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Read a WILDS data set of images with a time column: FMoW, iWildCam."""
+    """Read a WILDS data set of images: FMoW, iWildCam.
+
+    Any other with a time column, too."""
     from stream_builder.importers.wilds import from_wilds as read
 
     stream = read(path, time, label, files, group, size, period, test_share, seed)
@@ -153,7 +159,9 @@ def from_wild_time(
     size: Size = 224,
     as_json: Json = False,
 ) -> None:
-    """Read a pickled data set of Wild-Time, without running code."""
+    """Read a pickled data set of Wild-Time safely.
+
+    Code in it is never run."""
     from stream_builder.importers.wild_time import from_wild_time as read
 
     written(read(path, root, size), out, None, as_json)

@@ -36,7 +36,7 @@ def results(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write results in the formats of Every Eval Ever and of Hugging Face's leaderboards."""
+    """Write results for Every Eval Ever or Hugging Face's boards."""
     from eval.reporting.result_formats import About, write_results
     from pipelines import VERSION
     from stream_builder.stream import Stream
@@ -67,7 +67,9 @@ def codabench(
     title: Annotated[str | None, typer.Option("--title", help="Its title (default: the stream's name).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a Codabench bundle: our loop as ingestion program, our scores, a baseline."""
+    """Write a Codabench bundle: loop, scores and a baseline.
+
+    Our loop is its ingestion program; learners never see a test label."""
     from eval.leaderboard.codabench import bundle
     from eval.run import seeds_of
 
