@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from stream_builder.stream import Stream
 
 settings.register_profile("driftline", deadline=None)  # times say nothing on a shared machine
 settings.load_profile("driftline")
+with suppress(ImportError):  # older versions do not read all our source for values to try: seconds in each process
+    from hypothesis.internal.conjecture import providers
+
+    providers._get_local_constants = lambda: providers._local_constants
 os.environ.setdefault("DRIFTLINE_WORKERS", "1")  # of tests that do not say: to start another takes seconds
 os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
 typer.main.get_command = cache(typer.main.get_command)  # it would make all commands again for each call

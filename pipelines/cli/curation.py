@@ -157,7 +157,7 @@ def batch(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Write the open batch as files for a crowd platform or annotation tool."""
+    """Write the open batch as files for a platform or tool."""
     from curate.core.s3 import S3
     from pipelines.annotation.batches import write_batches
 
@@ -222,10 +222,10 @@ def mturk(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Archived: ask workers by the protocol of Mechanical Turk, which closed in September 2026.
+    """Archived: ask workers by the protocol of Mechanical Turk.
 
-    publish never pays twice, even after a crash. collect writes the answers into DIR/answers; driftline run continues
-    with them.
+    It closed in September 2026. publish never pays twice, even after a crash. collect writes the answers into
+    DIR/answers; driftline run continues with them.
     """
     from pipelines.annotation.batches import mturk_action
 

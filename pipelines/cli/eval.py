@@ -247,7 +247,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two versions of a release, or two sets of runs on the same streams.
+    """Compare two versions of a release, or two sets of runs.
 
     Releases: says for each bucket which scores on A and B may be compared, and why not the others; exit code 1 if none
     may. Rows: says which learners score higher in B than in A, and which do not differ; writes a report of both.

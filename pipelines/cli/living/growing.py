@@ -31,7 +31,7 @@ def grow_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run all stages on a source that has new records; safe under cron.
+    """Run all stages on a source with new records; safe under cron.
 
     Only new photos are fetched, embedded, retrieved and asked. Buckets keep their borders; buckets.grow says what later
     photos do. Exit codes: 0 done (or paused by --max-minutes), 1 failed or busy, 2 bad usage, 3 waiting for answers.
@@ -71,7 +71,7 @@ def heal_(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Ask again for photos that were missed, and repair what is damaged.
+    """Ask again for photos that were missed; repair what is damaged.
 
     The history of attempts is in driftline trace. The summary tells photos that vanished from those that failed.
     """
