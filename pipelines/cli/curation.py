@@ -113,7 +113,7 @@ def annotate(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Label images in a browser, with the question page of marketplaces.
+    """Label images in a browser, with the page of crowd workers.
 
     Each annotator enters a name; the page can be used with the keyboard alone. driftline run continues with the
     answers.
