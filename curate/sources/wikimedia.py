@@ -233,7 +233,7 @@ def plain(value: Any) -> str | None:
 def _taken(text: str | None) -> int | None:
     """`2009-09-30 07:19:49` → seconds; None for other texts, which people write as they like."""
     try:
-        return None if text is None or not text[:1].isdigit() else seconds_of(datetime.fromisoformat(text))
+        return None if text is None else seconds_of(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return None
 
