@@ -26,7 +26,7 @@ def context(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     out = tmp_path / "run"
-    skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world")
+    skip = ("store", "07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world")
     shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
     (out / "world").symlink_to(journey / "world")
     changes = [
