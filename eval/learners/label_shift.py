@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from eval.engine.linear import on
 from eval.learner import Array, Labels, Task
 from eval.training.closed_form import softmax
 from eval.training.sgd_learner import NetLearner
@@ -43,7 +44,7 @@ class Mlls(NetLearner):
         import torch
 
         with torch.inference_mode():
-            scores = self.head.scores(torch.from_numpy(np.array(self.inputs(x), np.float32)).to(self.place))
+            scores = self.head.scores(on(self.inputs(x), self.head))
         return softmax(scores.double().cpu().numpy())
 
     def adapt(self, batch: Any) -> dict[str, Any]:

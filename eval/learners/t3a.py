@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import NonNegativeInt
 
+from curate.core.errors import IncompatibleStream
 from eval.learner import Array, Labels
 from eval.training.sgd_learner import NetLearner
 
@@ -36,7 +37,9 @@ class T3a(NetLearner):
         super().learn(x, y)
 
     def adapt(self, batch: Any) -> dict[str, Any]:
-        """Add the batch to the support sets."""
+        """Add the batch to the support sets. Raises IncompatibleStream for another network than linear."""
+        if self.net != "linear":
+            raise IncompatibleStream(f"net is {self.net!r}.", "Expected linear: T3A moves the weights of a head.")
         x = _unit(self.inputs(batch.x))
         if self.members is None:
             weights = self.head.params[0].cpu().numpy()
