@@ -26,7 +26,11 @@ CREATE TABLE IF NOT EXISTS batch (name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS assigned (
     annotator TEXT NOT NULL, item TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (annotator, item)
 );
+CREATE TABLE IF NOT EXISTS skipped (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
 """
+LONGEST = 500  # characters of a comment
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
     "Answer.labels", "Answer.sensitive",
@@ -117,11 +121,24 @@ class AnswerStore:
         return {row[0] for row in rows}
 
     def following(self, annotator: str, n: int = 2) -> list[str]:
-        """The next `n` items of this annotator's queue; at most `per_worker` items in total."""
+        """The next `n` items of this annotator's queue, skipped ones last; at most `per_worker` items in total."""
         done = self.answered(annotator)
+        skipped = {r[0] for r in self._database.execute("SELECT item FROM skipped WHERE annotator = ?", (annotator,))}
         if (cap := self.batch.get("per_worker")) is not None:
             n = min(n, max(0, cap - len(done)))
-        return [item for item in self.queue(annotator) if item not in done][:n]
+        left = [item for item in self.queue(annotator) if item not in done]
+        return sorted(left, key=skipped.__contains__)[:n]
+
+    def skip(self, annotator: str, item: str, comment: str) -> None:
+        """Put an item at the end of this annotator's queue, with a comment ("": none) that the export lists.
+
+        Raises BadInput for an item that is not in the batch.
+        """
+        if item not in self.batch["items"]:
+            raise BadInput(f"The item {item!r} is not in the batch.")
+        text = " ".join(comment.split())[:LONGEST]
+        with self._lock:
+            self._database.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?, ?)", (annotator, item, text))
 
     def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
         """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
@@ -192,6 +209,12 @@ class AnswerStore:
             pairs += len(answers) * (len(answers) - 1) // 2
             same += sum(k * (k - 1) // 2 for k in Counter(answers).values())
         return same / pairs if pairs else None
+
+    def comments(self) -> list[dict[str, str]]:
+        """Photo, annotator and comment of every skipped image that has a comment."""
+        query = "SELECT item, annotator, comment FROM skipped WHERE comment != '' ORDER BY item, annotator"
+        rows = self._database.execute(query)
+        return [{"photo": self.batch["items"][i], "annotator": who, "comment": text} for i, who, text in rows]
 
     def export(self, path: Path) -> int:
         """Write all answers as a results CSV for `tally`; returns how many. Without answers, no file is written."""

@@ -19,6 +19,7 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp
 
+from curate.core.atomic_io import write_json
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.parsing import is_count
 from curate.validation.batches import NONE, question_page
@@ -164,6 +165,14 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
         store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
         return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
 
+    @app.post("/skip")
+    async def skip(request: Request) -> Response:
+        form = await _form(request)
+        annotator = _annotator(form)
+        store.skip(annotator, form.get("item", [""])[0], form.get("comment", [""])[0])
+        write_json(context.root / "annotate" / "comments.json", store.comments())
+        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
+
     @app.post("/undo")
     async def undo(request: Request) -> Response:
         """Take back the last screen; a form with a concept comes from the grid."""
@@ -232,7 +241,11 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
         '<span class="soft"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
         '<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">'
         f'<input type="hidden" name="annotator" value="{html.escape(annotator)}">'
-        "<button>Undo <kbd>u</kbd></button></form></header>"
+        "<button>Undo <kbd>u</kbd></button></form>"
+        f'<form method="post" action="skip" id="skip"><input type="hidden" name="annotator" '
+        f'value="{html.escape(annotator)}"><input type="hidden" name="item" value="{item}">'
+        '<input name="comment" maxlength="500" placeholder="Comment" aria-label="Comment" autocomplete="off"> '
+        "<button>Skip <kbd>k</kbd></button></form></header>"
     )
     ahead = "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
     head = (

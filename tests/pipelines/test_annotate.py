@@ -127,6 +127,21 @@ class TestDesk:
         store.assign("p3", 30, 1, 60, now=1061)
         assert (len(store.queue("p2")), len(store.queue("p3"))) == (0, 29)
 
+    def test_a_skipped_image_comes_last_and_its_comment_is_listed(self, store: AnswerStore) -> None:
+        first, second = store.following("ann")
+        store.skip("ann", first, "  <b>too\ndark</b> " + "x" * 600)
+        assert store.following("ann", 1) == [second]
+        assert store.following("ann", 30)[-1] == first
+        (comment,) = store.comments()
+        assert (comment["photo"], comment["comment"][:15], len(comment["comment"])) == (
+            BATCH["items"][first],
+            "<b>too dark</b>",
+            500,
+        )
+        assert store.following("bob", 30) == store.queue("bob")
+        with pytest.raises(BadInput, match="is not in the batch"):
+            store.skip("ann", "x", "")
+
     def test_nothing_is_written_before_anyone_answered(self, store: AnswerStore, tmp_path: Path) -> None:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
         assert not (tmp_path / "answers").exists()
@@ -264,6 +279,14 @@ class TestStudy:
         other = study.post("/answer", data={"annotator": "p2", "item": first, "labels": "none", "sensitive": "no"})
         assert (other.status_code, "was not given to you" in other.text) == (400, True)
 
+    def test_a_comment_with_markup_is_kept_as_text(self, study: httpx.Client, folder: Path) -> None:
+        page = study.get("/", params=self.COMING).text
+        item = page.split('name="item" value="')[1].split('"')[0]
+        page = study.post("/skip", data={"annotator": "p1", "item": item, "comment": "<script>1</script>"}).text
+        assert page.split('name="item" value="')[1].split('"')[0] != item
+        assert "<script>1" not in page
+        assert read_json(folder / "annotate" / "comments.json")[0]["comment"] == "<script>1</script>"
+
     def test_there_is_no_grid_and_no_start_without_an_id(self, study: httpx.Client) -> None:
         assert study.get("/").status_code == 400
         assert study.get("/", params={**self.COMING, "PROLIFIC_PID": "<b>"}).status_code == 400
@@ -347,7 +370,7 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         assert violations(page) == {}
         page.get_by_label("Your name").fill("ann")
         page.get_by_role("button", name="One by one").click()
-        first = page.locator("input[name=item]").input_value()
+        first = page.locator("#question input[name=item]").input_value()
         page.wait_for_load_state()
         assert violations(page) == {}
         page.keyboard.press("Enter")
@@ -358,11 +381,11 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         expect(page.locator("input[name=labels]").first).not_to_be_checked()
         page.keyboard.press("Enter")
         expect(page.locator("header.bar")).to_contain_text("ann: 1 of")
-        assert page.locator("input[name=item]").input_value() != first
+        assert page.locator("#question input[name=item]").input_value() != first
         page.wait_for_load_state()  # the text of a page is there before its keys are
         page.keyboard.press("u")
         expect(page.locator("header.bar")).to_contain_text("ann: 0 of")
-        assert page.locator("input[name=item]").input_value() == first
+        assert page.locator("#question input[name=item]").input_value() == first
         page.goto(f"{client.base_url}")
         page.get_by_label("Your name").fill("bob")
         page.keyboard.press("Enter")  # the grid is what Enter chooses

@@ -1,5 +1,5 @@
 "use strict";
-// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, v: view a blurred
+// Keys: 1–9, 0 and then letters select options, n: none (alone), s: sensitive, Enter: next, u: undo, k: skip, v: view a blurred
 // image. In the grid: arrows, x or Space: wrong, Enter: next, u: undo.
 const question = document.getElementById("question");
 const grid = document.getElementById("grid");
@@ -8,7 +8,7 @@ function say(text) {
   line.textContent = text;
   setTimeout(() => { if (line.textContent === text) line.textContent = ""; }, 4000);
 }
-const letters = "1234567890abcdefghijklmopqrtwxyz"; // without n, s, u, v
+const letters = "1234567890abcdefghijlmopqrtwxyz"; // without k, n, s, u, v
 
 if (question) {
   const boxes = [...question.querySelectorAll("input[name=labels]")];
@@ -28,7 +28,7 @@ if (question) {
   boxes.forEach((box) => box.addEventListener("change", () => exclusive(box)));
   const flip = (box) => { box.checked = !box.checked; exclusive(box); };
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.name === "comment") return;
     if (keys.has(event.key)) flip(keys.get(event.key));
     else if (event.key === "n") flip(none);
     else if (event.key === "s") {
@@ -36,6 +36,7 @@ if (question) {
       question.querySelector(`input[name=sensitive][value=${yes.checked ? "no" : "yes"}]`).checked = true;
     } else if (event.key === "v") document.body.classList.toggle("blurred");
     else if (event.key === "u") document.getElementById("undo").submit();
+    else if (event.key === "k") document.getElementById("skip").requestSubmit();
     else if (event.key === "Enter") {
       event.preventDefault();
       if (boxes.some((b) => b.checked)) question.requestSubmit();
