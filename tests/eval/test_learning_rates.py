@@ -24,7 +24,8 @@ from stream_builder.stream import Stream
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAINED = [n for n, kind in LEARNERS.items() if issubclass(kind, NetLearner) and not kind.needs_whole_steps]
-CHOSEN = [name for name in TRAINED if LEARNERS[name]().lr is None]
+WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs_class_texts]  # streams here have none
+CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
 
 
 @cache
