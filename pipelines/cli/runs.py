@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import Waiting
+from curate.core.errors import BadConfig, Waiting
 from curate.core.executor import Executor
 from curate.core.executor.local import default_workers
 from pipelines.cli.common import (
@@ -35,16 +35,27 @@ From = Annotated[str | None, named("--from", "stages", "Repeat this stage and al
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for all results.")] = Path("demo"),
     quick: Annotated[bool, typer.Option("--quick", help="A smaller world: about a minute.")] = False,
+    real: Annotated[
+        bool, typer.Option("--real", help="Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run all steps on a built-in photo world, offline.
+    """Run all steps on a built-in photo world, or on real pictures, offline.
 
     Photos, build, stream, evaluation, report.
     """
-    from pipelines.demo.journey import QUICK, Scale
-    from pipelines.demo.journey import demo as journey
+    run_log = log_of(out / "log.jsonl", as_json)
+    if real:
+        if quick:
+            raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
+        from pipelines.demo.real import demo as real_demo
 
-    result = journey(out, QUICK if quick else Scale(), log_of(out / "log.jsonl", as_json))
+        result = real_demo(out, run_log)
+    else:
+        from pipelines.demo.journey import QUICK, Scale
+        from pipelines.demo.journey import demo as journey
+
+        result = journey(out, QUICK if quick else Scale(), run_log)
     show(as_json, result, f"report: {result['report']}")
 
 

@@ -48,24 +48,27 @@ def render(run_log: RunLog) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64
     return pixels, labels
 
 
-def main(out: Path) -> None:
-    """Render, train with labels (AdamW, one-cycle schedule, flips and shifts), save without the last layer."""
+def train(
+    pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], out: Path, run_log: RunLog, seed: int, epochs: int
+) -> None:
+    """Train with labels (AdamW, one-cycle schedule, flips and shifts), save without the last layer.
+
+    pixels: (N, EDGE, EDGE, 3). labels: (N,), from 0 on.
+    """
     import timm
     import torch
     from safetensors.torch import save
     from torch.nn import functional
 
-    run_log = RunLog()
-    pixels, labels = render(run_log)
-    rng = rng_for(SEED, "training")
+    rng = rng_for(seed, "training")
     torch.manual_seed(int(rng.integers(2**31)))
     network: Any = timm.create_model(NETWORK, num_classes=int(labels.max()) + 1)
     optimiser = torch.optim.AdamW(network.parameters(), RATE, weight_decay=0.05)
-    steps = PHOTOS // BATCH
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=EPOCHS * steps, pct_start=0.1)
-    with run_log.progress("train", EPOCHS * steps, "steps") as tick:
-        for epoch in range(EPOCHS):
-            order = rng.permutation(PHOTOS)
+    steps = len(pixels) // BATCH
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=epochs * steps, pct_start=0.1)
+    with run_log.progress("train", epochs * steps, "steps") as tick:
+        for epoch in range(epochs):
+            order = rng.permutation(len(pixels))
             total = 0.0
             for start in range(0, steps * BATCH, BATCH):
                 chosen = order[start : start + BATCH]
@@ -82,7 +85,16 @@ def main(out: Path) -> None:
     network.reset_classifier(0)
     state = {k: v.half() if v.dtype == torch.float32 else v for k, v in network.state_dict().items()}
     write_bytes(out / "weights.safetensors", save({k: v.contiguous() for k, v in state.items()}))
-    write_json(out / "pretrain.json", {"recipe": {"network": NETWORK, "size": EDGE}, "images": PHOTOS, "seed": SEED})
+    write_json(
+        out / "pretrain.json", {"recipe": {"network": NETWORK, "size": EDGE}, "images": len(pixels), "seed": seed}
+    )
+
+
+def main(out: Path) -> None:
+    """Render, train."""
+    run_log = RunLog()
+    pixels, labels = render(run_log)
+    train(pixels, labels, out, run_log, SEED, EPOCHS)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from pipelines.stage import Context, Counts, Records, Stage
 
 BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
 OF_2004 = "driftline-photos-of-2004"  # a small network, trained on rendered photos of their first year
-FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early"}
+BEFORE_1904 = "driftline-paintings-before-1904"  # the same network, trained on the USDA's older watercolours
+FOLDERS = {BUILT_IN: "demo/model", OF_2004: "demo/early", BEFORE_1904: "demo/watercolours"}
 
 
 def built_in(model: str) -> str:
