@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from curate.core.executor.local import cores
 from pipelines import VERSION
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
@@ -34,7 +35,7 @@ def examine(seconds: float = SECONDS) -> dict[str, Any]:
         "driftline": VERSION,
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": cores(),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "free_disk_gb": round(shutil.disk_usage(Path.cwd()).free / 1e9, 1),
         "packages": {name: _version(name) for name in NEEDED},

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from curate.core.executor.local import cores
+
 
 @contextmanager
 def one_thread() -> Iterator[None]:
@@ -19,7 +21,7 @@ def idle_cores() -> Iterator[int]:
     """Run torch on the cores that nothing else uses now: threads beyond them wait for each other, and a step takes many
     times as long. Yields their number. The last bits of results depend on it."""
     busy = round(os.getloadavg()[0])
-    with _threads(max(1, len(os.sched_getaffinity(0)) - busy)) as number:
+    with _threads(max(1, cores() - busy)) as number:
         yield number
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from curate.core.atomic_io import write_text
 from curate.core.executor import Executor
+from curate.core.executor.local import cores
 from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section
@@ -53,7 +53,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
     size = sum(file.stat().st_size for path in paths for file in path.rglob(outcomes.FILE))
     # A protocol of a plugin may be known to this process only.
     several = len(folders) > MANY_RUNS and all(stored_protocol(key[1]).__module__.startswith("eval.") for key in groups)
-    executor = Executor(workers=len(os.sched_getaffinity(0)) if several else 1)
+    executor = Executor(workers=cores() if several else 1)
     keys = sorted({*groups, *reasons})
     tasks = [
         _Part(groups.get(key, []), key, _plain(known.get(key[0]), several), len(folders) > FEW_RUNS, size)

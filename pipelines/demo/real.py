@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import write_bytes, write_json, write_text
-from curate.core.executor import Executor, cores
+from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from curate.core.run_log import RunLog
 from curate.release import Release
 from eval.plotting.charts import Section
@@ -50,7 +51,7 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     unpack(out)
     if not (out / "driftline.yaml").is_file():
         write_text(out / "driftline.yaml", presets.full_text(configuration(), "The demo with real pictures"))
-    context = Context(out, load(out / "driftline.yaml"), run_log, Executor(workers=workers or cores()))
+    context = Context(out, load(out / "driftline.yaml"), run_log, Executor(workers=workers or default_workers()))
     done("unpack")
     run(context)
     release = Release.open(out)
@@ -77,11 +78,15 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
 
 def unpack(out: Path) -> None:
     """Pictures and their table into out/collection, unless they are there."""
-    archive = files("pipelines").joinpath("demo/watercolours/pictures.zip").read_bytes()
-    with zipfile.ZipFile(io.BytesIO(archive)) as pictures:
+    with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
         for name in pictures.namelist():
             if not (out / "collection" / name).is_file():
                 write_bytes(out / "collection" / name, pictures.read(name))
+
+
+def packed() -> bytes:
+    """The zip file of the package."""
+    return files("pipelines").joinpath("demo/watercolours/pictures.zip").read_bytes()
 
 
 def configuration() -> dict[str, Any]:

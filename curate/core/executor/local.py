@@ -35,12 +35,17 @@ def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
             future.cancel()
 
 
+def cores() -> int:
+    """Cores that this process may use; systems other than Linux do not say, there all of the machine."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def default_workers() -> int:
     """One worker for each core that this process may use, unless the variable DRIFTLINE_WORKERS says how many. Raises
     BadConfig."""
     given = os.environ.get("DRIFTLINE_WORKERS", "")
     if not given:
-        return len(os.sched_getaffinity(0))
+        return cores()
     if not given.isdecimal() or not 1 <= int(given) <= MOST_WORKERS:
         raise BadConfig(f"The variable DRIFTLINE_WORKERS is {given!r}.", f"Expected a number from 1 to {MOST_WORKERS}.")
     return int(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
+from curate.core.executor.local import default_workers
 from pipelines.cli.common import Json, RunFolder, Sets, command, context_of, show
 from pipelines.cli.runs import Until, record_changes
 
@@ -90,5 +90,5 @@ def heal_(
 
 def _context(directory: Path, sets: list[str] | None, quiet: bool, workers: int | None) -> Any:
     """The context of a run; without --set, with the settings of the last run."""
-    executor = Executor(workers=workers or len(os.sched_getaffinity(0)))
+    executor = Executor(workers=workers or default_workers())
     return context_of(directory, sets or record_changes(directory), quiet, executor)
