@@ -43,7 +43,8 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     workers: processes; None: one per core. parts: name of a part → seconds.
     """
     run_log.say(NOTICE)
-    clock, parts = time.monotonic(), {}
+    clock = time.monotonic()
+    parts: dict[str, float] = {}
 
     def done(part: str) -> None:
         parts[part] = round(time.monotonic() - clock - sum(parts.values()), 1)
