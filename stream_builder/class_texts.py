@@ -24,6 +24,14 @@ class TextEncoder(Protocol):
         ...
 
 
+class TextEncoderSpec(Protocol):
+    """Names an encoder that is not loaded yet; `EncoderSpec` of `curate.encoders` is one."""
+
+    def load(self) -> TextEncoder:
+        """The encoder."""
+        ...
+
+
 @dataclass(frozen=True)
 class ClassTexts:
     """Prompts of classes and their vectors. A class may have several, or none."""

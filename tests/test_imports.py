@@ -19,6 +19,8 @@ ROOMS = ("curate", "stream_builder", "eval", "pipelines")
 FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
 SIBLINGS = ("curate.sources", "curate.export", "stream_builder.shifts", "eval.protocols")
 
+STREAM = ("stream_builder.stream", "stream_builder.class_texts", "stream_builder.measures")  # what eval may read
+
 
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -51,7 +53,7 @@ def may(importer: str, target: str) -> bool:
     if room == "stream_builder":
         return target in ("curate.release", "curate.release.Release")
     if room == "eval":
-        return target == "stream_builder" or target.startswith(("stream_builder.stream", "stream_builder.measures"))
+        return target == "stream_builder" or target.startswith(STREAM)
     return False
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
 from curate.core.parsing import is_count
-from curate.encoders import EncoderSpec
 from curate.release import Release
-from stream_builder.class_texts import ClassTexts, encoded, prompts_of
+from stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
 from stream_builder.splitting import Group, numbered
@@ -26,7 +25,7 @@ def from_release(
     release: Release | str | Path,
     features: str | None = None,
     split: int | str = 0,
-    texts: EncoderSpec | None = None,
+    texts: TextEncoderSpec | None = None,
     templates: Sequence[str] = (),
 ) -> Stream:
     """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
@@ -88,7 +87,7 @@ def from_release(
     return Stream(release.name, steps, release.classes, prior, facts=facts, class_texts=class_texts)
 
 
-def texts_of(release: Release, features: str, spec: EncoderSpec, templates: Sequence[str]) -> ClassTexts:
+def texts_of(release: Release, features: str, spec: TextEncoderSpec, templates: Sequence[str]) -> ClassTexts:
     """Vectors of a release's prompts, or of templates with class names, by the encoder of its features `clip`. Raises
     BadConfig for other features, and for another encoder."""
     if features != MADE_BY_EMBED:
