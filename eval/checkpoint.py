@@ -114,11 +114,11 @@ class _Writer:
 
         kind = type(value)
         if isinstance(value, np.generic):
-            return {"array": self._stored(np.asarray(value)), "scalar": True}
+            return {**self._stored(np.asarray(value)), "scalar": True}
         if isinstance(value, np.ndarray):
             if value.dtype.kind == "U":
                 return {"texts": value.ravel().tolist(), "shape": value.shape, "dtype": value.dtype.str}
-            return {"array": self._stored(value)}
+            return self._stored(value)
         if isinstance(value, torch.nn.Module):
             return {"module": {name: self.plain(part) for name, part in value.state_dict().items()}}
         if isinstance(value, torch.Tensor):
@@ -142,12 +142,13 @@ class _Writer:
             raise _CannotKeep(str(error)) from None
         return {"object": _name(kind), "vars": {name: self.plain(part) for name, part in state.items()}}
 
-    def _stored(self, array: np.ndarray[Any, Any]) -> str:
+    def _stored(self, array: np.ndarray[Any, Any]) -> dict[str, Any]:
         import torch
 
         if array.dtype.kind not in "biuf" or array.dtype.byteorder == ">":
             raise _CannotKeep(f"an array of {array.dtype} is no plain data")
-        return self._tensor(torch.from_numpy(np.array(array)))
+        tensor = torch.from_numpy(np.array(array))
+        return {"array": self._tensor(tensor), "order": _order(tensor)}
 
     def _tensor(self, value: Any) -> str:
         name = str(len(self.tensors))
@@ -193,7 +194,8 @@ class _Reader:
         return self.task
 
     def _array(self, described: dict[str, Any], _: Callable[[Any], Any]) -> Any:
-        array = self.tensors[described["array"]].numpy().copy()
+        back = np.argsort(described["order"]).astype(int)
+        array = np.array(self.tensors[described["array"]].numpy().transpose(back))  # keeps the order of its numbers
         return array[()] if described.get("scalar") else array
 
     def _texts(self, described: dict[str, Any], _: Callable[[Any], Any]) -> Any:

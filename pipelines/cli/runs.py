@@ -40,7 +40,7 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run all steps on a built-in photo world, or on real pictures, offline.
+    """Run all steps on built-in or real pictures, offline.
 
     Photos, build, stream, evaluation, report.
     """

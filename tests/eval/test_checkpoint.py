@@ -82,6 +82,13 @@ def test_the_memory_format_of_a_tensor_stays(tmp_path: Path) -> None:
     assert torch.equal(again, images)
 
 
+def test_an_array_in_fortran_order_comes_back_as_it_was(tmp_path: Path) -> None:
+    square = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    (again,) = kept(tmp_path, square)
+    assert again.tolist() == square.tolist()
+    assert again.strides == square.strides
+
+
 @pytest.mark.parametrize("value", [defaultdict(list), lambda: 0, Path("a"), np.array([{}], object), open])
 def test_what_is_no_data_is_not_kept_and_said_once(tmp_path: Path, value: Any) -> None:
     place = Checkpoint(tmp_path / "state.safetensors")

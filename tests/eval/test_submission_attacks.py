@@ -197,7 +197,7 @@ def test_an_attack_is_named(name: str, made: Path, tmp_path: Path) -> None:
     attack(members)
     said = found(written(tmp_path / "a.zip", members), made / "S")
     assert message in said
-    assert len(said) < 700
+    assert len(said) < 1000  # an unknown name lists all that are known
     assert "Traceback" not in said
 
 

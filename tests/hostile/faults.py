@@ -139,9 +139,19 @@ def _corrections(folder: Path) -> Any:
     return [found, len(noted) == len(set(noted)) and set(noted) <= set(range(len(found)))]
 
 
+def _stages_and_store(folder: Path) -> Any:
+    """All files but the store's index, whose pages depend on its history; and whether the store is sound."""
+    from curate.store.database import opened
+    from curate.store.upkeep import verify
+
+    with opened(folder / "store") as store:
+        damaged = verify(store)["damaged"]
+    return {name: digest for name, digest in tree(folder).items() if "index.sqlite" not in name} | {"damaged": damaged}
+
+
 JOBS = {
-    "run": Job(partial(_run, until="bucket"), _photos),
-    "whole-run": Job(_run, _photos),
+    "run": Job(partial(_run, until="bucket"), _photos, kept=_stages_and_store),
+    "whole-run": Job(_run, _photos, kept=_stages_and_store),
     "stream": Job(_stream),
     "rows": Job(_rows, kept=_counts),
     "ledger": Job(_ledger, kept=_corrections),

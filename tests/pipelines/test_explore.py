@@ -314,7 +314,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         expect(page.locator(".view")).to_have_count(2)
         first = page.locator(".shot").first
         expect(first.locator("img")).to_be_visible()
-        page.wait_for_function("document.querySelector('.shot img').naturalWidth > 0")  # it loads after it is laid out
+        first.locator("img").evaluate("image => image.decode()")  # it loads after it is laid out
         first.focus()
         page.keyboard.press("y")
         expect(page.locator("p .share").first).to_contain_text("1 of 1 right")

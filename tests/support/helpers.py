@@ -62,9 +62,10 @@ def hinted(stream: Stream) -> Stream:
 
 
 def described(stream: Stream) -> Stream:
-    """The same with two texts for each class, whose vectors are near the class's mean in the first step."""
-    first, rng = stream.steps[0]["train"], rng_for(0, "described")
-    means = np.stack([first.x[first.y == k].mean(0) for k in range(len(stream.classes))])
+    """The same with two texts for each class, whose vectors are near the class's mean in the first step that has it."""
+    rng, trained = rng_for(0, "described"), [step["train"] for step in stream.steps]
+    first = [next(split for split in trained if (split.y == k).any()) for k in range(len(stream.classes))]
+    means = np.stack([split.x[split.y == k].mean(0) for k, split in enumerate(first)])
     x = np.repeat(means, 2, 0) + rng.normal(0, 0.1, (2 * len(means), means.shape[1]))
     x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
     y = np.repeat(np.arange(len(means)), 2)

@@ -47,6 +47,9 @@ def results(
             raise BadConfig(
                 f"Unknown result format {name!r}.", did_you_mean(name, FORMATS), f"Available: {', '.join(FORMATS)}."
             )
+    for option, text in (("--by", by), ("--dataset", dataset)):
+        if not text.isascii() and text.encode(errors="replace").decode() != text:
+            raise BadConfig(f"{option} is {text!r}.", "Expected text in UTF-8.")
     about = About(by, VERSION, datetime.now(UTC), dataset)
     counts = write_results(paths, out, chosen, about, [Stream.load(place) for place in stream or ()])
     files = {name: {"files": n} for name, n in counts.items()}
