@@ -214,8 +214,9 @@ def stream_measure(
     from stream_builder.measures.shift_distance import affordable, distances, label_statistics, measure
     from stream_builder.stream import Stream
 
-    # The transport library imports torch if it may: seconds and 400 MB, and only arrays are given to it.
-    os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")
+    # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
+    for backend in ("PYTORCH", "JAX", "CUPY", "TENSORFLOW"):
+        os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
     stream = Stream.load(path)
     names = comma_separated(distance)
     used, sampled = (stream, None) if exact else affordable(stream)
