@@ -162,7 +162,7 @@ def _paid(context: Context) -> dict[str, int]:
 
 
 def questions_left(context: Context) -> dict[str, Any]:
-    """Images of the candidates that nobody has answered yet, and what their questions cost in US dollars."""
+    """Images of the candidates that have no answer yet, and what their questions cost in US dollars."""
     settings = context.config.validation
     if settings.method != "crowd":
         return {"images": 0, "answers": 0, "usd": 0.0}

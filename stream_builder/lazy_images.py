@@ -138,6 +138,19 @@ def from_files(paths: Sequence[Path], size: int, strict: bool = False) -> LazyIm
     return LazyImages(tuple(paths), as_locations(locations), size, strict)
 
 
+def from_download(paths: Sequence[Path], size: int) -> tuple[LazyImages, list[Path]]:
+    """One image per file, and the files that are missing or empty."""
+    sizes = []
+    for path in paths:
+        try:
+            sizes.append(path.stat().st_size)
+        except OSError:
+            sizes.append(0)
+    locations = as_locations([(i, 0, length) for i, length in enumerate(sizes)])
+    missing = [path for path, length in zip(paths, sizes, strict=True) if not length]
+    return LazyImages(tuple(paths), locations, size), missing
+
+
 def as_locations(rows: Sequence[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
     """(N, 3), also for no rows."""
     return np.array(rows, np.int64).reshape(-1, 3)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from curate.core.errors import DriftlineError
+from curate.core.errors import BadInput, DriftlineError
 from curate.core.s3 import S3
 from curate.core.settings import PLACE, SPEED, PathText, Section, keys_of, resolve_path
 from curate.sources import SOURCES
@@ -97,6 +97,30 @@ class FileSource(Source):
         """An address is part of it, a path is not: its content is."""
         address = {"address": self.path if "://" in self.path else None} if stage == "ingest" else {}
         return super().identity(stage, of_0_1) | address
+
+
+def degrees_of(value: Any, most: float) -> float | None:
+    """A coordinate as a number; None for what is no number, or is beyond -most … most."""
+    try:
+        number = float(value)
+    except (ValueError, TypeError):
+        return None
+    return number if abs(number) <= most else None  # also not for NaN
+
+
+def check_span(start: int, end: int) -> None:
+    """Raise ValueError for a span without a moment in it."""
+    if start >= end:
+        raise ValueError(f"The span [{start}, {end}) is empty. Expected start < end")
+
+
+def empty_span(service: str) -> BadInput:
+    """The error for a live source that has no photos between `start` and `end`."""
+    return BadInput(
+        f"{service}'s answer is empty: it has no photos in this span.",
+        "Expected at least one.",
+        "Widen collection.start and collection.end.",
+    )
 
 
 def source_of(values: Any) -> Any:

@@ -8,7 +8,6 @@ second, then divided by licence. For every window, the promised and the received
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import time
@@ -22,14 +21,14 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
-from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.errors import BadConfig, DriftlineError
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.json_api import text_of, whole
 from curate.core.parsing import is_count
 from curate.core.settings import SPEED, Positive, Time
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, Source, Workplace
+from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
 
 ENDPOINT = "https://api.flickr.com/services/rest/"
 CEILING = 4000  # results that a query shows
@@ -110,8 +109,7 @@ class Flickr(Source):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Flickr:
-        if self.start >= self.end:
-            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
+        check_span(self.start, self.end)
         return self
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
@@ -133,11 +131,7 @@ class Flickr(Source):
                     yield batch_of([self._record(p, row + i) for i, p in enumerate(chunk)]).slice(max(0, skip - row))
                 row += len(chunk)
         if row == 0:
-            raise BadInput(
-                "Flickr's answer is empty: it has no photos in this span.",
-                "Expected at least one.",
-                "Widen collection.start and collection.end.",
-            )
+            raise empty_span("Flickr")
 
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the finished windows of this query, one JSON file each: photos that were promised and received."""
@@ -204,7 +198,7 @@ class Flickr(Source):
         licence, licence_url = LICENCES.get(str(photo.get("license")), (f"Flickr licence {photo.get('license')}", ""))
         wanted = {"medium": ("url_m",), "large": ("url_l", "url_m"), "original": ("url_o", "url_l", "url_m")}[self.size]
         description = photo.get("description")
-        x, y = _number(photo.get("longitude")), _number(photo.get("latitude"))
+        x, y = degrees_of(photo.get("longitude"), 180), degrees_of(photo.get("latitude"), 180)
         known = (x, y) != (0.0, 0.0)  # what Flickr writes for an unknown position
         return {
             "id": str(photo["id"]),
@@ -313,14 +307,6 @@ def _when(photo: Any) -> int:
 def _count(value: Any) -> int:
     text = str(value)
     return int(text) if is_count(text) else 0
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (ValueError, TypeError):
-        return None
-    return number if math.isfinite(number) and abs(number) <= 180 else None
 
 
 def _taken(value: Any) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import os
 import re
 import shutil
@@ -32,7 +31,7 @@ from curate.core.s3 import S3
 from curate.core.settings import SPEED, Time
 from curate.metadata.column_mapping import LONGEST_RAW, printable
 from curate.metadata.schema import batch_of, rebatch
-from curate.sources.base import HERE, FileSource, Workplace
+from curate.sources.base import HERE, FileSource, Workplace, degrees_of
 
 IMAGES = "https://inaturalist-open-data.s3.amazonaws.com/photos"
 NEEDED = {
@@ -227,7 +226,7 @@ class INaturalist(FileSource):
             when = None
         if observed and when is None:
             return bad("bad_upload_time")
-        x, y = _degrees(values["longitude"], 180), _degrees(values["latitude"], 90)
+        x, y = degrees_of(values["longitude"], 180), degrees_of(values["latitude"], 90)
         extra = {
             "taxon": values["taxon"],
             "rank": values["rank"],
@@ -335,14 +334,6 @@ def _check_taxa(base: Any, names: tuple[str, ...]) -> None:
             ).fetchone()  # fmt: skip
             hint = f"Did you mean {near[0]!r}?" if near else "Expected a scientific name or id of the table taxa."
             raise BadInput(f"Unknown taxon {name!r}.", hint, "Check collection.taxa.")
-
-
-def _degrees(text: str | None, most: float) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and abs(number) <= most else None
 
 
 def _day(seconds: int) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -22,13 +21,13 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from curate.core.atomic_io import fingerprint, read_json, write_json
-from curate.core.errors import BadConfig, BadInput, DriftlineError
+from curate.core.errors import BadConfig, DriftlineError
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.json_api import JsonApi, agent, text_of
 from curate.core.settings import SPEED, Positive, Text, Time
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch, safe_id
-from curate.sources.base import HERE, Source, Workplace
+from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
 
 ENDPOINT = "https://commons.wikimedia.org/w/api.php"
 PAGE = 500  # files a page
@@ -60,8 +59,7 @@ class Wikimedia(Source):
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Wikimedia:
-        if self.start >= self.end:
-            raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
+        check_span(self.start, self.end)
         return self
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
@@ -82,11 +80,7 @@ class Wikimedia(Source):
                     yield batch_of(records).slice(max(0, skip - row))
                 row += len(images)
         if row == 0:
-            raise BadInput(
-                "Wikimedia's answer is empty: it has no photos in this span.",
-                "Expected at least one.",
-                "Widen collection.start and collection.end.",
-            )
+            raise empty_span("Wikimedia")
 
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the pages that were read: START-END/NNNNN.json, with files and cursor."""
@@ -169,7 +163,7 @@ class Wikimedia(Source):
             entry = extra.get(key)
             return plain(entry.get("value")) if isinstance(entry, dict) else None
 
-        x, y = _degrees(said("GPSLongitude"), 180), _degrees(said("GPSLatitude"), 90)
+        x, y = degrees_of(said("GPSLongitude"), 180), degrees_of(said("GPSLatitude"), 90)
         return {
             "id": safe_id(name),
             "row": row,
@@ -236,14 +230,6 @@ def _taken(text: str | None) -> int | None:
         return None if text is None else seconds_of(datetime.fromisoformat(text))
     except (ValueError, OverflowError):
         return None
-
-
-def _degrees(text: str | None, most: float) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and abs(number) <= most else None
 
 
 def _key(image: Any) -> str:

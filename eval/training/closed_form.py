@@ -6,6 +6,7 @@ float64. Answers do not depend on the unit of the features.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -201,9 +202,9 @@ class ClosedForm(Learner):
                 self._add(x, y, first)
                 first += len(y)
 
+    @abstractmethod
     def solve(self) -> tuple[Floats, ...]:
         """What `scores` needs, from the sums."""
-        raise NotImplementedError
 
     def scores(self, x: Floats, solution: tuple[Floats, ...]) -> Floats:
         """Lifted samples (n, M) → scores of the classes (n, C), higher is better; default: x W + b."""

@@ -19,7 +19,7 @@ from curate.core.outside.documents import read_text
 from curate.core.outside.names import fault, inside
 from curate.core.parsing import is_count
 from stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
-from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, as_locations, from_files, join
+from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, from_download, from_files, join
 from stream_builder.splitting import numbered
 from stream_builder.stream import Split, Step, Stream
 
@@ -180,8 +180,6 @@ def _samples(part: Part, rows: np.ndarray[Any, Any], edge: int | None) -> Any:
         assert part.vectors is not None
         return part.vectors[rows]
     files: list[Path] = []
-    locations: list[tuple[int, int, int]] = []
-    missing: list[Path] = []
     folders: dict[str, Path] = {}
     for row in rows.tolist():
         folder, _, name = part.paths[row].rpartition("/")
@@ -189,15 +187,8 @@ def _samples(part: Part, rows: np.ndarray[Any, Any], edge: int | None) -> Any:
             folders[folder] = inside(part.root, folder, part.source) if folder else part.root
         if why := fault(name):
             raise IntegrityError(f"{part.source} names the file {name[:200]!r}: {why}.", "", AGAIN)
-        file = folders[folder] / name
-        try:
-            size = file.stat().st_size
-        except OSError:
-            size = 0
-        if not size:
-            missing.append(file)
-        locations.append((len(files), 0, size))
-        files.append(file)
+        files.append(folders[folder] / name)
+    images, missing = from_download(files, edge)
     if missing:
         raise MissingFile(
             f"{len(missing):,} of {len(rows):,} images of {part.source} are missing or empty, the first is "
@@ -205,7 +196,7 @@ def _samples(part: Part, rows: np.ndarray[Any, Any], edge: int | None) -> Any:
             "Expected the whole download, unpacked to the end.",
             AGAIN,
         )
-    return LazyImages(tuple(files), as_locations(locations), edge)
+    return images
 
 
 def _unlabelled(path: Path, bucket: str, labelled: set[str], edge: int) -> LazyImages | None:

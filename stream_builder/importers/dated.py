@@ -17,7 +17,7 @@ from curate.core.outside.names import fault
 from curate.core.outside.tables import csv_rows, read_parquet
 from curate.core.parsing import is_count
 from curate.core.seeding import rng_for
-from stream_builder.lazy_images import LazyImages, as_locations
+from stream_builder.lazy_images import LazyImages, from_download
 from stream_builder.splitting import draw_test, numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
 
@@ -180,25 +180,14 @@ def texts_of(values: Sequence[Any], what: Callable[[int], str], name: str) -> li
 def images_of(root: Path, names: Sequence[str], size: int, source: Path) -> LazyImages:
     """Image files below `root`. Raises MissingFile with the number of files that are not there, and BadInput for a name
     that leaves the folder. source: what names the files."""
-    files: list[Path] = []
-    locations: list[tuple[int, int, int]] = []
-    missing: list[Path] = []
     for name in names:
         if why := next((why for part in name.split("/") if (why := fault(part))), ""):
             raise BadInput(f"{source} names the file {name[:200]!r}: {why}.", f"Expected a file below {root}.")
-        file = root / name
-        try:
-            length = file.stat().st_size
-        except OSError:
-            length = 0
-        if not length:
-            missing.append(file)
-        locations.append((len(files), 0, length))
-        files.append(file)
+    images, missing = from_download([root / name for name in names], size)
     if missing:
         raise MissingFile(
-            f"{len(missing):,} of {len(files):,} images of {source} are missing or empty, the first is {missing[0]}.",
+            f"{len(missing):,} of {len(names):,} images of {source} are missing or empty, the first is {missing[0]}.",
             "Expected the whole data set.",
             "Download and unpack it again.",
         )
-    return LazyImages(tuple(files), as_locations(locations), size)
+    return images

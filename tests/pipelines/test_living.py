@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.console import driftline
-from support.living import Town, answer, context, counted, requests, tree
+from support.living import Town, answer, context, counted, linked_copy, requests, tree
 
 from curate.core.errors import BadInput, Busy, Unconfirmed
 from pipelines.forecast import forecast, text
@@ -45,10 +45,7 @@ def built_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def built(built_once: Path, tmp_path: Path) -> Path:
     """A copy of it, with its hard links."""
-    subprocess.run(["cp", "-a", str(built_once), str(tmp_path / "run")], check=True)
-    with closing(sqlite3.connect(tmp_path / "run" / "store" / "index.sqlite")) as base, base:
-        base.execute("UPDATE runs SET path = ?", (str(tmp_path / "run"),))
-    return tmp_path / "run"
+    return linked_copy(built_once, tmp_path / "run")
 
 
 def states(entries: list[dict[str, Any]]) -> list[str]:

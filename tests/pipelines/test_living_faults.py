@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import time
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline, start
-from support.living import Town, context, counted, tree
+from support.living import Town, context, counted, linked_copy, tree
 
 from curate.bucketing.assign import assign
 from curate.bucketing.frozen import assign_frozen, freeze
@@ -50,10 +48,7 @@ def started_once(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def started(started_once: Path, tmp_path: Path) -> Path:
     """A copy of it, with its hard links."""
-    subprocess.run(["cp", "-a", str(started_once), str(tmp_path / "run")], check=True)
-    with closing(sqlite3.connect(tmp_path / "run" / "store" / "index.sqlite")) as base, base:
-        base.execute("UPDATE runs SET path = ?", (str(tmp_path / "run"),))
-    return tmp_path / "run"
+    return linked_copy(started_once, tmp_path / "run")
 
 
 def test_kills_at_any_moment_lose_nothing_and_do_nothing_twice(started: Path, town: Town, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.serving import serving
 
 
 @dataclass
@@ -52,12 +53,6 @@ def chat_server() -> Iterator[Chat]:
         def log_message(self, *args: object) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    chat.url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+    with serving(Handler) as address:
+        chat.url = f"{address}/v1"
         yield chat
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -6,12 +6,13 @@ import base64
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from support.serving import serving
 
 TOKEN = "hf_loopbackloopbackloopbackloopback"
 
@@ -164,12 +165,6 @@ def hub() -> Iterator[Hub]:
             made = state.commit(repo, new)
             return 200, {"commitUrl": f"{state.address}/datasets/{repo}/commit/{made}", "commitOid": made}, {}
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
+    with serving(Handler) as address:
+        state.address = address
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from support.serving import serving
 
 Answer = tuple[int, Any]
 FIELDS = {"name", "description", "reward", "estimated_completion_time", "data_collection_method", "data_collection_id"}
@@ -189,11 +191,6 @@ def prolific_server() -> Iterator[Prolific]:
         def log_message(self, *args: object) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    service.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as address:
+        service.url = address
         yield service
-    finally:
-        server.shutdown()
-        server.server_close()

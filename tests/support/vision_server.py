@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from http.server import BaseHTTPRequestHandler
+from threading import Lock
 from typing import Any
+
+from support.serving import serving
 
 TOKENS = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
 
@@ -112,15 +114,6 @@ def vision_server(**values: Any) -> Iterator[Vision]:
         def log_message(self, *args: object) -> None:
             """Quiet."""
 
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 256
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    vision.url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+    with serving(Handler) as address:
+        vision.url = f"{address}/v1"
         yield vision
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from support.hub_server import TOKEN
+from support.serving import serving
 
 
 class Zenodo:
@@ -69,12 +69,6 @@ def zenodo() -> Iterator[Zenodo]:
                 return 201, {"id": 7, "submitted": False, "files": files, "metadata": doi, "links": links}
             return 404, {}
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
+    with serving(Handler) as address:
+        state.address = address
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -385,8 +385,8 @@ def bonus(service: Service, journal: Journal, path: Path, max_spend: float | Non
         return dict(journal.done[step]) | {"paid_before": True}
     if step in journal.begun:
         raise Unfinished(
-            "The last command stopped while Prolific was told to pay these bonuses.",
-            "Prolific pays again if it is told again.",
+            "The last command stopped while it asked Prolific to pay these bonuses.",
+            "A second request would pay them a second time.",
             "Look at the study's payments, and pay what is missing there.",
         )
     made = service.call("POST", "/submissions/bonus-payments/", {"study_id": _published(journal), "csv_bonuses": text})

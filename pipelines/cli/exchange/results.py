@@ -37,6 +37,7 @@ def results(
     as_json: Json = False,
 ) -> None:
     """Write results for Every Eval Ever or Hugging Face's boards."""
+    from curate.metadata.column_mapping import is_utf8
     from eval.reporting.result_formats import About, write_results
     from pipelines import VERSION
     from stream_builder.stream import Stream
@@ -48,7 +49,7 @@ def results(
                 f"Unknown result format {name!r}.", did_you_mean(name, FORMATS), f"Available: {', '.join(FORMATS)}."
             )
     for option, text in (("--by", by), ("--dataset", dataset)):
-        if not text.isascii() and text.encode(errors="replace").decode() != text:
+        if not is_utf8(text):
             raise BadConfig(f"{option} is {text!r}.", "Expected text in UTF-8.")
     about = About(by, VERSION, datetime.now(UTC), dataset)
     counts = write_results(paths, out, chosen, about, [Stream.load(place) for place in stream or ()])
