@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import fingerprint
+from curate.core.atomic_io import fingerprint, locked
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from eval import outcomes
@@ -378,23 +378,9 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | protocol.records(stream, learner, run.start.seed) | chosen
     if run.folder is not None:
-        outcomes.write(run.folder / outcomes.FILE, rows)
-        row_files.save(run.folder, about, rows)
+        with locked(run.folder):  # several processes end the run that they shared
+            if (run.folder / "run.json").is_file():
+                return row_files.load(run.folder)
+            outcomes.write(run.folder / outcomes.FILE, rows)
+            row_files.save(run.folder, about, rows)
     return Run(about, list(rows))
-
-
-def seeds_of(text: str) -> list[int]:
-    """`0-4` or `0,2,5` → seeds. Raises BadConfig.
-
-    >>> seeds_of("0-2,7")
-    [0, 1, 2, 7]
-    """
-    seeds: list[int] = []
-    for part in text.split(","):
-        edges = part.strip().split("-", 1)
-        if not all(edge.isdecimal() and len(edge) < 10 for edge in edges) or int(edges[-1]) > int(edges[0]) + 10_000:
-            raise BadConfig(f"--seeds is {text!r}.", "Expected numbers and ranges, as in 0-4 or 0,2,5.")
-        seeds.extend(range(int(edges[0]), int(edges[-1]) + 1))
-    if not seeds or len(set(seeds)) != len(seeds):
-        raise BadConfig(f"--seeds is {text!r}.", "Expected at least one seed, none twice.")
-    return seeds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import fcntl
 import hashlib
 import io
 import json
@@ -193,6 +194,18 @@ def sha256_file(path: Path) -> str:
 def fingerprint(value: Any) -> str:
     """SHA-256 of plain data (as JSON with sorted keys). Raises TypeError for anything that JSON cannot hold."""
     return sha256_bytes(json.dumps(value, sort_keys=True, ensure_ascii=True).encode())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process has the folder locked. The lock ends with the process, even after a crash."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sweep(folder: Path) -> None:

@@ -135,3 +135,20 @@ def _expected(message: str) -> str:
     """The end of pydantic's `Input should be …`, or the message of a validator."""
     text = message.removeprefix("Input should be ").removeprefix("Value error, ")
     return f"a number {text}" if text.startswith(("greater", "less")) else text
+
+
+def seeds_of(text: str) -> list[int]:
+    """`0-4` or `0,2,5` → seeds. Raises BadConfig.
+
+    >>> seeds_of("0-2,7")
+    [0, 1, 2, 7]
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        edges = part.strip().split("-", 1)
+        if not all(edge.isdecimal() and len(edge) < 10 for edge in edges) or int(edges[-1]) > int(edges[0]) + 10_000:
+            raise BadConfig(f"--seeds is {text!r}.", "Expected numbers and ranges, as in 0-4 or 0,2,5.")
+        seeds.extend(range(int(edges[0]), int(edges[-1]) + 1))
+    if not seeds or len(set(seeds)) != len(seeds):
+        raise BadConfig(f"--seeds is {text!r}.", "Expected at least one seed, none twice.")
+    return seeds

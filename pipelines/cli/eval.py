@@ -84,11 +84,12 @@ def evaluate(
     from eval.experiment.learner_sets import expand, split
     from eval.experiment.learner_spec import spec_of
     from eval.experiment.presets import fitting
+    from eval.experiment.settings import seeds_of
     from eval.learners import LEARNERS
     from eval.protocol import PROTOCOLS
     from eval.rows import keep_skipped
     from eval.run import evaluate as run_grid
-    from eval.run import evaluate_draws, plan, seeds_of
+    from eval.run import evaluate_draws, plan
     from pipelines.config.loader import given
     from stream_builder.stream import Stream
 
@@ -150,7 +151,8 @@ def evaluate(
 
 def _draws(path: Path, seeds: str | None) -> dict[int, Path]:
     """The draws of a folder that is no stream itself: all, or those of --seeds. Raises BadConfig for a missing one."""
-    from eval.run import draws_of, seeds_of
+    from eval.experiment.settings import seeds_of
+    from eval.run import draws_of
 
     found = {} if (path / "stream.json").is_file() else draws_of(path)
     chosen = seeds_of(seeds) if seeds and found else list(found)

@@ -159,7 +159,7 @@ def stream_compose(
         tell(as_json, [save(made, out)], "seq-to-final")
         return
     from curate.core.atomic_io import fingerprint
-    from eval.run import seeds_of
+    from eval.experiment.settings import seeds_of
 
     saved = []
     for each in seeds_of(seeds):

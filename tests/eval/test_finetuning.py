@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -464,6 +464,25 @@ class TestMethods:
         assert [r["scores"] for r in alone["results"]] == [r["scores"] for r in many["results"]]
         assert sum(told) == 1
         assert len(list((tmp_path / "runs" / "seq-to-final").iterdir())) == 1
+
+    def test_a_run_that_another_process_has_ended_is_read_and_not_written_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made, found = stream(), []
+
+        @contextmanager
+        def waited(folder: Path) -> Iterator[None]:
+            monkeypatch.undo()
+            evaluate(made, "seq-to-final", ["ft"], settings=QUICK, out=tmp_path)  # the other process
+            found.append((folder / "run.json").stat().st_ino)
+            yield
+            found.append((folder / "run.json").stat().st_ino)
+
+        monkeypatch.setattr("eval.run.locked", waited)
+        mine = evaluate(made, "seq-to-final", ["ft"], settings=QUICK, out=tmp_path)
+
+        assert len(mine["results"]) == 1
+        assert found[0] == found[1]
 
     def test_an_oracle_needs_data(self) -> None:
         found = evaluate(stream(), "seq-to-final", ["oracle"], settings=QUICK)

@@ -15,12 +15,12 @@ from eval import rows
 from eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
 from eval.experiment.learner_spec import spec_of
 from eval.experiment.presets import PRESETS
-from eval.experiment.settings import setting_names
+from eval.experiment.settings import seeds_of, setting_names
 from eval.learner import Array, Labels, Learner, Task
 from eval.learners.er import Er
 from eval.protocol import PROTOCOLS
 from eval.reporting.report import colour, ink, results_of, write
-from eval.run import evaluate, plan, seeds_of
+from eval.run import evaluate, plan
 from eval.scoring.published_values import SCORES, beside, values
 from stream_builder.stream import Stream
 

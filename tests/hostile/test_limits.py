@@ -25,7 +25,7 @@ from curate.metadata.filters import withdrawn_ids
 from curate.retrieval.settings import Concept
 from curate.validation.answers import read_answers, read_lines
 from curate.validation.mturk import Journal
-from eval.run import seeds_of
+from eval.experiment.settings import seeds_of
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.datasets import open_dataset
 

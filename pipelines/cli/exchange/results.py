@@ -74,8 +74,8 @@ def codabench(
     """Write a Codabench bundle: loop, scores and a baseline.
 
     Our loop is its ingestion program; learners never see a test label."""
+    from eval.experiment.settings import seeds_of
     from eval.leaderboard.codabench import bundle
-    from eval.run import seeds_of
 
     files = bundle(stream, protocol, seeds_of(seeds), image, out, title)
     show(as_json, {"bundle": str(out), "files": files}, f"{out}: {', '.join(files)}")
