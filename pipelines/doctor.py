@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import time
@@ -11,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from curate.core.executor.local import cores
+from curate.core.system.calls import cores, memory
 from pipelines import VERSION
 
 NEEDED = ("torch", "open_clip_torch", "numpy", "pyarrow", "duckdb", "faiss-cpu", "pillow", "pandas")
@@ -36,7 +35,7 @@ def examine(seconds: float = SECONDS) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": cores(),
-        "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
+        "memory_gb": round(size / 1e9, 1) if (size := memory()) else None,
         "free_disk_gb": round(shutil.disk_usage(Path.cwd()).free / 1e9, 1),
         "packages": {name: _version(name) for name in NEEDED},
         "accelerators": _accelerators(),
@@ -130,9 +129,10 @@ def _training(seconds: float) -> float:
 def text(found: Mapping[str, Any]) -> str:
     """For people."""
     gpus = ", ".join(f"{gpu['name']} ({gpu['memory_gb']} GB)" for gpu in found["accelerators"])
+    memory_gb = found["memory_gb"] or "unknown"
     lines = [
         f"driftline    {found['driftline']}, Python {found['python']}, {found['system']}",
-        f"machine      {found['cores']} cores, {found['memory_gb']} GB of memory, {found['free_disk_gb']} GB free here",
+        f"machine      {found['cores']} cores, {memory_gb} GB of memory, {found['free_disk_gb']} GB free here",
         f"GPU          {gpus or 'none that torch sees'}",
         f"kernel       {found['kernel']}" + ("" if found["compiler"] else "; no compiler was found to build it"),
         "packages     " + ", ".join(f"{name} {number or 'missing'}" for name, number in found["packages"].items()),

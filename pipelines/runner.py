@@ -7,7 +7,6 @@ continues where it stopped. Finished output is removed only when its successor i
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import shlex
@@ -22,6 +21,7 @@ from typing import Any
 
 from curate.core.atomic_io import sweep, write_json
 from curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
+from curate.core.system.calls import lock
 from pipelines import plan as planning
 from pipelines.identity import adopt, is_current, known_identity, mark_of, marks_of_0_1, outside_of, update_record
 from pipelines.plan import Plan, check_stage, confirm, make, plan
@@ -58,13 +58,11 @@ def alone(root: Path) -> Iterator[None]:
             "To run it, copy the folder or change its rights.",
         ) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not lock(file, wait=False):
             file.seek(0)
             worker = " ".join(file.read(200).split())
             process = f"Another driftline process ({worker})" if worker else "Another driftline process"
-            raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.") from None
+            raise Busy(f"{process} is working on {root}.", "", "Wait until it ends.")
         file.truncate(0)
         who = f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M')}"
         with suppress(OSError):  # on a full disk the lock holds without its name

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from curate.core.errors import BadInput, IntegrityError, reason
 from curate.core.outside.images import opened
+from curate.core.system.calls import read_at
 
 Array = npt.NDArray[Any]
 LARGEST = 1 << 30  # bytes of an encoded image
@@ -91,7 +92,7 @@ class LazyImages:
                 f"Expected a file that is there, and at most {LARGEST:,} bytes.",
                 "Create the stream again.",
             )
-        data = os.pread(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
+        data = read_at(_open_file(self.files[number], os.getpid()).fileno(), length, offset)
         if len(data) != length:
             raise IntegrityError(
                 f"{self.files[number]} is truncated.", f"Expected {length} bytes at {offset}.", "Copy the file again."

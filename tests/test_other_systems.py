@@ -1,50 +1,100 @@
-"""What only Linux or only POSIX has is used in the files that are named here, and nowhere else."""
+"""What Linux or POSIX has and Windows has not is called in one room, which says so where it cannot work."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_imports import FILES, ROOT
 
-ONLY_POSIX = {"fcntl", "resource", "pwd", "grp", "termios", "pty"}
-ONLY_LINUX = {"sched_getaffinity", "sched_setaffinity", "fork", "unshare", "setns", "memfd_create", "prctl"}
-ALLOWED = {
-    "pipelines/runner.py": {"fcntl"},  # one process works on a run folder
-    "eval/memory/correction_ledger.py": {"fcntl"},  # one process writes a ledger
-    "eval/finetuning/fit_cache.py": {"fcntl"},  # one process fits what several need
-    "eval/leaderboard/isolation.py": {"resource", "fork", "unshare"},  # a stranger's submission, in Linux's namespaces
-    "eval/leaderboard/enclosure.py": {"fork", "prctl", "unshare"},
-    "curate/core/executor/local.py": {"sched_getaffinity", "prctl"},  # each behind a question for the system
+from curate.core.atomic_io import locked
+from curate.core.system import calls
+from eval.memory.correction_ledger import Ledger
+
+ROOM = ROOT / "curate" / "core" / "system"
+MODULES = {"fcntl", "resource", "pwd", "grp", "termios", "tty", "pty", "syslog", "posix", "msvcrt", "winreg"}
+NAMES = {
+    *("fork", "forkpty", "waitpid", "WNOHANG", "killpg", "setsid", "setpgid", "getpgid", "nice", "prctl"),
+    *("getuid", "geteuid", "getgid", "getegid", "setuid", "setgid", "chown", "fchown", "chroot", "mkfifo", "mknod"),
+    *("pread", "preadv", "pwrite", "pwritev", "sendfile", "posix_fadvise", "posix_fallocate", "copy_file_range"),
+    *("sched_getaffinity", "sched_setaffinity", "unshare", "setns", "memfd_create", "getloadavg", "sysconf"),
+    *("statvfs", "fchdir", "O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "add_signal_handler", "tzset"),
+    *("SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGPIPE", "SIGALRM", "AF_UNIX", "preexec_fn"),
 }
+PLACES = ("/proc", "/dev/", "/sys/", "/etc/", "/usr/", "/tmp", "/var/", "/home/")
+NAMED = {"curate/core/system/enclosure.py", "curate/sources/yfcc/__init__.py"}  # the latter: a part of an address
 
 
 def used(path: Path) -> set[str]:
-    """Modules and names of one system only that a file uses."""
-    found = set()
+    """Modules, names and places of one system only that a file uses."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names} & ONLY_POSIX
+            found |= {alias.name for alias in node.names} & MODULES
         elif isinstance(node, ast.ImportFrom):
-            found |= {str(node.module)} & ONLY_POSIX
+            found |= {str(node.module)} & MODULES
         elif isinstance(node, ast.Attribute):
-            found |= {node.attr} & ONLY_LINUX
+            found |= {node.attr} & NAMES
+        elif isinstance(node, ast.keyword):
+            found |= {str(node.arg)} & NAMES
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {node.value} if node.value.startswith(PLACES) else set()
     return found
 
 
-def test_one_systems_calls_are_where_they_may_be() -> None:
-    found = {str(path.relative_to(ROOT)): used(path) for path in FILES}
-    strays = {name: sorted(names - ALLOWED.get(name, set())) for name, names in found.items()}
-    assert {name: names for name, names in strays.items() if names} == {}
-    assert {name for name, names in ALLOWED.items() if names - found[name]} == set(), "no longer needed there"
+def test_calls_of_one_system_are_in_one_room() -> None:
+    found = {str(path.relative_to(ROOT)): used(path) for path in FILES if ROOM not in path.parents}
+    assert {name: names for name, names in found.items() if names} == {}
+    assert {"fcntl", "fork", "SIGKILL"} <= used(ROOM / "calls.py")
 
 
-def test_cores_are_counted_where_the_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
-    from curate.core.executor import local
+@pytest.fixture
+def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows: none of the modules and names above. pytest itself needs them to make tmp_path."""
+    monkeypatch.setattr(calls, "POSIX", False)
+    monkeypatch.setattr(calls, "LINUX", False)
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name in NAMES:
+        monkeypatch.delattr(f"os.{name}", raising=False)
+    for name in ("fcntl", "resource"):
+        monkeypatch.delattr(calls, name)
 
-    monkeypatch.setattr(sys, "platform", "darwin")
-    monkeypatch.delattr("os.sched_getaffinity")
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda folder: calls.forked(lambda: None, 1),
+        lambda folder: calls.limit(1, 1, 1),
+        lambda folder: locked(folder).__enter__(),
+        lambda folder: Ledger(folder / "ledger"),
+    ],
+)
+def test_what_windows_cannot_do_says_so(windows: None, call: Callable[[Path], Any], tmp_path: Path) -> None:
+    with pytest.raises(calls.NotHere, match=r"does not work on win32\. Expected Linux or macOS\. On Windows use WSL\."):
+        call(tmp_path)
+
+
+def test_what_windows_does_another_way(windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    assert local.cores() == 8
+    assert (calls.cores(), calls.busy_cores(), calls.memory()) == (8, 0, None)
+    (tmp_path / "a").write_bytes(b"0123456789")
+    with (tmp_path / "a").open("rb") as file:
+        assert calls.read_at(file.fileno(), 3, 4) == b"456"
+        view = memoryview(bytearray(4))
+        assert (calls.read_into(file.fileno(), view, 8), bytes(view[:2])) == (2, b"89")
+    calls.sync_folder(tmp_path)
+    assert not calls.was_killed(-9)
+
+
+def test_a_module_of_one_system_is_asked_for_and_not_needed() -> None:
+    """The room can be imported where neither module exists."""
+    text = (ROOM / "calls.py").read_text(encoding="utf-8")
+    space: dict[str, Any] = {"__name__": "calls"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "fcntl", None)
+        exec(compile(text, "calls.py", "exec", dont_inherit=True), space)
+    assert space["POSIX"] is False

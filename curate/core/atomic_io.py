@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -18,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from curate.core.outside.limits import DOCUMENT
+from curate.core.system.calls import lock, open_folder, sync_folder
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt
@@ -26,15 +26,6 @@ if TYPE_CHECKING:  # imported where they are used: a command's help needs neithe
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TEMPORARY = ".partial-"  # prefix of every unfinished file
 UPGRADE = "Install that version or a later one: pip install --upgrade driftline."
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def no_room(error: OSError, path: Path, size: int) -> DriftlineError:
@@ -198,11 +189,12 @@ def fingerprint(value: Any) -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process has the folder locked. The lock ends with the process, even after a crash."""
+    """Wait until no other process has the folder locked. The lock ends with the process, even after a crash. Raises
+    NotHere."""
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    handle = open_folder(folder)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        lock(handle)
         yield
     finally:
         os.close(handle)

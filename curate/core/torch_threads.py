@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from curate.core.executor.local import cores
+from curate.core.system.calls import busy_cores, cores
 
 
 @contextmanager
@@ -20,8 +19,7 @@ def one_thread() -> Iterator[None]:
 def idle_cores() -> Iterator[int]:
     """Run torch on the cores that nothing else uses now: threads beyond them wait for each other, and a step takes many
     times as long. Yields their number. The last bits of results depend on it."""
-    busy = round(os.getloadavg()[0])
-    with _threads(max(1, cores() - busy)) as number:
+    with _threads(max(1, cores() - busy_cores())) as number:
         yield number
 
 

@@ -6,7 +6,6 @@ among the best within its rounding error, and these are scored again in float64.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from curate.core.errors import BadConfig, BadInput
 from curate.core.executor import Executor
+from curate.core.system.calls import read_into
 from curate.encoders import Vectors
 from curate.retrieval.vector_store import Ints, Store, VectorFile
 
@@ -240,7 +240,7 @@ def _fill(descriptor: int, view: memoryview, vectors: VectorFile, offset: int) -
     """Read bytes of the vectors from `offset` on, until `view` is full."""
     done = 0
     while done < len(view):
-        count = os.preadv(descriptor, [view[done:]], vectors.offset + offset + done)
+        count = read_into(descriptor, view[done:], vectors.offset + offset + done)
         if count == 0:
             raise BadInput(f"{vectors.path} ends before its {vectors.rows:,} vectors do.", "", "Embed the shard again.")
         done += count

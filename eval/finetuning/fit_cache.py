@@ -7,7 +7,6 @@ takes fits that no other process works on.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 
 from curate.core.atomic_io import read_object, write_bytes, write_json
 from curate.core.errors import BadInput, reason
+from curate.core.system.calls import lock
 from eval.checkpoint import Checkpoint
 from eval.finetuning.fit import Fitted, Hyper
 
@@ -104,12 +104,7 @@ class Store:
             return
         self.place(key).mkdir(parents=True, exist_ok=True)
         with (self.place(key) / "claim").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except OSError:
-                yield False
-                return
-            yield True
+            yield lock(file, wait)
 
 
 def digest_of(state: dict[str, Any]) -> str:

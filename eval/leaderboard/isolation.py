@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import write_json
 from curate.core.errors import DriftlineError
 from curate.core.registry import Registry
-from eval.leaderboard.enclosure import NotEnclosed, enclose
+from curate.core.system.calls import forked, leave_network, limit
+from curate.core.system.enclosure import NotEnclosed, enclose
 
-NEW_NETWORK = 0x10000000 | 0x40000000  # CLONE_NEWUSER | CLONE_NEWNET of Linux's unshare(2)
 ENVIRONMENT = (
     "PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
@@ -103,13 +100,7 @@ def _answer(folder: Path, limits: Limits) -> Any:
 def child(asked: Mapping[str, Any]) -> None:
     """The child's side: close everything, then fork a process for each request."""
     limits = asked["limits"]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind, value in (
-        (resource.RLIMIT_CPU, limits["seconds"]),  # of each process: a forked one begins at zero
-        (resource.RLIMIT_DATA, limits["memory"]),
-        (resource.RLIMIT_FSIZE, limits["file"]),
-    ):
-        resource.setrlimit(kind, (value, value))
+    limit(limits["seconds"], limits["memory"], limits["file"])
     close_network(own_namespace=not asked["enclosed"])
     Registry.by_path = False
     module, _, name = asked["task"].partition(":")
@@ -120,27 +111,16 @@ def child(asked: Mapping[str, Any]) -> None:
     for number, request in enumerate(asked["requests"]):
         folder = Path.cwd() / str(number)
         folder.mkdir()
-        if process := os.fork():
-            folder.with_suffix(".code").write_text(_waited(process, limits["seconds"] + 60))
-            continue
-        os.chdir(folder)
-        os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
-        tempfile.tempdir = None
-        _do(function, request, asked)
-        os._exit(0)
+        ended = forked(partial(_begin, folder, function, request, asked), limits["seconds"] + 60)
+        folder.with_suffix(".code").write_text(ended)
 
 
-def _waited(process: int, seconds: float) -> str:
-    """The exit code of a process, or "late" if it was killed because it took longer."""
-    late = time.monotonic() + seconds
-    while time.monotonic() < late:
-        done, status = os.waitpid(process, os.WNOHANG)
-        if done:
-            return str(os.waitstatus_to_exitcode(status))
-        time.sleep(0.01)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return "late"
+def _begin(folder: Path, function: Callable[[Mapping[str, Any]], Any], request: Any, asked: Mapping[str, Any]) -> None:
+    """What a forked process does: its own folder is its home."""
+    os.chdir(folder)
+    os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
+    tempfile.tempdir = None
+    _do(function, request, asked)
 
 
 def _do(function: Callable[[Mapping[str, Any]], Any], request: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
@@ -163,8 +143,8 @@ def close_network(own_namespace: bool = True) -> None:
     """No network for the rest of this process: an empty network namespace where the system allows one (Linux), and in
     any case a guard that refuses sockets, those of this machine included. Cannot be undone. own_namespace: False if
     `enclose` makes one."""
-    if sys.platform == "linux" and own_namespace:
-        ctypes.CDLL(None).unshare(NEW_NETWORK)
+    if own_namespace:
+        leave_network()
 
     def guard(event: str, _: object) -> None:
         if event in GUARDED:

@@ -16,7 +16,6 @@ is tampering. Records that were cut off at the end are found only with a head th
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 import re
@@ -38,6 +37,7 @@ import orjson
 
 from curate.core.atomic_io import write_bytes, writing
 from curate.core.errors import BadInput, Busy, IntegrityError, MissingFile, NotWritten
+from curate.core.system.calls import lock, write_at
 from eval.memory.merkle import Tree, sha
 
 HEAD = b"driftline ledger 2\n"
@@ -152,11 +152,8 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.lock = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  held until close
         try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.lock.close()
-            raise Busy(f"Another process writes {path}.", "", "Wait until it has finished.") from None
-        try:
+            if not lock(self.lock, wait=False):
+                raise Busy(f"Another process writes {path}.", "", "Wait until it has finished.")
             if new and path.exists():
                 raise BadInput(f"The ledger {path} exists.", "No ledger is replaced.", "Move it, or name a new folder.")
             if not path.exists():
@@ -216,7 +213,7 @@ class Ledger:
         size = len(rest)
         try:
             while rest:
-                written = os.pwrite(self.file, rest, self.end + size - len(rest))
+                written = write_at(self.file, rest, self.end + size - len(rest))
                 if not written:
                     raise OSError("no byte was written")
                 rest = rest[written:]

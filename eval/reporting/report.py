@@ -11,7 +11,7 @@ import numpy as np
 
 from curate.core.atomic_io import write_text
 from curate.core.executor import Executor
-from curate.core.executor.local import cores
+from curate.core.system.calls import cores
 from eval import outcomes
 from eval import rows as row_files
 from eval.plotting.charts import Section

@@ -15,9 +15,9 @@ from support.helpers import drifting
 from support.submissions import members_of, written
 
 from curate.core.errors import BadInput, MissingFile
-from eval.leaderboard import enclosure
+from curate.core.system import enclosure
+from curate.core.system.enclosure import NotEnclosed, enclose
 from eval.leaderboard.board import board
-from eval.leaderboard.enclosure import NotEnclosed, enclose
 from eval.leaderboard.isolation import isolated
 from eval.leaderboard.submission import pack
 from eval.leaderboard.verification import Verdict, verify

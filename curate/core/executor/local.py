@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,12 +13,12 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from curate.core.errors import BadConfig, DriftlineError
+from curate.core.system.calls import cores, die_with_parent
 
 T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 4  # after so many dead workers the task itself is the cause
 MOST_WORKERS = 256
-PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
 
 
 def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
@@ -33,11 +31,6 @@ def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
     finally:
         for future in futures:
             future.cancel()
-
-
-def cores() -> int:
-    """Cores that this process may use; systems other than Linux do not say, there all of the machine."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def default_workers() -> int:
@@ -111,11 +104,3 @@ def _start_worker(parent: int, gpu_queue: Any) -> None:
     die_with_parent(parent)
     if gpu_queue is not None:  # torch reads the variable once, so set it before torch is imported
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu_queue.get()
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent dies (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent died before the call took effect
-        os._exit(1)

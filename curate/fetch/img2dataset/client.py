@@ -7,7 +7,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from curate.core.atomic_io import TEMPORARY, sha256_bytes
 from curate.core.errors import DriftlineError
+from curate.core.system.calls import kill_group, need_posix, was_killed
 from curate.fetch.outcome import Download, seconds_after
 from curate.fetch.settings import FetchSettings
 
@@ -76,7 +76,8 @@ def _run(task: dict[str, Any], seconds: float) -> bool:
 def _started() -> subprocess.Popen[bytes]:
     global _job
     if _job is None or _job.poll() is not None:
-        if _job is not None and _job.returncode not in (0, -signal.SIGKILL):
+        need_posix("The downloader img2dataset", "Set fetch.downloader: native.")
+        if _job is not None and _job.returncode != 0 and not was_killed(_job.returncode):
             raise DriftlineError(
                 f"img2dataset ended with code {_job.returncode}.",
                 "Expected it to serve shards.",
@@ -97,7 +98,7 @@ def stop() -> None:
     global _job
     if _job is not None:
         if _job.poll() is None:
-            os.killpg(_job.pid, signal.SIGKILL)
+            kill_group(_job.pid)
         _job.wait()
         for pipe in (_job.stdin, _job.stdout):
             if pipe is not None:

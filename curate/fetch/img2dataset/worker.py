@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from curate.core.executor.local import die_with_parent
+from curate.core.system.calls import die_with_parent
 
 
 def serve(parent: int) -> None:

@@ -1,0 +1,158 @@
+"""Calls that differ between operating systems, or that Windows does not have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from curate.core.errors import DriftlineError
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # Windows
+    POSIX = False
+else:
+    POSIX = True
+
+LINUX = sys.platform == "linux"
+PR_SET_PDEATHSIG = 1  # Linux: prctl option "send a signal when the parent dies"
+NEW_NETWORK = 0x10000000 | 0x40000000  # CLONE_NEWUSER | CLONE_NEWNET of Linux's unshare(2)
+_turn = threading.Lock()
+
+
+class NotHere(DriftlineError):
+    """This operating system cannot do it."""
+
+
+def need_posix(what: str, way_out: str = "On Windows use WSL.") -> None:
+    """Raise NotHere on Windows."""
+    if not POSIX:
+        raise NotHere(f"{what} does not work on {sys.platform}.", "Expected Linux or macOS.", way_out)
+
+
+def lock(file: int | IO[str], wait: bool = True) -> bool:
+    """Lock an open file; it ends when the file is closed, even by a crash. False if another process has it and `wait`
+    is False. Raises NotHere."""
+    need_posix("A lock between processes")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+def open_folder(folder: Path) -> int:
+    """A descriptor of a folder, to be locked. Raises NotHere."""
+    need_posix("A lock of a folder")
+    return os.open(folder, os.O_RDONLY)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable. Windows does it by itself."""
+    if POSIX:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_at(file: int, size: int, offset: int) -> bytes:
+    """At most `size` bytes of an open file from `offset` on; threads may read at the same time."""
+    if POSIX:
+        return os.pread(file, size, offset)
+    with _turn:
+        os.lseek(file, offset, os.SEEK_SET)
+        return os.read(file, size)
+
+
+def read_into(file: int, view: memoryview, offset: int) -> int:
+    """Fill `view` from `offset` on; returns the number of bytes, which may be less."""
+    if POSIX:
+        return os.preadv(file, [view], offset)
+    data = read_at(file, len(view), offset)
+    view[: len(data)] = data
+    return len(data)
+
+
+def write_at(file: int, data: memoryview, offset: int) -> int:
+    """Write at `offset`; returns the number of bytes, which may be less. Raises NotHere."""
+    need_posix("A ledger")
+    return os.pwrite(file, data, offset)
+
+
+def cores() -> int:
+    """Cores that this process may use; systems other than Linux do not say, there all of the machine."""
+    return len(os.sched_getaffinity(0)) if LINUX else os.cpu_count() or 1
+
+
+def busy_cores() -> int:
+    """Cores that had work in the last minute; 0 where the system does not say."""
+    return round(os.getloadavg()[0]) if POSIX else 0
+
+
+def memory() -> int | None:
+    """Bytes of the machine's memory; None where the system does not say."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if POSIX else None
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies (Linux only)."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the parent died before the call took effect
+        os._exit(1)
+
+
+def kill_group(process: int) -> None:
+    """Kill a process that began a session of its own, with its children (POSIX only)."""
+    os.killpg(process, signal.SIGKILL)
+
+
+def was_killed(code: int) -> bool:
+    """Whether an exit code of `subprocess` means that somebody killed the process."""
+    return POSIX and code == -signal.SIGKILL
+
+
+def limit(seconds: int, memory: int, file: int) -> None:
+    """Limits of this process: CPU seconds, bytes of memory, bytes of one file; and no core dump. Raises NotHere."""
+    need_posix("A limit of time and memory")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for kind, value in (
+        (resource.RLIMIT_CPU, seconds),  # of each process: a forked one begins at zero
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_FSIZE, file),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def forked(work: Callable[[], None], seconds: float) -> str:
+    """Do `work` in a copy of this process. Returns its exit code, or "late" if it was killed because it took longer.
+    Raises NotHere."""
+    need_posix("A copy of a process")
+    if not (process := os.fork()):
+        work()
+        os._exit(0)
+    late = time.monotonic() + seconds
+    while time.monotonic() < late:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            return str(os.waitstatus_to_exitcode(status))
+        time.sleep(0.01)
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return "late"
+
+
+def leave_network() -> None:
+    """Enter an empty network namespace where the system allows one (Linux)."""
+    if LINUX:
+        ctypes.CDLL(None).unshare(NEW_NETWORK)
