@@ -61,14 +61,17 @@ def encoded_at(
     """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples."""
     from curate.core.atomic_io import fingerprint
     from curate.encoders import spec_of
+    from curate.encoders.seen import seen
     from stream_builder.builders.encoded import count_samples, encode
     from stream_builder.stream import Stream
 
-    loaded = spec_of(encoder, device).load()
+    spec = spec_of(encoder, device)
+    loaded = spec.load()
     key = fingerprint([source, encoder, loaded.fingerprint])
     if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
         with run_log.progress(name, count_samples(stream), "samples") as tick:
             made = encode(stream, loaded, encoder, tick)
-        facts = {**made.facts, "features": name, "made_from": key}
+        known = seen(spec.encoder, spec.model, spec.weights).facts()
+        facts = {**made.facts, "features": name, "made_from": key, **known}
         return replace(made, name=f"{stream.name}, {name}").save(where, facts)
     return Stream.load(where)

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from curate.core.errors import MissingFile, UnknownName, did_you_mean
+from curate.encoders.seen import Seen, seen
 
 FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
 CONFIG = "open_clip_config.json"
 PATIENCE = 3.0  # seconds until a server counts as not reachable
-OPENAI = "OpenAI's own pairs, not published"
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,6 @@ class Weights:
     """of the download: parameters × 4 bytes"""
     licence: str
     """of the weights"""
-    data: str
-    """what it was trained on"""
-    until: int
-    """no training photo is of a later year: by the data's description, or because it was published then"""
     repository: str
     """on the Hugging Face hub"""
 
@@ -48,27 +44,32 @@ class Weights:
         """As `driftline models get` takes it."""
         return f"{self.model}:{self.tag}"
 
+    @property
+    def seen(self) -> Seen:
+        """What they were trained on."""
+        return seen("clip", self.model, self.tag)
+
 
 KNOWN = {
     weights.name: weights
     for weights in (
-        Weights("RN50", "yfcc15m", 408, "MIT", "YFCC100M, English texts", 2014, "timm/resnet50_clip.yfcc15m"),
-        Weights("RN101", "yfcc15m", 479, "MIT", "YFCC100M, English texts", 2014, "timm/resnet101_clip.yfcc15m"),
-        Weights("RN50", "cc12m", 408, "MIT", "Conceptual 12M", 2020, "timm/resnet50_clip.cc12m"),
-        Weights("RN50", "openai", 408, "MIT", OPENAI, 2020, "timm/resnet50_clip.openai"),
-        Weights("RN101", "openai", 479, "MIT", OPENAI, 2020, "timm/resnet101_clip.openai"),
-        Weights("ViT-B-32", "openai", 605, "MIT", OPENAI, 2020, "timm/vit_base_patch32_clip_224.openai"),
-        Weights("ViT-B-16", "openai", 599, "MIT", OPENAI, 2020, "timm/vit_base_patch16_clip_224.openai"),
-        Weights("ViT-L-14", "openai", 1711, "MIT", OPENAI, 2020, "timm/vit_large_patch14_clip_224.openai"),
+        Weights("RN50", "yfcc15m", 408, "MIT", "timm/resnet50_clip.yfcc15m"),
+        Weights("RN101", "yfcc15m", 479, "MIT", "timm/resnet101_clip.yfcc15m"),
+        Weights("RN50", "cc12m", 408, "MIT", "timm/resnet50_clip.cc12m"),
+        Weights("RN50", "openai", 408, "MIT", "timm/resnet50_clip.openai"),
+        Weights("RN101", "openai", 479, "MIT", "timm/resnet101_clip.openai"),
+        Weights("ViT-B-32", "openai", 605, "MIT", "timm/vit_base_patch32_clip_224.openai"),
+        Weights("ViT-B-16", "openai", 599, "MIT", "timm/vit_base_patch16_clip_224.openai"),
+        Weights("ViT-L-14", "openai", 1711, "MIT", "timm/vit_large_patch14_clip_224.openai"),
         Weights(
-            "ViT-B-32", "laion2b_s34b_b79k", 605, "MIT", "LAION-2B", 2022, "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
+            "ViT-B-32", "laion2b_s34b_b79k", 605, "MIT", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K"
         ),
         Weights(
-            "ViT-B-32", "datacomp_xl_s13b_b90k", 605, "MIT", "DataComp-1B", 2022,
+            "ViT-B-32", "datacomp_xl_s13b_b90k", 605, "MIT",
             "laion/CLIP-ViT-B-32-DataComp.XL-s13B-b90K",
         ),
         Weights(
-            "ViT-B-32", "metaclip_400m", 605, "CC-BY-NC-4.0", "MetaCLIP-400M", 2023,
+            "ViT-B-32", "metaclip_400m", 605, "CC-BY-NC-4.0",
             "timm/vit_base_patch32_clip_224.metaclip_400m",
         ),
     )

@@ -35,10 +35,19 @@ class StageCounts(Schema):
     dropped: dict[str, int]
 
 
+class SeenRecord(Schema):
+    """What an encoder may have seen."""
+
+    trained_until: str
+    data: str
+    source: str
+
+
 class Encoder(Schema):
     """What embedded the images."""
 
     model: str
+    seen: SeenRecord | None = None
 
 
 class Provenance(Schema):
@@ -52,6 +61,7 @@ class Provenance(Schema):
     prompts: dict[str, list[str]]
     validation: dict[str, Any]
     judgement: str | None = None
+    seen: dict[str, SeenRecord] = Field(default_factory=dict)
 
 
 class ReleaseDocument(Schema):

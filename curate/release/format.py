@@ -31,6 +31,7 @@ from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
 from curate.core.parsing import rows_of
+from curate.encoders.seen import recorded
 from curate.images.shards import read_tar
 from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from curate.release.versions.identity import FILE as MANIFEST
@@ -183,6 +184,11 @@ class Release:
                 f"Available: {', '.join(self.facts['features']) or 'none'}.",
             )
         return open_array(self.path / "features" / f"{name}.npy", "f", (len(self.table), None), AGAIN)
+
+    def seen_by(self, name: str) -> dict[str, str]:
+        """What the encoder of some features may have seen, as a stream's facts say it: `encoder_cutoff`, `encoder_data`
+        and `encoder_source`."""
+        return recorded(self.facts["provenance"], name).facts()
 
     def _repr_html_(self) -> str:
         """Counts of each class and bucket, with examples."""

@@ -17,6 +17,8 @@ from eval.scoring.ageing import Ageing, ageing
 from eval.scoring.bands import Band
 from eval.scoring.cells import Resampling
 from eval.scoring.decay import HalfLife
+from eval.scoring.slices import AFTER, BEFORE, end_of, sides_of, slices
+from eval.scoring.timeline import record
 from stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
@@ -34,6 +36,68 @@ def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling)
     classes = list(stream.classes) if stream is not None else list(map(str, range(len(first.accuracy_of.value))))
     about = {"unit": times.unit, "names": list(times.names), "dates": list(times.dates), "classes": classes}
     return about | {"results": [None if one is None else _facts(one) for one in found]}
+
+
+def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
+    """What the stream's encoder may have seen, which steps are newer, and each learner's accuracy on both sides, as
+    plain data; None if the stream does not say."""
+    if stream is None or "encoder_cutoff" not in stream.facts:
+        return None
+    about = {key: str(stream.facts.get(f"encoder_{key}", "unknown")) for key in ("cutoff", "data", "source")}
+    end = end_of(about["cutoff"])
+    if end is None:
+        return about | {"newer": [], "results": []}
+    dates, column = record(stream).get("dates", []), sides_of(stream, end)
+    found = None if column is None else slices(runs, column, stream, resampling=resampling)
+    results = []
+    if found is not None and len(found.names) > 1:
+        older, newer = (found.names.index(side) for side in (BEFORE, AFTER))
+        bands = {"before": (found.accuracy, older), "after": (found.accuracy, newer), "gap": (found.gap, older)}
+        for k in range(len(found.gap.value)):
+            parts = {name: (band.value[k], band.low[k], band.high[k], at) for name, (band, at) in bands.items()}
+            results.append({
+                name: {"value": _plain(value[at]), "low": _plain(low[at]), "high": _plain(high[at])}
+                for name, (value, low, high, at) in parts.items()
+            })  # fmt: skip
+    return about | {"newer": [date >= end for date in dates], "results": results}
+
+
+def seen_section(document: Mapping[str, Any]) -> Section:
+    """What the encoder may have seen, and the gap in accuracy between samples that it may have seen and newer ones."""
+    about = document["seen"]
+    text = f"The encoder's newest data: <strong>{html.escape(about['cutoff'])}</strong>"
+    text += f" ({html.escape(about['data'])}; {html.escape(about['source'])})."
+    unknown = end_of(about["cutoff"]) is None
+    if unknown:
+        text = "What the encoder was trained on is unknown: it may have seen every test sample."
+    rows = []
+    for name, bands in zip((r["learner"] for r in document["results"]), about["results"], strict=False):
+        cells = "".join(
+            f"<td>{value}<br><span class='sd'>{ends}</span></td>"
+            for value, ends in (interval(bands[k]) for k in ("before", "after", "gap"))
+        )
+        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+    table = ""
+    if rows:
+        heads = ["learner", "samples that it may have seen", "newer samples", "gap"]
+        head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
+        table = (
+            f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table></div><p class='soft'>Accuracy in per cent on the tests that "
+            "decide the ranking, with 95 % intervals. The gap is an upper bound of what having seen the tests may give "
+            "(contamination): newer samples may also be harder. † marks newer steps.</p>"
+        )
+    elif not unknown:
+        newer = about["newer"]
+        side = (
+            "newer"
+            if newer and all(newer)
+            else "not newer"
+            if newer and not any(newer)
+            else "without dates or outcomes"
+        )
+        table = f"<p class='soft'>All test samples are {side}: there is no gap to measure.</p>"
+    return Section("seen", "What the encoder may have seen", f"<p>{text}</p>{table}")
 
 
 def _facts(one: Ageing) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbna
     full["answer"] = answer(full)
     full["curves"] = ageing.curves(full) if aged else None
     full["ageing_table"] = ageing.table(full) if aged else None
+    full["seen_section"] = ageing.seen_section(full) if full.get("seen") and results else None
     full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
     full["samples"] = samples.section(full["lost"], stream, thumbnails) if full.get("lost") else None
@@ -64,7 +65,14 @@ def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbna
 
 
 def names_of(document: Document, stream: Stream | None) -> list[str]:
-    """Of the steps: their dates if the stream has them and the names say nothing, else the names, else numbers."""
+    """Of the steps: their dates if the stream has them and the names say nothing, else the names, else numbers; with †
+    behind those that are newer than what the encoder may have seen."""
+    names = _plain_names(document, stream)
+    newer = (document.get("seen") or {}).get("newer", ())
+    return [f"{name} †" if new else name for name, new in zip(names, newer, strict=True)] if newer else names
+
+
+def _plain_names(document: Document, stream: Stream | None) -> list[str]:
     about = document.get("ageing") or {}
     names = [step.name for step in stream.steps] if stream is not None else list(about.get("names", ()))
     if not names:

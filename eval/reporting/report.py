@@ -126,6 +126,7 @@ def _more(runs: Sequence[Run], document: Document, stream: Stream | None, few: b
     found = {
         "ageing": ageing.facts_of(runs, stream, draws),
         "compared": compared.facts_of(runs, document, draws),
+        "seen": ageing.seen_of(runs, stream, draws),
         "calibration": confidence.facts_of(runs, stream),
         "lost": lost_samples(runs, document, BLIND),
     }

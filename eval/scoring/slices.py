@@ -19,6 +19,7 @@ from stream_builder.stream import SPLITS, Stream
 MOST = 50  # slices; the rest becomes one
 OTHER = "(other)"
 UNKNOWN = "(unknown)"
+BEFORE, AFTER = "may have been seen", "newer"  # samples, against what an encoder was trained on
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,29 @@ def column_of(stream: Stream, values: Mapping[str, Any]) -> Array:
             found[start : start + len(ids)] = [values.get(id_) for id_ in ids]
             start += len(ids)
     return found
+
+
+def end_of(date: str) -> int | None:
+    """The first second (UTC) after a year, month or day; None for what is no date.
+
+    >>> end_of("1970"), end_of("1970-01"), end_of("1970-01-01"), end_of("unknown")
+    (31536000, 2678400, 86400, None)
+    """
+    try:
+        return int((np.datetime64(date) + 1).astype("datetime64[s]").astype(np.int64)) if date[:4].isdigit() else None
+    except ValueError:
+        return None
+
+
+def sides_of(stream: Stream, end: int) -> Array | None:
+    """(N,) by position in the stream: BEFORE `end` (seconds UTC), when an encoder's data end, or AFTER; None if some
+    sample has no time."""
+    splits = [step.splits[name] for step in stream.steps for name in SPLITS if name in step.splits]
+    times = [split.time for split in splits]
+    known = [time for time in times if time is not None]
+    if len(known) < len(times) or not known:
+        return None
+    return np.where(np.concatenate(known) < end, BEFORE, AFTER).astype(object)
 
 
 def slices(

@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from curate.core.atomic_io import write_text
 from curate.core.errors import MissingFile
 from curate.core.run_log import RunLog
+from curate.encoders import spec_of
 from curate.pretrain.small_clip import train
 from curate.release import Release
 from eval.run import evaluate
@@ -32,7 +33,15 @@ from pipelines.stage import Context
 from stream_builder.builders.release import from_release
 
 FRUITS = ["apples", "peaches", "pears", "plums", "grapes", "strawberries", "oranges", "cherries"]
-LEARNERS = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er"]
+TRAINED = ["majority", "nearest-mean", "nap", "scratch", "finetune", "cumulative", "er", "der", "der++", "cls-er"]
+CLOSED = ["simple-cil", "slda", "ridge", "random-features", "ranpac", "randumb", "fecam", "knn", "icarl"]
+OF_TEXTS = ["zero-shot", "zero-shot-calibrated", "tip-adapter", "text-probe", "wise-ft"]
+SEEN = """\
+trained_until: 1942
+data: pictures of the same collection that the benchmark does not use, with captions that name the fruits
+source: examples/usda/build.py
+"""
+LEARNERS = [*TRAINED, *CLOSED, *OF_TEXTS]
 SIZE = 64  # pixels of the small model
 
 
@@ -51,7 +60,7 @@ def unpack(data: Path, out: Path) -> list[dict[str, str]]:
         for row in rows:
             target = out / "images" / row["filename"]
             if not target.is_file():
-                target.parent.mkdir(exist_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 unfinished = target.with_suffix(".partial")  # not `write_bytes`: 7,500 waits for the disk
                 unfinished.write_bytes(pictures.read(f"images/{row['filename']}"))
                 unfinished.rename(target)
@@ -113,12 +122,13 @@ def main() -> None:
     rows = unpack(options.data, out)
     if not (out / "model" / "open_clip_config.json").is_file():
         train_model(rows, out, options.epochs, run_log)
+    write_text(out / "model" / "seen.yaml", SEEN)
     write_text(out / "driftline.yaml", Path(__file__).with_name("driftline.yaml").read_text(encoding="utf-8"))
     write_text(out / "judgement.md", Path(__file__).with_name("judgement.md").read_text(encoding="utf-8"))
     context = Context(out, load(out / "driftline.yaml"), run_log)
     run(context)
     release = Release.open(out)
-    stream = from_release(release).save(out / "stream")
+    stream = from_release(release, texts=spec_of(f"clip:{out / 'model'}")).save(out / "stream")
     for protocol in ("clear-iid", "clear-streaming"):
         evaluate(stream, protocol, LEARNERS, list(range(options.seeds)), out=out / "runs")
     title = "Fifty years of painted fruit: the USDA pomological watercolours"

@@ -291,11 +291,15 @@ def audit(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="A release, a run that published one, or a stream.")],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for audit.html and audit.json.")] = None,
     against: Annotated[
-        Path | None, typer.Option("--against", help="Another release: count the images in both.")
+        Path | None,
+        typer.Option("--against", help="Another release, or an index of hashes or vectors: find what is in both."),
     ] = None,
     bits: Annotated[
         int, typer.Option("--bits", min=0, max=16, help="Near-duplicates: hash bits (of 64) that may differ.")
     ] = 4,
+    cosine: Annotated[
+        float, typer.Option("--cosine", min=0, max=1, help="Vectors of an index: the same from this cosine on.")
+    ] = 0.95,
     as_json: Json = False,
 ) -> None:
     """Audit a release or a stream.
@@ -307,7 +311,7 @@ def audit(
     from pipelines.reporting.audit import audit as findings_of
     from pipelines.reporting.audit_page import lines, page, pictures
 
-    findings = findings_of(path, against, bits)
+    findings = findings_of(path, against, bits, cosine)
     if out is not None:
         write_json(out / "audit.json", findings)
         write_text(out / "audit.html", page(findings, pictures(path, findings)))

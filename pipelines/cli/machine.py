@@ -40,7 +40,7 @@ def doctor(
 
 @command(models_app, "list", "driftline models list")
 def models_list(as_json: Json = False) -> None:
-    """List well-known models: size, licence, latest year of their training photos, whether they are here.
+    """List well-known models: size, licence, newest data that they saw, whether they are here.
 
     Every other model of open_clip works, too. To measure drift, take a model whose training photos are older than
     yours: RN50:yfcc15m ends in 2014.
@@ -51,14 +51,16 @@ def models_list(as_json: Json = False) -> None:
     rows: list[dict[str, Any]] = [
         {
             "name": BUILT_IN, "model": BUILT_IN, "weights": None, "megabytes": 6, "licence": "Apache-2.0",
-            "data": "drawn photos of the demo: no model of real photos", "until": None, "source": "part of driftline",
+            "data": "drawn photos of the demo: no model of real photos", "until": None, "claim": "part of driftline",
+            "source": "part of driftline",
             "present": True,
         }
     ]  # fmt: skip
     rows += [
         {
             "name": known.name, "model": known.model, "weights": known.tag, "megabytes": known.megabytes,
-            "licence": known.licence, "data": known.data, "until": known.until, "source": known.repository,
+            "licence": known.licence, "data": known.seen.data, "until": known.seen.trained_until,
+            "claim": known.seen.source, "source": known.repository,
             "present": is_here(known.repository),
         }
         for known in KNOWN.values()

@@ -38,6 +38,14 @@ Published = Annotated[
         help="Name of the data and features, as in clear10/moco-yfcc-b0: reports print the paper's values.",
     ),
 ]
+TrainedUntil = Annotated[
+    str | None,
+    typer.Option(
+        "--trained-until",
+        metavar="DATE",
+        help="Newest year, month or day that the vectors' encoder may have seen, as in 2021-01.",
+    ),
+]
 Split = Annotated[
     Literal["grouped", "random"],
     typer.Option("--split", help="grouped: all samples of an uploader, and near copies, on one side, if known."),
@@ -85,13 +93,15 @@ def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-
     show(as_json, saved[0] if len(saved) == 1 else list(saved), "\n".join(lines))
 
 
-def published_facts(published: str | None) -> dict[str, str]:
-    """Raises BadConfig for data without published values."""
+def published_facts(published: str | None, trained_until: str | None = None) -> dict[str, str]:
+    """What the user says of the data. Raises BadConfig for data without published values, and for no date."""
+    from curate.encoders.seen import Seen, checked
     from eval.scoring.published_values import names
 
     if published is not None and published not in names():
         raise BadConfig(f"--published is {published!r}.", f"Expected one of {', '.join(names())}.")
-    return {"published": published} if published else {}
+    said = Seen(checked(trained_until), "not stated", "--trained-until").facts() if trained_until else {}
+    return ({"published": published} if published else {}) | said
 
 
 @command(from_app, "from-release", "driftline stream from-release photos2024 --out stream")
@@ -129,6 +139,7 @@ def stream_from_release(
     ] = None,
     device: EncoderDevice = "auto",
     published: Published = None,
+    trained_until: TrainedUntil = None,
     as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: a step for each bucket."""
@@ -137,7 +148,7 @@ def stream_from_release(
     if (template or text_encoder) and not texts:
         raise BadConfig("--template and --text-encoder need --texts.")
     spec = _text_encoder(path, text_encoder, device) if texts else None
-    facts = published_facts(published)
+    facts = published_facts(published, trained_until)
     tell(as_json, [save(from_release(path, features, split, spec, template or ()), out, facts)])
 
 
@@ -171,6 +182,7 @@ def stream_from_arrays(
     split: Split = "grouped",
     seed: Seed = 0,
     published: Published = None,
+    trained_until: TrainedUntil = None,
     as_json: Json = False,
 ) -> None:
     """Turn arrays in an .npz file into a stream.
@@ -179,7 +191,7 @@ def stream_from_arrays(
     """
     from stream_builder.builders.arrays import from_arrays
 
-    facts = published_facts(published)
+    facts = published_facts(published, trained_until)
     tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts)])
 
 

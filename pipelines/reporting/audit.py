@@ -14,6 +14,7 @@ from curate.core.errors import MissingFile
 from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
 from curate.release.drift import drift
+from pipelines.reporting.leaks import leaks
 from pipelines.web.dates import labels as bucket_labels
 from stream_builder.measures.label_correlation import Curve, autocorrelation, blind_curve
 from stream_builder.stream import Stream
@@ -23,14 +24,17 @@ BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
 
-def audit(path: Path, against: Path | None = None, bits: int = 4) -> dict[str, Any]:
+def audit(path: Path, against: Path | None = None, bits: int = 4, cosine: float = 0.95) -> dict[str, Any]:
     """Findings about the release (or run folder) or the stream at `path`.
 
-    against: another release; the images in both are counted. bits: images whose perceptual hashes differ in at most
-    `bits` of 64 bits are near-duplicates. Raises MissingFile for a folder that is neither.
+    against: another release, the images in both are counted; or an index of hashes or vectors, the test samples in it
+    are searched (`leaks`). cosine: from which on a vector is the same. bits: images whose perceptual hashes differ in
+    at most `bits` of 64 bits are near-duplicates. Raises MissingFile for a folder that is neither.
     """
     if (path / "stream.json").is_file():
-        return audit_stream(Stream.load(path))
+        stream = Stream.load(path)
+        found = {} if against is None else {"leaks": leaks(stream, against, lambda: np.zeros(0), bits, cosine)}
+        return audit_stream(stream) | found
     try:
         release = Release.open(path)
     except MissingFile:
@@ -38,7 +42,11 @@ def audit(path: Path, against: Path | None = None, bits: int = 4) -> dict[str, A
             f"{path} is neither a release, nor a run that published one, nor a stream.",
             "Expected a folder with release.json or stream.json.",
         ) from None
-    return audit_release(release, Release.open(against) if against else None, bits)
+    if against is None or against.is_dir():
+        return audit_release(release, Release.open(against) if against else None, bits)
+    return audit_release(release, None, bits) | {
+        "leaks": leaks(release, against, lambda: image_hashes(release), bits, cosine)
+    }
 
 
 def audit_release(release: Release, other: Release | None = None, bits: int = 4) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from curate.release import Release
 from eval.plotting.charts import lines as line_chart
 from pipelines.browse.collection import Collection
 from pipelines.browse.release_table import release_collection, stream_collection
+from pipelines.reporting.leaks import sentence
 from pipelines.web.rendering import stylesheet, template
 from pipelines.web.thumbnails import small
 
@@ -174,4 +175,6 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             f"overlap with {o['with']}: {o['same_bytes']} images with the same bytes, "
             f"{o['near_copies']} near-duplicates"
         )
+    if "leaks" in findings:
+        sentences.append(sentence(findings["leaks"]))
     return sentences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from curate.core.errors import MissingFile
 from curate.embedding.embed import embed
 from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
+from curate.encoders.seen import NOBODY, seen
 from pipelines.stage import Context, Counts, Records, Stage
 
 BUILT_IN = "driftline-photo-world"  # a small CLIP, trained on rendered photos of all years
@@ -92,6 +93,7 @@ class Embed(Stage):
         members = pq.read_table(inputs["bucket"] / "members.parquet")
         name, file = (None if given is None else _public(given) for given in (section.model, section.weights))
         facts = describe(encoder, section.encoder, name or "", file)
+        facts["seen"] = asdict(seen(spec.encoder, spec.model, spec.weights))
         if section.vectors is not None:
             given = self.context.path(section.vectors)
             faults = import_vectors(given, members, out, self.context.run_log)
@@ -110,4 +112,5 @@ def maker_of(given: Path) -> dict[str, Any]:
     """The model that made a folder of vectors, by driftline's `encoder.json`; None if it has none (clip-retrieval)."""
     file = given / "encoder.json"
     facts = read_json(file) if file.is_file() else {}
-    return {"from": given.name, "fingerprint": facts.get("fingerprint") if isinstance(facts, dict) else None}
+    facts = facts if isinstance(facts, dict) else {}
+    return {"from": given.name, "fingerprint": facts.get("fingerprint"), "seen": facts.get("seen", asdict(NOBODY))}

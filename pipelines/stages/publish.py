@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig
 from curate.encoders import EncoderSpec
+from curate.encoders.seen import seen
 from curate.metadata.filters import withdrawn_ids
 from curate.release import Release
 from curate.release.compose import Collection, compose
@@ -116,6 +117,9 @@ class Publish(Stage):
             "source": config.collection.source,
             "seed": config.seed,
             "encoder": read_json(inputs["embed"] / "encoder.json"),
+            "seen": {
+                name: asdict(seen(spec.encoder, spec.model, spec.weights)) for name, spec in self._backbones().items()
+            },
             "prompts": {c.name: list(c.prompts) for c in config.retrieve.concepts},
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include=rules),

@@ -81,6 +81,7 @@ def from_release(
         "features": name,
         "split": split,
         "buckets": release.steps(name),
+        **({} if kind in ("pixels", "images") else release.seen_by(name)),
     }
     prior = None if not before else join_images(before) if kind == "images" else np.concatenate(before)
     class_texts = None if texts is None else texts_of(release, name, texts, templates)

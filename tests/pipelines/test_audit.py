@@ -6,6 +6,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from support.helpers import release_of
 from support.pages import chromium_browser, violations
 
 from curate.core.atomic_io import sha256_bytes
-from curate.core.errors import MissingFile
+from curate.core.errors import BadInput, MissingFile
 from curate.core.seeding import rng_for
 from curate.release import Release
 from curate.release.drift import drift
 from curate.release.settings import ReleaseSettings
 from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, distances, label_noise, uploaders
+from pipelines.reporting.audit import audit, audit_release, distances, image_hashes, label_noise, uploaders
 from pipelines.reporting.audit_page import Shown, lines, page, pictures
 from stream_builder.stream import Split, Step, Stream
 
@@ -195,3 +196,54 @@ def test_an_audit_finds_the_copies_that_the_release_tells_and_no_split_parts_the
     told, found = release.facts["near_copies"], audit_release(release)["near_copies"]
     assert (found["groups"], found["images_in_groups"]) == (told["groups"], told["images_in_groups"])
     assert not any(n for name, n in found["groups_across"].items() if name.startswith("split"))
+
+
+class TestLeaks:
+    """Test samples of which an index has a copy: of hashes, of bytes, of vectors."""
+
+    def found(self, path: Path, index: Path) -> tuple[int, list[str]]:
+        leaks = audit(path, index)["leaks"]
+        return leaks["found"], [example["id"] for example in leaks["examples"]]
+
+    def tests(self, release: Release) -> list[int]:
+        return [i for i, side in enumerate(release.table["split_0"].to_pylist()) if side == "test"]
+
+    def test_hashes_find_a_copy_that_was_compressed_again(self, release: Release, tmp_path: Path) -> None:
+        leaked = self.tests(release)[0]
+        planted = image_hashes(release)[leaked] ^ np.uint64(0b101)  # two bits differ
+        np.save(tmp_path / "seen.npy", np.array([0x123456789ABCDEF0, planted], np.uint64))
+        (tmp_path / "seen.txt").write_text(f"123456789abcdef0\n{int(planted):016x}\n")
+        id_ = release.table["id"].to_pylist()[leaked]
+        for index in ("seen.npy", "seen.txt"):
+            assert self.found(release.path, tmp_path / index) == (1, [id_])
+        assert "leaks: 1 of" in lines(audit(release.path, tmp_path / "seen.npy"))[-1]
+
+    def test_training_images_are_no_leak(self, release: Release, tmp_path: Path) -> None:
+        digests, tests = release.table["sha256"].to_pylist(), self.tests(release)
+        training = [digest for i, digest in enumerate(digests) if i not in tests]
+        (tmp_path / "seen.txt").write_text("\n".join([*training, digests[tests[1]]]))
+        assert self.found(release.path, tmp_path / "seen.txt")[0] == 1
+
+    def test_vectors_find_a_sample_of_a_stream(self, tmp_path: Path) -> None:
+        rng = rng_for(0)
+        x = rng.normal(size=(20, 8)).astype(np.float32)
+        split = Split(x, np.zeros(20, np.int64), np.array([f"s{i}" for i in range(20)]))
+        steps = [Step(k, str(k), {"train": split.part(0, 10), "test": split.part(10, 20)}) for k in range(2)]
+        Stream("s", steps, ["a"]).save(tmp_path / "s")
+        np.save(tmp_path / "seen.npy", np.concatenate([rng.normal(size=(50, 8)), 3 * x[:12] + 0.01]).astype(np.float16))
+        leaks = audit(tmp_path / "s", tmp_path / "seen.npy")["leaks"]
+        assert (leaks["found"], leaks["tests"], leaks["by_bucket"]) == (4, 20, {"0": 2, "1": 2})
+
+    @pytest.mark.parametrize(
+        ("write", "message"),
+        [
+            (lambda p: p.write_text("0123\nxyz"), "line 1: '0123' is no hash"),
+            (lambda p: np.save(p.open("wb"), np.zeros(3)), "shape .3,. and dtype float64"),
+            (lambda p: np.save(p.open("wb"), np.zeros((3, 5), np.float32)), "has none of this width .clip: .2,"),
+        ],
+    )
+    def test_what_is_no_index_is_named(self, release: Release, tmp_path: Path, write: Any, message: str) -> None:
+        index = tmp_path / ("seen.txt" if "line" in message else "seen.npy")
+        write(index)
+        with pytest.raises(BadInput, match=message):
+            audit(release.path, index)

@@ -1,0 +1,72 @@
+"""What encoders may have seen: claims with a source, and nothing guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from curate.core.errors import BadConfig
+from curate.encoders.seen import (
+    BUILT_IN,
+    CLIP_TAGS,
+    FILE,
+    NOBODY,
+    SENTENCES,
+    TIMM_TAGS,
+    UNKNOWN,
+    checked,
+    recorded,
+    seen,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoder", "until"),
+    [
+        (("clip", "ViT-B-32", "openai"), "2021-01"),
+        (("clip", "RN50", "yfcc15m"), "2014"),
+        (("clip", "ViT-L-14", "laion2b_s32b_b82k"), "2022-03"),
+        (("clip", "ViT-B-16", "datacomp_xl_s13b_b90k"), "2023-04"),
+        (("clip", "ViT-B-16-SigLIP", "webli"), UNKNOWN),
+        (("backbone", "resnet50", "tv_in1k"), "2012"),
+        (("backbone", "vit_base_patch16_224", "augreg_in21k_ft_in1k"), "2012"),
+        (("backbone", "resnet50", "fb_swsl_ig1b_ft_in1k"), UNKNOWN),  # pictures of Instagram, too
+        (("backbone", "vit_small_patch14_dinov2", "lvd142m"), "2023-04"),
+        (("sentence", "all-MiniLM-L6-v2", None), "2021"),
+        (("sentence", "intfloat/e5-base", None), UNKNOWN),
+        (("clip", "driftline-photos-of-2004", None), "2004"),
+        (("my.package:Name", "openai", "openai"), UNKNOWN),
+    ],
+)
+def test_known_weights_have_a_date_and_others_are_never_guessed(
+    encoder: tuple[str, str, str | None], until: str
+) -> None:
+    assert seen(*encoder).trained_until == until
+
+
+def test_every_claim_has_a_source_and_a_date() -> None:
+    for claim in (*CLIP_TAGS.values(), *TIMM_TAGS.values(), *SENTENCES.values(), *BUILT_IN.values()):
+        assert checked(claim.trained_until) != UNKNOWN
+        assert UNKNOWN not in (claim.data, claim.source)
+
+
+def test_a_models_folder_may_say_it(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("trained_until: 1942\ndata: watercolours\nsource: us\n")
+    assert seen("clip", str(tmp_path)).facts() == {
+        "encoder_cutoff": "1942", "encoder_data": "watercolours", "encoder_source": "us",
+    }  # fmt: skip
+    for text in ("trained_until: soon", "until: 2014", "[", "trained_until: 2014-13"):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(BadConfig, match=r"seen.yaml|'soon'|'2014-13'"):
+            seen("clip", str(tmp_path))
+
+
+def test_a_releases_record_decides_and_older_ones_are_looked_up() -> None:
+    said = {"trained_until": "2004", "data": "d", "source": "s"}
+    maker = {"kind": "clip", "model": "RN50", "weights": "openai"}
+    assert recorded({"encoder": {**maker, "seen": said}}, "clip").trained_until == "2004"
+    assert recorded({"encoder": maker}, "clip").trained_until == "2021-01"
+    assert recorded({"encoder": maker, "seen": {"moco": said}}, "moco").trained_until == "2004"
+    assert recorded({"encoder": maker}, "imagenet") == NOBODY
+    assert recorded({"encoder": {"model": "m"}}, "clip") == NOBODY
