@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.label_studio import FOLDER
 
 from curate.core.errors import BadInput
 from curate.retrieval.settings import Concept
@@ -48,6 +49,18 @@ def test_an_annotation_becomes_an_answer(tmp_path: Path) -> None:
     assert table["labels"].to_pylist() == [["bus"], ["none"]]
     assert table["seconds"].to_pylist() == [4, 4]
     assert len(set(table["worker"].to_pylist())) == 2
+    assert table["fault"].to_pylist() == [None, None]
+
+
+def test_label_studios_own_sdk_accepts_these_files_and_its_export_becomes_answers(tmp_path: Path) -> None:
+    """The SDK checked the fixture's tasks, predictions and interface, and wrote its export: support/label_studio.py."""
+    opinion = {"worker": "vlm (m)", "labels": ["bus"], "sensitive": False, "confidence": 0.9}
+    written(tmp_path, opinions={"i1": [opinion]})
+    for name in ("tasks.json", "config.xml"):
+        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+    table = read_answers(read_lines([FOLDER / "export.json"])["b1"], BATCH, "k")
+    assert table["labels"].to_pylist() == [["bus"], ["none"]]
+    assert table["sensitive"].to_pylist() == [False, True]
     assert table["fault"].to_pylist() == [None, None]
 
 

@@ -90,6 +90,37 @@ def test_a_campaign_with_two_crashes_is_published_once(
     assert verdicts["verdict"].to_pylist() == ["kept"] * 12
 
 
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["after the line", "before the line"])
+def test_a_kill_at_any_line_of_the_journal_publishes_once(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    add, left = api.Journal._add, 0
+
+    def dies(self: api.Journal, **entry: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left or written:
+            add(self, **entry)
+        if not left:
+            raise Killed
+
+    for line in range(1, 11):  # five steps, each begun and ended
+        monkeypatch.setattr(api.Journal, "_add", dies)
+        left, folder, before = line, tmp_path / str(line), prolific.published
+        with pytest.raises(Killed):
+            publish(prolific, batch, folder)
+        monkeypatch.setattr(api.Journal, "_add", add)
+        result = publish(prolific, batch, folder)
+        assert publish(prolific, batch, folder) == result
+        assert (prolific.published, len(prolific.studies)) == (before + 1, before + 1)
+        prolific.studies[result["study"]]["internal_name"] = "of another batch"
+    assert len((folder / "study.jsonl").read_bytes().splitlines()) in (10, 11)
+
+
 def test_no_file_shows_participants_the_item_or_the_expected_class(
     prolific: Prolific, batch: dict[str, Any], tmp_path: Path
 ) -> None:

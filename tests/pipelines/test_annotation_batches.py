@@ -1,19 +1,23 @@
-"""`driftline mturk`: from a batch through the API to a release, and money that is not spent by mistake."""
+"""`driftline mturk`, `prolific`: from a batch through the API to a release; no money is spent by mistake."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from support.mturk_server import Turk, serve
+from support.prolific_server import prolific_server
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, MissingFile
+from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.validation.mturk import Journal
-from pipelines.annotation.batches import mturk_action
+from curate.validation.platforms import prolific_api as api
+from pipelines.annotation.batches import mturk_action, prolific_action
 from pipelines.config.loader import load
 from pipelines.runner import run
 from pipelines.stage import Context
@@ -57,6 +61,62 @@ def test_a_batch_goes_through_the_api_into_a_release(context: Context) -> None:
             "rejected": 0,
         }
     run(context)
+    verdicts = pq.read_table(folder_of(context.root, "tally") / "verdicts.parquet")["verdict"].to_pylist()
+    assert verdicts.count("kept") > 0.9 * len(verdicts)
+    assert (folder_of(context.root, "publish") / "release" / "SHA256SUMS").is_file()
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def test_a_prolific_campaign_with_two_kills_becomes_a_release(
+    context: Context, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(api, "POLL_SECONDS", 0.0)
+    add, deadly = api.Journal._add, {"study", "published"}
+
+    def dies(self: api.Journal, **entry: Any) -> None:
+        """What Prolific did is not in the journal yet."""
+        if "result" in entry and entry["step"] in deadly:
+            deadly.remove(entry["step"])
+            raise Killed
+        add(self, **entry)
+
+    monkeypatch.setattr(api.Journal, "_add", dies)
+    ask = folder_of(context.root, "ask")
+    expected = dict(rows_of(pq.read_table(ask / "items.parquet"), "id", "concept"))
+    items = read_json(ask / "batch.json")["items"]
+    truth = {i: "none" if expected[id_] == "background" else expected[id_] for i, id_ in items.items()}
+    with prolific_server() as service:
+        monkeypatch.setenv(api.TOKEN, service.token)
+
+        def act(action: str, **values: Any) -> dict[str, Any]:
+            return prolific_action(context, action, endpoint=service.url, **values)
+
+        for _ in range(2):
+            with pytest.raises(Killed):
+                act("publish", workspace="w1", max_spend=100.0)
+        assert act("publish", workspace="w1", max_spend=100.0)["images"] == len(items)
+        assert (service.published, len(service.studies)) == (1, 1)
+        work = {
+            who: service.work(who, sorted(items), lambda item, who=who: [truth[item] if who != "bot" else "none"])
+            for who in ("ann", "bob", "eve", "bot")
+        }
+        assert act("status")["awaiting review"] == 4
+        assert act("collect")["answers"] == 4 * len(items)
+        reject, bonus = tmp_path / "reject.csv", tmp_path / "bonus.csv"
+        reject.write_text(f"AssignmentId,Reject\n{work['bot']},all answers are none\n")
+        bonus.write_text(f"SubmissionId,Amount\n{work['ann']},1.00\n")
+        assert act("reject", file=reject) == {"approved": 0, "rejected": 1}
+        assert act("approve") == {"approved": 3, "rejected": 0}
+        assert act("bonus", file=bonus, max_spend=2.0) == {"bonuses": 1, "cost_usd": 1.25}
+        assert act("bonus", file=bonus, max_spend=2.0)["paid_before"]
+        assert service.paid == ["bonus0"]
+        assert act("collect")["answers"] == 4 * len(items)
+    run(context)
+    answers = pq.read_table(folder_of(context.root, "tally") / "answers.parquet")
+    assert answers["fault"].to_pylist().count("rejected") == len(items)
     verdicts = pq.read_table(folder_of(context.root, "tally") / "verdicts.parquet")["verdict"].to_pylist()
     assert verdicts.count("kept") > 0.9 * len(verdicts)
     assert (folder_of(context.root, "publish") / "release" / "SHA256SUMS").is_file()
