@@ -21,11 +21,11 @@ $(VENV)/.dev: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
 	@$(BIN)/driftline demo --out $(DEMO)
 
-# Threads of several workers on two cores would spin, waiting for one another. Three workers: tests often wait.
+# Threads of several workers on two cores would spin, waiting for one another. Four workers: tests often wait.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 12
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 12
 
 fuzz: export PYTHONPATH = .:tests
 fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults of the disk (POINTS=250 a job and kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -25,6 +26,8 @@ with suppress(ImportError):  # older versions do not read all our source for val
     from hypothesis.internal.conjecture import providers
 
     providers._get_local_constants = lambda: providers._local_constants
+sys.dont_write_bytecode = False  # hundreds of processes would each compile all our source again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("DRIFTLINE_WORKERS", "1")  # of tests that do not say: to start another takes seconds
 os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
 typer.main.get_command = cache(typer.main.get_command)  # it would make all commands again for each call

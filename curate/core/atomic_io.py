@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from curate.core.errors import BadInput, DriftlineError, MissingFile, reason
 from curate.core.outside.limits import DOCUMENT
-from curate.core.system.calls import lock, open_folder, sync_folder
+from curate.core.system.calls import claimed, lock, open_folder, remove_unclaimed, sync_folder
 
 if TYPE_CHECKING:  # imported where they are used: a command's help needs neither
     import numpy.typing as npt
@@ -52,11 +52,12 @@ def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
     try:
         binary = "b" in mode
-        with open(temporary, mode, encoding=None if binary else "utf-8", newline=None if binary else "") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with claimed(temporary):
+            with open(temporary, mode, encoding=None if binary else "utf-8", newline=None if binary else "") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
@@ -201,10 +202,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in `folder` (recursively)."""
+    """Remove the temporary files that killed processes left in `folder` (recursively); those that live processes write
+    stay."""
     if folder.is_dir():
         for path in folder.rglob(f"{TEMPORARY}*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                remove_unclaimed(path)

@@ -47,6 +47,14 @@ def test_sweep_removes_the_files_of_a_killed_process(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
+def test_sweep_leaves_what_a_live_process_writes(tmp_path: Path) -> None:
+    """Two processes that end one run at the same time removed each other's unfinished files."""
+    with writing(tmp_path / "a.txt") as file:
+        sweep(tmp_path)
+        file.write(b"whole")
+    assert (tmp_path / "a.txt").read_bytes() == b"whole"
+
+
 def test_the_same_seed_and_names_give_the_same_numbers_in_another_process() -> None:
     code = "from curate.core.seeding import rng_for; print(rng_for(5, 'tint', 3).integers(10**9))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
@@ -415,6 +414,7 @@ class TestINaturalist:
         assert read(source, tmp_path / "c", 2) == plain[2:]
 
     def test_the_archive_on_s3(self, tmp_path: Path) -> None:
+        import boto3
         from moto.server import ThreadedMotoServer
 
         with tarfile.open(tmp_path / "latest.tar.gz", "w:gz") as tar:

@@ -8,9 +8,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 from pydantic import ValidationError
 
 from curate.core import s3
@@ -65,6 +63,9 @@ class Cutting:
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[int]:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     _, port = server.get_host_and_port()

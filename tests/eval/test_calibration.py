@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import brier_score_loss
 from support.helpers import drifting
-from torchmetrics.functional.classification import binary_calibration_error
 
 from curate.core.errors import IncompatibleStream
 from eval.rows import Answers, Row, Run
@@ -53,6 +52,8 @@ def drawn(n: int, over: float, seed: int = 0) -> tuple[Floats, npt.NDArray[np.bo
 class TestMeasures:
     @pytest.mark.parametrize("over", [0.0, 0.2])
     def test_ece_is_that_of_torchmetrics(self, over: float) -> None:
+        from torchmetrics.functional.classification import binary_calibration_error
+
         confidence, right = drawn(500, over)
         found = of(answered(confidence, right))
         preds = torch.from_numpy(confidence.astype(np.float32))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import ot
 import pytest
 
 from curate.core.errors import IncompatibleStream, UnknownName
@@ -22,6 +21,8 @@ def clouds(far: float = 1.0, n: int = 120, m: int = 90, d: int = 6) -> tuple[np.
 
 
 def test_sliced_is_close_to_pots_and_exact_along_a_line() -> None:
+    import ot
+
     a, b = clouds(3)
     theirs = ot.sliced_wasserstein_distance(a, b, n_projections=2000, seed=0)
     assert sliced(a, b, directions=2000) == pytest.approx(theirs, rel=0.05)

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -47,6 +48,40 @@ def lock(file: int | IO[str], wait: bool = True) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """A file, made if it is not there, that no process takes away with `remove_unclaimed` meanwhile."""
+    if not POSIX:  # Windows removes no open file
+        yield
+        return
+    while True:  # again, if it was taken away before it was claimed
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_SH)
+            if path.exists():
+                yield
+                return
+        finally:
+            os.close(handle)
+
+
+def remove_unclaimed(path: Path) -> None:
+    """Remove a file, unless a live process has claimed it or it is gone."""
+    if not POSIX:
+        with suppress(FileNotFoundError, PermissionError):
+            path.unlink()
+        return
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:  # a file system without locks
+            pass
+        path.unlink()
 
 
 def open_folder(folder: Path) -> int:
