@@ -32,9 +32,12 @@ fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults
 	@$(BIN)/python -m hostile.fuzz --times $(or $(TIMES),10000)
 	@$(BIN)/python -m hostile.faults --points $(or $(POINTS),250)
 
-audit: $(VENV)/.dev  ## known weaknesses of the installed packages; their list as CycloneDX: dist/audit.json
+audit: LOCKS = $(shell $(BIN)/python -c 'import sys; print("locks/py%d.%d" % sys.version_info[:2])')
+audit: $(VENV)/.dev  ## known weaknesses of the locked packages, fails if one cannot be looked up: dist/audit.json (CycloneDX)
 	@mkdir -p dist
-	@$(BIN)/pip-audit --skip-editable --progress-spinner off --format cyclonedx-json --output dist/audit.json
+	@$(BIN)/python -m pipelines.reporting.dependency_licences --json > dist/sbom.json
+	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $(LOCKS).txt --requirement $(LOCKS)-dev.txt \
+	  --progress-spinner off --format cyclonedx-json --output dist/audit.json
 
 lint: $(VENV)/.dev  ## style, types
 	@$(BIN)/ruff check .

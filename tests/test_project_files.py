@@ -52,6 +52,17 @@ def test_jobs_may_only_read_but_for_the_one_that_publishes(path: Path) -> None:
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
 
 
+def test_known_weaknesses_are_sought_and_the_software_bill_is_kept() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
+    audit, upload = jobs["packages"]["steps"][-2:]
+    assert audit == {"run": "make audit"}, "its failure fails the job"
+    assert upload["with"]["path"].split() == ["dist/audit.json", "dist/sbom.json"]
+    rule = re.search(r"^audit: \$.*\n(?:\t.*\n)+", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert rule
+    assert "--strict" in rule[0], "a package that cannot be looked up is no package without weaknesses"
+    assert all(path in rule[0] for path in upload["with"]["path"].split())
+
+
 def test_the_workflows_test_every_supported_python() -> None:
     matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]["tests"]
     locks = {path.stem.removeprefix("py") for path in (ROOT / "locks").glob("py*.txt") if "-dev" not in path.stem}

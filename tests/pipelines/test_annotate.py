@@ -18,6 +18,7 @@ from support.pages import chromium_browser, served, violations
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.run_log import RunLog
+from curate.validation.answers import read_answers, read_lines
 from pipelines.annotation.answer_store import AnswerStore
 from pipelines.annotation.server import answer_store_of, application, study_address, study_of
 from pipelines.config.loader import load
@@ -87,6 +88,19 @@ class TestDesk:
         store.answer("bob", items[1], ["none"], False, 3)
         assert store.undo("ann") in items[1:3]
         assert (store.answered("ann"), store.answered("bob")) == ({items[0]}, {items[1]})
+
+    def test_an_annotator_has_one_voice_and_one_tick_of_each_box(self, store: AnswerStore, tmp_path: Path) -> None:
+        for _ in range(3):
+            store.answer("ann", "i1", ["bus", "bus"], False, 1)
+        store.answer("bob", "i1", ["bus", "car"], False, 1)
+        told = tmp_path / "told.csv"
+        assert store.export(told) == 2
+        answers = read_answers(read_lines([told])["b1"], BATCH, "key").to_pylist()
+        assert sorted(answer["labels"] for answer in answers) == [["bus"], ["bus", "car"]]
+        twice = told.read_text() + told.read_text().split("\n", 1)[1]
+        told.write_text(twice)
+        again = read_answers(read_lines([told])["b1"], BATCH, "key")
+        assert sorted(again["fault"].to_pylist(), key=str) == [None, None, "duplicate", "duplicate"]
 
     def test_a_screen_with_one_wrong_answer_stores_none(self, store: AnswerStore) -> None:
         items = store.queue("ann")
@@ -230,6 +244,9 @@ class TestPage:
         assert (answer.status_code, "is not in the batch" in answer.text) == (400, True)
         assert client.post("/answer", data={"annotator": "<b>", "item": "x"}).status_code == 400
         assert client.post("/answer", data={"annotator": "ann\n", "item": "x"}).status_code == 400
+        for page in ("/label", "/grid"):
+            assert client.get(page, params={"annotator": "ann\n", "concept": "bus"}).status_code == 422
+        assert client.get("/label", params={"annotator": "ann"}).text.count('type="checkbox" name="labels"') > 1
 
     def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
         address = client.headers["origin"]
