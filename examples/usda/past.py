@@ -134,6 +134,7 @@ def main() -> None:
         "near-future and retention": agreement(documents),
     }
     write_json(out / "compared.json", results)
+    draw(results["clear-iid"], out / "compared.png")
     print(json.dumps(results))
 
 
@@ -149,6 +150,33 @@ def compared(documents: list[dict[str, Any]], learners: tuple[str, ...]) -> dict
             if name in accuracies:
                 accuracies[name][kind] = [round(result["scores"][s]["mean"], 4) for s in ("in_domain", "next_domain")]
     return accuracies
+
+
+def draw(accuracies: dict[str, dict[str, list[float]]], path: Path) -> None:
+    """A line for each learner: its next-domain accuracy from scratch and on the features of the past."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    both = [(name, found) for name, found in accuracies.items() if len(found) == 2]
+    both.sort(key=lambda one: one[1]["features"][1])
+    figure, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
+    for kind, colour, label in (
+        ("pictures", "#c2410c", "from scratch"),
+        ("features", "#0369a1", "on features of the past"),
+    ):
+        values = [100 * found[kind][1] for _, found in both]
+        axes.scatter(values, range(len(both)), color=colour, label=label, zorder=2)
+    ends = [[100 * found[kind][1] for kind in ("pictures", "features")] for _, found in both]
+    for row, (low, high) in enumerate(ends):
+        axes.plot([low, high], [row, row], color="#a8a29e", zorder=1)
+    axes.set_yticks(range(len(both)), [name for name, _ in both])
+    axes.set_xlabel("next-domain accuracy, %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
 
 
 def agreement(documents: list[dict[str, Any]]) -> float:
