@@ -72,6 +72,8 @@ class Learner(ABC):
     """cost of learning a batch besides its updates, in updates on all of the batch"""
     extra: float = 0.0
     """updates that were spent on it so far"""
+    most_probable: int = 0
+    """K: each test records the K most probable classes of a sample; set by `evaluate` (setting `probabilities`)"""
 
     needs_whole_steps: ClassVar[str] = ""
     """why it cannot learn batch by batch; "" if it can"""
@@ -161,6 +163,10 @@ class Learner(ABC):
         """`predict` and `confidence` of the same samples, as every test asks for them; write it where one computation
         gives both."""
         return self.predict(x), self.confidence(x)
+
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Probability of each class (N, C), 0 … 1, at most 1 for a sample; None if the learner has none."""
+        return None
 
     def recall(self, x: Array) -> float:
         """Share of the nearest neighbours of x that its search finds; 1 if search is exact or there is none."""

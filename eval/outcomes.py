@@ -6,7 +6,7 @@ beside its rows; they name samples by their position in the stream: steps in ord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_file, writing
-from curate.core.errors import BadInput, IncompatibleStream, IntegrityError, reason
+from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from eval import rows as row_files
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
 
-FILE = "outcomes.parquet"
+FILE, PROBABILITIES = row_files.DIGESTS
 MOST = 2**26  # records of one run
 COLUMNS = ("row", "sample", "label", "predicted", "confidence")
+ROUNDING = 1e-6  # of a confidence or probability
+STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
+Top = tuple[Labels, Labels]  # see `Answers.top`
 
 
 def numbered(stream: Stream) -> Stream:
@@ -54,11 +57,18 @@ class Tally:
     predicted: list[Labels] = field(default_factory=list)
     confidence: list[Labels | float | None] = field(default_factory=list)
     """of each answer of a part, or of all; None: it was not asked for, or there is none"""
+    top: list[Top] | None = None
+    """most probable classes of each part; None: of none (as in a stored state of an older version)"""
 
     def add(
-        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None
+        self, positions: Labels | None, labels: Labels, predicted: Labels, confidence: Labels | float | None = None,
+        top: Top | None = None,
     ) -> None:  # fmt: skip
-        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1."""
+        """Answers (N,) to samples with these positions and labels. confidence: (N,) or of all of them, 0 … 1. top: as
+        in `Answers`."""
+        if top is not None:
+            self.top = self.top or []
+            self.top.append(top)
         self.positions.append(positions)
         self.labels.append(labels)
         self.predicted.append(predicted)
@@ -83,13 +93,92 @@ class Tally:
                     for c, part in parts
                 ]
                 kept = recorded(_joined(values))
-            answers = Answers(_joined(known), _small(labels), _small(predicted), kept)
+            top = None
+            if self.top is not None and len(self.top) == len(self.labels):
+                top = tuple(_joined(part) for part in zip(*self.top, strict=True))
+            answers = Answers(_joined(known), _small(labels), _small(predicted), kept, top)
         return Row(self.tested_on, len(labels), int(right.sum()), **fields, answers=answers)
 
 
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
     """Confidences, 0 … 1 to rounding, as they are stored: float32 in steps of 1 / 255; NaN: not known."""
     return np.divide(np.rint(confidence * 255), 255, dtype=np.float32, casting="unsafe")
+
+
+def top_of(given: Any, most: int, n: int, name: str) -> Top:
+    """Probabilities (n, C) → the classes (n, K) of the `most` highest, and these (n, K) float32 as they are stored.
+
+    Raises BadArray, which names the learner, for another shape, a number outside 0 … 1, or a sum above 1.
+    """
+    shares = np.asarray(given, np.float64)
+    if shares.ndim != 2 or len(shares) != n:
+        raise BadArray(f"{name}.class_probabilities gave shape {shares.shape} for {n} samples.", "Expected (N, C).")
+    wrong = ~((shares >= -ROUNDING) & (shares <= 1 + ROUNDING)).all(1) | (shares.sum(1) > 1 + 1000 * ROUNDING)
+    if wrong.any():
+        row = shares[int(wrong.argmax())]
+        problem = f"{name}.class_probabilities gave {row[:5].tolist()} … for a sample, {row.sum():.3g} in all."
+        raise BadArray(problem, "Expected numbers from 0 to 1, at most 1 in all.")
+    classes = np.argsort(-shares, axis=1, kind="stable")[:, :most]
+    chosen = np.take_along_axis(shares, classes, 1).clip(0, 1)
+    return _small(classes), np.divide(np.rint(chosen * STEPS), STEPS, dtype=np.float32, casting="unsafe")
+
+
+def asked(settings: Mapping[str, Any], classes: int) -> tuple[int, dict[str, Any]]:
+    """How many classes of a sample are recorded by the setting `probabilities`, and the other settings. Raises
+    BadConfig."""
+    value = settings.get("probabilities", 0)
+    if value == "all" or (type(value) is int and value >= 0):
+        most = classes if value == "all" else min(value, classes)
+        return most, {key: setting for key, setting in settings.items() if key != "probabilities"}
+    raise BadConfig(f"The setting probabilities is {value!r}.", "Expected all or a number of classes, 0 for none.")
+
+
+def write_probabilities(path: Path, rows: Sequence[Row]) -> None:
+    """Write the most probable classes of all records, completely or not at all; nothing if there are none."""
+    found = [(i, row.answers.top) for i, row in enumerate(rows) if row.answers is not None and row.answers.top]
+    path.unlink(missing_ok=True)
+    if not found:
+        return
+    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(top[0]), i, np.int32) for i, top in found])}
+    for k in range(found[0][1][0].shape[1]):
+        columns[f"class_{k + 1}"] = np.concatenate([top[0][:, k] for _, top in found])
+        columns[f"probability_{k + 1}"] = np.concatenate(
+            [np.rint(top[1][:, k].astype(np.float64) * STEPS).astype(np.uint16) for _, top in found]
+        )
+    with writing(path) as file:
+        pq.write_table(pa.table(columns), file, compression="zstd", row_group_size=2**20, write_statistics=False)
+
+
+def probabilities(folder: str | Path) -> list[Top | None]:
+    """The most probable classes (N, K) and their probabilities (N, K) of each row of one run, the samples in the order
+    of its outcomes; None for a row that has none. Raises BadInput for a file that is missing, that was changed, or that
+    does not fit the rows."""
+    folder = Path(folder)
+    run, path = row_files.load(folder), folder / PROBABILITIES
+    if not path.is_file():
+        raise BadInput(
+            f"{path} is missing.", "Expected probabilities of classes.", "Evaluate with --set probabilities=all."
+        )
+    if sha256_file(path) != run.about.get(row_files.PROBABILITIES_DIGEST):
+        raise BadInput(f"{path} was changed after it was written.", "Expected the file of the evaluation.", AGAIN)
+    columns = {name: column.to_numpy() for name, column in zip(*_columns(path), strict=True)}
+    most = (len(columns) - 1) // 2
+    classes = np.stack([columns[f"class_{k + 1}"] for k in range(most)], 1)
+    shares = np.stack([columns[f"probability_{k + 1}"] for k in range(most)], 1).astype(np.float32) / np.float32(STEPS)
+    edges = np.searchsorted(columns["row"], np.arange(len(run.rows) + 1))
+    sizes = [edges[i + 1] - edges[i] for i in range(len(run.rows))]
+    if any(size not in (0, row.n) for size, row in zip(sizes, run.rows, strict=True)):
+        raise IntegrityError(f"{path} has other numbers of samples than the rows.", "", AGAIN)
+    parts = [slice(edges[i], edges[i + 1]) for i in range(len(run.rows))]
+    return [(classes[part], shares[part]) if size else None for part, size in zip(parts, sizes, strict=True)]
+
+
+def _columns(path: Path) -> tuple[list[str], list[Any]]:
+    try:
+        found = pq.read_table(path, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected probabilities of classes.") from None
+    return found.column_names, found.columns
 
 
 def table(rows: Sequence[Row]) -> pa.Table | None:

@@ -24,7 +24,7 @@ from eval.checkpoint import Checkpoint
 from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
-from eval.outcomes import Tally
+from eval.outcomes import ROUNDING, Tally, top_of
 from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from eval.plotting.charts import Figure, Section
 
 CHUNK = 8192  # samples predicted at once
-ROUNDING = 1e-6  # of a confidence
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
 
@@ -339,11 +338,13 @@ def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
     return _labels(learner, learner.predict(x), n)
 
 
-def sure_answers(learner: Learner, x: Any, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64] | None]:
-    """The same with the confidence (n,) of each answer, None if the learner has none. Raises BadArray as `answers` and
-    `checked_confidence`."""
+def sure_answers(learner: Learner, x: Any, n: int) -> tuple[npt.NDArray[np.int64], Any, Any]:
+    """The same with the confidence (n,) of each answer, and the most probable classes as in `Answers.top` if they are
+    asked for; None if the learner has none. Raises BadArray as `answers`, `checked_confidence` and `top_of`."""
     answer, confidence = learner.predict_with_confidence(x)
-    return _labels(learner, answer, n), checked_confidence(learner, confidence, n)
+    given = learner.class_probabilities(x) if learner.most_probable else None
+    top = None if given is None else top_of(given, learner.most_probable, n, type(learner).__name__)
+    return _labels(learner, answer, n), checked_confidence(learner, confidence, n), top
 
 
 def checked_confidence(learner: Learner, given: Any, n: int) -> npt.NDArray[np.float64] | None:

@@ -21,7 +21,8 @@ SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
 OF_CLOCKS = ("seconds", "asking", "correcting")  # fields of a row that a second run does not repeat
 ROWS_DIGEST = "rows_sha256"  # of the file of rows, in its record
-OUTCOMES_DIGEST = "outcomes_sha256"  # of the file of outcomes, if there is one
+DIGESTS = {"outcomes.parquet": "outcomes_sha256", "probabilities.parquet": "probabilities_sha256"}  # if they are there
+OUTCOMES_DIGEST, PROBABILITIES_DIGEST = DIGESTS.values()
 NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
@@ -44,6 +45,8 @@ class Answers:
     """(N,)"""
     confidence: Any = None
     """(N,) float32 in 0 … 1, in steps of 1 / 255; NaN: not known; None: nowhere"""
+    top: Any = None
+    """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
 
     def __len__(self) -> int:
         return len(self.sample)
@@ -125,13 +128,12 @@ def digest(run: Run) -> str:
 
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Write one run; `run.json` last, with the digests of its rows and of the outcomes that are there."""
+    """Write one run; `run.json` last, with the digests of its rows and of the records that are there."""
     sweep(folder)
     table = pa.Table.from_pylist([plain(r) for r in rows], schema=ROWS)
     write_parquet(folder / "rows.parquet", table)
     digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}
-    if (outcomes := folder / "outcomes.parquet").is_file():
-        digests[OUTCOMES_DIGEST] = sha256_file(outcomes)
+    digests |= {key: sha256_file(folder / name) for name, key in DIGESTS.items() if (folder / name).is_file()}
     write_json(folder / "run.json", {"format": FORMAT, **about, **digests})
 
 

@@ -50,7 +50,8 @@ def evaluate(
 
     protocol: a registered name, `package.module:Name`, a class derived from `Protocol`, or an instance. learners:
     likewise; names also with settings, as in `reservoir(alpha=5)`. settings: `{"epochs": 10}` goes to the protocol or
-    to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol.
+    to every learner that has such a setting, `{"er.memory": 500}` to one learner, `{"ocrr.every": 20}` to one protocol,
+    `{"probabilities": "all"}` to the records of each test (see `outcomes.probabilities`).
     out: folder for rows; finished runs in it are not repeated. progress: called with 1 after each run. stream_folder,
     executor: processes or Ray share the runs of learners that are given by name; rows are the same as those of one
     process. tune: setting → candidates; each learner that has such settings chooses among them for every seed, by the
@@ -146,6 +147,8 @@ class _Grid:
     """with numbers in place of settings that depend on the stream"""
     out: Path | None
     """folder for rows"""
+    most_probable: int
+    """how many classes of a sample are recorded"""
 
     def portable(self, executor: Executor) -> bool:
         """Whether there are other processes that can load the protocol; a class of a script or notebook they cannot."""
@@ -194,7 +197,8 @@ def _grid(
     """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
     specs = [spec_of(learner) for learner in learners]
     name, kind, make = protocol_named(protocol)
-    own, per_learner = _split_settings(name, kind, specs, settings)
+    most_probable, others = outcomes.asked(settings, len(stream.classes))
+    own, per_learner = _split_settings(name, kind, specs, others)
     made = make(**check_settings(kind, own, name))
     made.check(stream)
     made = made.resolve(stream)
@@ -204,7 +208,7 @@ def _grid(
     if unused := sorted(set(tune) - {key for grid in tuned.values() for key in grid}):
         raise unknown_setting(unused[0], {key for spec in specs for key in spec.settings}, "--tune: ")
     jobs = [_Job(s.name, s, per_learner[s.name], seed, tuned[s.name]) for s in specs for seed in seeds]
-    return _Grid(name, made, out), jobs
+    return _Grid(name, made, out, most_probable), jobs
 
 
 def _split_settings(
@@ -271,7 +275,7 @@ def _runs(stream: Stream, grid: _Grid, jobs: Sequence[_Job]) -> Iterator[tuple[_
     for i, rows in grid.protocol.run_many(stream, [run.start for _, run in begun]):
         job, begun_run = begun[i]
         try:
-            finished = rows if isinstance(rows, Exception) else _finish(stream, grid.protocol, begun_run, rows)
+            finished = rows if isinstance(rows, Exception) else _finish(stream, grid, begun_run, rows)
         except Exception as error:
             finished = skip_reason(error)
         yield job, finished
@@ -305,7 +309,7 @@ def plan(
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
             made.append((job, job.learner()))
     places = [_place(stream, grid, job, learner)[1] for job, learner in made]
-    done = [place is not None and (place / "run.json").is_file() and bool(row_files.load(place)) for place in places]
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for place in places]
     left = [learner for (_, learner), finished in zip(made, done, strict=True) if not finished]
     sizes = None if tune else grid.protocol.training_sizes(stream)
     return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))
@@ -346,7 +350,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
     """The folder of the stored run, or a learner that is ready to begin."""
     learner, protocol = job.learner(), grid.protocol
     identity, folder = _place(stream, grid, job, learner)
-    if folder is not None and (folder / "run.json").is_file():
+    if folder is not None and _finished(folder, grid):
         return folder
     clock = time.process_time()
     choice = None
@@ -355,13 +359,20 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
         learner = job.learner(**choice.settings)
     store = None if grid.out is None else grid.out / "fits"
     start = started(protocol, stream, grid.name, learner, job.seed, store)
-    save = None if folder is None else Checkpoint(folder / "state.safetensors")
+    learner.most_probable = grid.most_probable  # a state without probabilities has those of no test
+    save = None if folder is None else Checkpoint(folder / f"state{grid.most_probable or ''}.safetensors")
     return _Begun(dataclasses.replace(start, save=save), identity, folder, choice, clock)
 
 
-def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]) -> Run:
+def _finished(folder: Path, grid: _Grid) -> bool:
+    """Whether a run is stored, with as many probabilities as are asked for."""
+    stored = (folder / "run.json").is_file()
+    return stored and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
+
+
+def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Run:
     """The run's record, stored if there is a folder."""
-    learner = run.start.learner
+    learner, protocol = run.start.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
     samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
@@ -374,13 +385,16 @@ def _finish(stream: Stream, protocol: Protocol, run: _Begun, rows: Sequence[Row]
         "learner_facts": learner.metadata(),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
+        "probabilities": grid.most_probable,
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | protocol.records(stream, learner, run.start.seed) | chosen
     if run.folder is not None:
         with locked(run.folder):  # several processes end the run that they shared
-            if (run.folder / "run.json").is_file():
+            if _finished(run.folder, grid):
                 return row_files.load(run.folder)
+            (run.folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
             outcomes.write(run.folder / outcomes.FILE, rows)
+            outcomes.write_probabilities(run.folder / outcomes.PROBABILITIES, rows)
             row_files.save(run.folder, about, rows)
     return Run(about, list(rows))

@@ -60,9 +60,14 @@ class Sklearn(Learner):
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """The highest of predict_proba; None if the estimator has none, or has not learned."""
+        shares = self.class_probabilities(x)
+        return None if shares is None else np.asarray(shares.max(1), np.float64)
+
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """predict_proba; None if the estimator has none, or has not learned."""
         if not self.fitted or not hasattr(self.model, "predict_proba"):
             return None
-        return np.asarray(self.model.predict_proba(flat(x)).max(1), np.float64)
+        return np.asarray(self.model.predict_proba(flat(x)), np.float64)
 
     def stored_bytes(self) -> int:
         """Bytes of the pickled estimator."""

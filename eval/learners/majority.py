@@ -27,6 +27,11 @@ class Majority(Learner):
         share = self.counts.max() / self.counts.sum() if self.counts.any() else 1 / len(self.counts)
         return np.full(len(x), share)
 
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Shares of the classes so far; equal before any."""
+        counts = self.counts if self.counts.any() else np.ones(len(self.counts))
+        return np.tile(counts / counts.sum(), (len(x), 1))
+
     def learn(self, x: Array, y: Labels) -> None:
         """Count the labels; the samples are ignored."""
         self.counts += np.bincount(y, minlength=len(self.counts))

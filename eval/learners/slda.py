@@ -63,6 +63,10 @@ class Slda(ClosedForm):
         scores = self.of_classes(x)
         return np.asarray(scores.argmax(1), np.int64), softmax(scores).max(1)
 
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Posterior probabilities; None before anything was learned."""
+        return softmax(self.of_classes(x)) if self.known().any() else None
+
 
 def oas(covariance: Floats, n: float) -> float:
     """Oracle approximating shrinkage of the lower triangle of a covariance (D, D) of n samples [Chen et al. 2010, eq.

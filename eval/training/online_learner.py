@@ -181,6 +181,20 @@ class OnlineLearner(NetLearner):
                 confidences.append(confidence)
         return np.concatenate(answers), np.concatenate(confidences)
 
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax of the scores, in the same blocks; None where something else answers."""
+        import torch
+
+        if type(self).predict is not OnlineLearner.predict:
+            return None
+        parts = [np.zeros((0, self.task.n_classes))]
+        with one_thread(), torch.inference_mode():
+            for low in range(0, len(x), self._rows()):
+                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
+                scores = self.head.scores(data) if self.wide is None else self.wide.scores(self._below(data))
+                parts.append(scores.double().softmax(1).nan_to_num(0.0).cpu().numpy())
+        return np.concatenate(parts)
+
     def _rows(self) -> int:
         """Samples of a block."""
         return CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)

@@ -192,6 +192,16 @@ class NetLearner(Learner):
         flat, divisor = self._plain(x)
         return predict_sure(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
+    def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax of the scores; None where something else answers than the network."""
+        import torch
+
+        if type(self).predict is not NetLearner.predict:
+            return super().class_probabilities(x)
+        with one_thread(), torch.inference_mode():
+            scores = self.head.scores(on(self.inputs(x), self.head))
+            return np.asarray(scores.double().softmax(1).nan_to_num(0.0).cpu().numpy())
+
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD on the sample, without momentum, with the method's rule. Raises BadArray for a class that the
         head does not have."""

@@ -80,7 +80,7 @@ class Adaptation(Protocol):
                 twin.learn_step(half)
         frozen, held = deepcopy(learner), join([step["test"] for step in source])
         at = {"learned_to": self.source - 1, "seen": sum(len(step["train"]) for step in source)}
-        answers, sure = sure_answers(frozen, held.x, len(held))
+        answers, sure, _ = sure_answers(frozen, held.x, len(held))
         right, tally = answers == held.y, Tally("source")
         tally.add(held.position, held.y, answers, sure)
         yield tally.row(by_class=True, seconds=time.process_time() - begun, **at)

@@ -26,7 +26,7 @@ from eval.rows import Row
 from stream_builder.stream import Split, Stream
 
 Labels = npt.NDArray[np.int64]
-Sure = tuple[Labels, npt.NDArray[np.float64] | None]  # answers, and how sure they are
+Sure = tuple[Labels, npt.NDArray[np.float64] | None, Any]  # answers, how sure they are, the most probable classes
 Spans = Mapping[int, tuple[int, int]]  # S → the samples that are predicted now, [low, high)
 
 
@@ -124,7 +124,7 @@ def advance(
 def _batch(learner: Learner, whole: History, plan: Plan, start: int, spans: Spans, x: Any) -> Sure:
     """Predict x, the samples of all spans, then learn the batch whose labels come; returns the answers."""
     size = sum(high - low for low, high in spans.values())
-    found: Sure = sure_answers(learner, x, size) if size else (np.zeros(0, np.int64), None)
+    found: Sure = sure_answers(learner, x, size) if size else (np.zeros(0, np.int64), None, None)
     if start >= plan.lag:
         first = start - plan.lag
         learner.learn_from(whole.past(first, min(len(whole.labels), first + plan.batch)))
@@ -142,7 +142,7 @@ def _samples(learner: Learner, whole: History, plan: Plan, start: int, spans: Sp
                 found[row] = learner.predict_ahead(x[row : row + 1].copy(), shift + plan.lag)[0]
         if position >= plan.lag:
             learner.learn_from(whole.past(position - plan.lag, position - plan.lag + 1))
-    return found, None
+    return found, None, None
 
 
 def _count(
@@ -150,7 +150,7 @@ def _count(
     positions: Labels | None, n_classes: int,
 ) -> None:  # fmt: skip
     """Count right answers by name. Raises BadArray for a label that does not exist."""
-    found, confidence = answers
+    found, confidence, top = answers
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < n_classes:
         problem = f"{type(learner).__name__}.predict named label {int(found.max())}."
         raise BadArray(problem, f"Expected 0 … {n_classes - 1}.")
@@ -161,7 +161,8 @@ def _count(
             part = slice(begins[shift], begins[shift] + high - low)
             tally = state.tallies.setdefault(name, Tally(name))
             sure = None if confidence is None else confidence[part]
-            tally.add(None if positions is None else positions[low:high], labels[low:high], found[part], sure)
+            few = None if top is None else (top[0][part], top[1][part])
+            tally.add(None if positions is None else positions[low:high], labels[low:high], found[part], sure, few)
 
 
 def _emit(state: Progress, plan: Plan, seen: int) -> None:
