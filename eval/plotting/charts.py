@@ -211,9 +211,9 @@ def short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """
-    >>> _number(1400.0), _number(2.5)
+    >>> number(1400.0), number(2.5)
     ('1,400', '2.5')
     """
     return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:.1f}"
@@ -257,7 +257,7 @@ def _ticks(values: Sequence[float], at: At, name: str, height: float) -> list[st
     for value in values:
         x, _ = at(value, 0)
         if x - last > 48:
-            ticks.append(_text(x, height - FOOT + 16, _number(value), "middle", 11))
+            ticks.append(_text(x, height - FOOT + 16, number(value), "middle", 11))
             last = x
     middle = (LEFT + WIDTH - RIGHT) / 2
     return [*ticks, _text(middle, height - 6, name, "middle", 12)]

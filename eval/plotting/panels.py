@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 
 from eval.plotting import vega
-from eval.plotting.charts import Picture, short
+from eval.plotting.charts import Picture, number, short
 
 WIDE, HIGH, LEFT, TOP, FOOT, ACROSS = 200, 130, 30, 20, 18, 4  # pixels of a panel; panels in a row
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name → x, y in 0 … 1
@@ -30,7 +30,7 @@ def panels(charts: Mapping[str, Lines], x_name: str) -> Picture:
             parts.append(
                 f"<line {ends} stroke='currentColor' opacity='.15'/>" + _text(x0 - 4, y + 4, f"{100 * share:.0f}")
             )
-        parts += [_text(x0 + at * width, y0 + height + 13, f"{low + at * (high - low):.3g}") for at in (0.03, 1)]
+        parts += [_text(x0 + at * width, y0 + height + 13, number(low + at * (high - low))) for at in (0.03, 1)]
         for name, (along, values) in chart.items():
             path = [
                 f"{x0 + (x - low) / (high - low) * width:.1f},{y0 + height * (1 - y):.1f}"

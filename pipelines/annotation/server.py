@@ -238,7 +238,7 @@ def _asked(question: str, coming: list[str], annotator: str, progress: Any, blur
         '<header class="top bar"><h1><span class="brand">driftline</span> annotate '
         f"<small>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</small></h1>"
         f'<progress max="{progress.total}" value="{progress.done}" aria-label="Answered"></progress>'
-        '<span class="soft"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
+        '<span class="soft keys"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
         '<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">'
         f'<input type="hidden" name="annotator" value="{html.escape(annotator)}">'
         "<button>Undo <kbd>u</kbd></button></form>"

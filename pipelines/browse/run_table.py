@@ -82,7 +82,8 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
   LEFT JOIN judged j ON j.id = i.id LEFT JOIN judges w ON w.id = i.id LEFT JOIN published p ON p.id = i.id
   LEFT JOIN vectors v ON v.id = i.id
 )
-SELECT t.id, uploaded, title, coalesce(path, url) AS place, page_url, path, shard, vector, b.label AS bucket, class,
+SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN uploaded END AS uploaded, title,
+  coalesce(path, url) AS place, page_url, path, shard, vector, b.label AS bucket, class,
   coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
     AS outcome

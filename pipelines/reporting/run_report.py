@@ -133,8 +133,9 @@ def timeline(folder: Path, bins: int = 66) -> str:
     return (
         "<p class='soft'>Images by upload time. The shade changes at the start of a bucket; "
         "below: bucket names, then years.</p>"
-        f"<svg viewBox='0 0 {width} {height + foot}' role='img' style='width:100%;max-width:62rem;height:auto' "
-        f"aria-label='Images over time. Bucket sizes {sizes}'>{''.join(marks)}</svg>"
+        f"<div class='scroll' tabindex='0'><svg viewBox='0 0 {width} {height + foot}' role='img' "
+        f"style='width:100%;max-width:62rem;height:auto' aria-label='Images over time. Bucket sizes {sizes}'>"
+        f"{''.join(marks)}</svg></div>"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.helpers import drifting
+from support.pages import chromium_browser, violations_everywhere
 
 from curate.core.atomic_io import sha256_file
 from eval.leaderboard import site as module
@@ -62,6 +63,14 @@ def test_every_protocol_and_stream_has_a_table(page: Path) -> None:
     assert "Encoder: clip; newest data that it saw: 2021-07." in text
     assert "not re-run" in text
     assert re.search(r"<th>seconds a run</th>", text)
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_on_it(page: Path) -> None:
+    with chromium_browser() as browser:
+        tab = browser.new_page()
+        tab.goto(page.resolve().as_uri())
+        assert violations_everywhere(tab) == {}
 
 
 def test_names_of_strangers_are_text(page: Path) -> None:

@@ -39,8 +39,8 @@ def dated(stream: Stream, years: int = 2) -> Stream:
 
 def text_of(page: str) -> str:
     """The answer without tags."""
-    found = re.search(r'<p class="answer">(.*?)</p>', page, re.S)
-    return re.sub(r"<[^>]+>", "", found[1]) if found else ""
+    found = re.findall(r'<p class="answer(?: more)?">(.*?)</p>', page, re.S)
+    return re.sub(r"<[^>]+>", "", " ".join(found[:2]))
 
 
 @pytest.fixture(scope="module")

@@ -192,6 +192,18 @@ def test_on_a_phone_only_tables_scroll(made: tuple[Path, list[Stream]], browser:
     page.close()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_the_first_screen_says_and_shows_how_models_age(
+    made: tuple[Path, list[Stream]], browser: Any, width: int, height: int
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.goto((made[0] / "out" / "index.html").resolve().as_uri())
+    assert page.locator(".answer").first.bounding_box()["y"] < height / 4
+    chart = page.locator(".plot").first.bounding_box()
+    assert chart["y"] + chart["height"] <= height
+    page.close()
+
+
 def test_it_prints_without_its_navigation(made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto((made[0] / "out" / "index.html").resolve().as_uri())

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import uvicorn
 from support.console import Running, start
-from support.pages import chromium_browser, served, violations
+from support.pages import chromium_browser, served, violations_everywhere
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, BadInput, MissingFile
@@ -384,12 +384,12 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page = browser.new_page()
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.goto(str(client.base_url))
-        assert violations(page) == {}
+        assert violations_everywhere(page) == {}
         page.get_by_label("Your name").fill("ann")
         page.get_by_role("button", name="One by one").click()
         first = page.locator("#question input[name=item]").input_value()
         page.wait_for_load_state()
-        assert violations(page) == {}
+        assert violations_everywhere(page) == {}
         page.keyboard.press("Enter")
         expect(page.get_by_role("status")).to_contain_text("Tick what you see first")
         page.keyboard.press("1")
@@ -407,7 +407,7 @@ def test_in_a_real_browser_keys_answer_and_undo(client: httpx.Client, folder: Pa
         page.get_by_label("Your name").fill("bob")
         page.keyboard.press("Enter")  # the grid is what Enter chooses
         expect(page.locator("label.shot").first).to_be_visible()
-        assert violations(page) == {}
+        assert violations_everywhere(page) == {}
         page.keyboard.press("x")
         expect(page.locator("form output")).to_contain_text("1 wrong")
         shown = page.locator("input[name=shown]").count()

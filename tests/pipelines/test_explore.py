@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support.pages import chromium_browser, served, violations
+from support.pages import chromium_browser, served, violations_everywhere
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.run_log import RunLog
@@ -302,7 +302,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.goto(f"{server}/")
         expect(page.locator(".rows .shot img").first).to_be_visible()
-        assert violations(page) == {}
+        assert violations_everywhere(page) == {}
         page.keyboard.press("ArrowRight")  # at once, without a click
         expect(page.locator(".shot").nth(1)).to_be_focused()
         page.keyboard.press("y")
@@ -327,7 +327,7 @@ def test_in_a_real_browser_prompt_pictures_marks_save(server: str, folder: Path)
         expect(page.locator("output").nth(1)).to_have_text("saved")
         page.reload()
         expect(page.locator(".shot.right").first).to_be_visible()
-        assert violations(page) == {}
+        assert violations_everywhere(page) == {}
     assert not problems
     bus = next(c for c in load(folder / "driftline.yaml").retrieve.concepts if c.name == "bus")
     assert (bus.prompts, bus.negatives) == (("a big red bus",), ("a car",))

@@ -62,3 +62,18 @@ def violations(page: Any) -> dict[str, list[str]]:
 
     found = Axe().run(page).response["violations"]
     return {one["id"]: [node["html"][:120] for node in one["nodes"][:3]] for one in found}
+
+
+def violations_everywhere(page: Any) -> dict[str, list[str]]:
+    """The same in both colour schemes, on a wide screen and on a phone, whose screen must be wide enough."""
+    found: dict[str, list[str]] = {}
+    before = page.viewport_size
+    for scheme, width, height in (("light", 1400, 900), ("dark", 390, 844)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": height})
+        found |= {f"{rule}, {scheme}, {width}": nodes for rule, nodes in violations(page).items()}
+        if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
+            found[f"wider than {width}"] = [str(wide)]
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size(before)
+    return found

@@ -49,7 +49,7 @@ function years() {
   axis.replaceChildren();
   for (let year = Math.ceil(first / step) * step; year <= last; year += step) {
     const at = across(Date.UTC(2000, 0, 1) / 1000 + (year - 2000) * 365.2425 * DAY) / bins;
-    if (at < 0.02 || at > 0.98) continue;
+    if (at * plot.clientWidth < 14 || (1 - at) * plot.clientWidth < 16) continue; // half of a label
     const label = Object.assign(document.createElement("span"), { textContent: year });
     label.style.left = `${100 * at}%`;
     axis.append(label);
