@@ -273,7 +273,7 @@ def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
                 raise IntegrityError(f"Row {i} has other counts of classes than its records in {path}.", "", AGAIN)
         confidence = columns["confidence"][part] if "confidence" in columns else None
         kept = None if confidence is None or not np.isfinite(confidence).any() else confidence
-        out.append(replace(row, answers=Answers(columns["sample"][part], label, predicted, kept)))
+        out.append(row_files.answered(row, Answers(columns["sample"][part], label, predicted, kept)))
     return out
 
 
