@@ -187,33 +187,44 @@ class TestAnswers:
             run(context(built))
 
 
+PUBLISHED = (
+    "buckets.count=2",
+    "retrieve.per_class=12",
+    "retrieve.overlap=allow",
+    "retrieve.concepts=[{name: bus, prompts: [a bus]}, {name: phone, prompts: [a phone]}]",
+    "release.per_class=2",
+    "release.unlabelled=images",
+)
+
+
 class TestGrow:
     def test_three_steps_give_the_bytes_of_one_build_with_the_same_borders(self, town: Town, tmp_path: Path) -> None:
         grown, whole = town.run(tmp_path / "grown", 60, LOOSE), tmp_path / "whole"
         asked = []
         with counted(town) as counts:
-            run(context(grown), until="ask")
-            asked.append(answer(context(grown), town, "first"))
-            run(context(grown), until="tally")
+            run(context(grown, *PUBLISHED), until="ask")
+            asked.append(answer(context(grown, *PUBLISHED), town, "first"))
+            run(context(grown, *PUBLISHED))
             embedded = [len(pq.read_table(sorted((grown / "stages" / "05_embed" / "metadata").glob("*"))))]
             for lines, name in ((85, "second"), (110, "third")):
                 town.write(grown, lines)
-                found = grow(context(grown), until="tally")
+                found = grow(context(grown, *PUBLISHED))
                 assert found["state"] == "waiting"
                 assert found["rows"] == {"new": 25, "gone": 0}
                 assert len(found["buckets"]["now"]) == len(found["buckets"]["before"]) + 1
                 embedded.append(found["embeddings"])
-                asked.append(answer(context(grown), town, name))
-                assert grow(context(grown), until="tally")["state"] == "done"
-            again = grow(context(grown), until="tally")
+                asked.append(answer(context(grown, *PUBLISHED), town, name))
+                assert grow(context(grown, *PUBLISHED))["state"] == "done"
+            again = grow(context(grown, *PUBLISHED))
         assert (again["requests"], again["embeddings"], again["answers"]) == (0, 0, 0)
         town.run(whole, 110, LOOSE)
         shutil.copy(grown / "borders.json", whole)
         with counted(town) as at_once:
-            run(context(whole, "store.use=false"), until="ask")
-            everything = answer(context(whole, "store.use=false"), town, "all")
-            run(context(whole, "store.use=false"), until="tally")
+            run(context(whole, *PUBLISHED, "store.use=false"), until="ask")
+            everything = answer(context(whole, *PUBLISHED, "store.use=false"), town, "all")
+            run(context(whole, *PUBLISHED, "store.use=false"))
         assert tree(grown) == tree(whole)
+        assert len([name for name in tree(grown, "publish") if name.endswith(".tar")]) == 2 * 4
         assert {k: n for k, n in counts.items() if k != "images"} == {k: n for k, n in at_once.items() if k != "images"}
         assert sum(embedded) == len(pq.read_table(sorted((whole / "stages" / "05_embed" / "metadata").glob("*"))))
         assert sorted(id_ for ids in asked for id_ in ids) == everything
