@@ -38,6 +38,9 @@ def demo(
     real: Annotated[
         bool, typer.Option("--real", help="Real dated pictures instead: fruit, painted 1904–1942 (public domain).")
     ] = False,
+    grow: Annotated[
+        bool, typer.Option("--grow", help="Then a year of new photos: what is used again, how old models do.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run all steps on built-in or real pictures, offline.
@@ -46,8 +49,9 @@ def demo(
     """
     run_log = log_of(out / "log.jsonl", as_json)
     if real:
-        if quick:
-            raise BadConfig("--real and --quick exclude each other.", "", "Leave out --quick.")
+        if quick or grow:
+            other = "--quick" if quick else "--grow"
+            raise BadConfig(f"--real and {other} exclude each other.", "", f"Leave out {other}.")
         from pipelines.demo.real import demo as real_demo
 
         result = real_demo(out, run_log)
@@ -55,7 +59,13 @@ def demo(
         from pipelines.demo.journey import QUICK, Scale
         from pipelines.demo.journey import demo as journey
 
-        result = journey(out, QUICK if quick else Scale(), run_log)
+        scale = QUICK if quick else Scale()
+        if grow:
+            from pipelines.demo.growth import demo_grown, text
+
+            result = demo_grown(out, scale, run_log)
+            return show(as_json, result, text(result))
+        result = journey(out, scale, run_log)
     show(as_json, result, f"report: {result['report']}")
 
 

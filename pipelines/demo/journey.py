@@ -24,7 +24,7 @@ from pipelines.config.loader import load
 from pipelines.demo.about import NOTICE, WORKER_ERROR, about
 from pipelines.demo.draw import CONCEPTS
 from pipelines.demo.workers import answer
-from pipelines.demo.world import World, build, serve
+from pipelines.demo.world import World, build, has_grown, serve
 from pipelines.reporting.audit import audit
 from pipelines.reporting.audit_page import lines as audit_lines
 from pipelines.reporting.audit_page import page as audit_page
@@ -65,6 +65,8 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     """
     clock = time.monotonic()
     run_log.say(NOTICE)
+    if has_grown(out / "world"):
+        raise BadConfig(f"{out} holds a demo that has grown.", "", f"Run: driftline demo --out {out} --grow.")
     world = build(out / "world", scale.records, seed=0, run_log=run_log)
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
@@ -148,14 +150,17 @@ driftline, without funding.
 """
 
 
-def simulate_answers(out: Path, world: World) -> None:
-    """Write the answers of simulated workers to the batch, unless they exist."""
-    results = out / "answers" / "results.csv"
+def simulate_answers(out: Path, world: World, batch: Path | None = None, name: str = "results.csv") -> None:
+    """Write the answers of simulated workers to a batch into `out`/answers/`name`, unless they exist.
+
+    batch: its folder; None: that of the stage ask.
+    """
+    results = out / "answers" / name
     if results.is_file():
         return
-    folder = folder_of(out, "ask")
-    batch = read_batch(folder)
+    folder = batch or folder_of(out, "ask")
+    facts = read_batch(folder)
     rows = list(csv.DictReader(io.StringIO((folder / "batch.csv").read_text(encoding="utf-8"))))
     shown = world.truth()
-    truth = {item: frozenset(t for t in shown[id_] if t in CONCEPTS) for item, id_ in batch["items"].items()}
-    write_text(results, answer(batch, rows, truth, list(CONCEPTS), seed=0, error=WORKER_ERROR))
+    truth = {item: frozenset(t for t in shown[id_] if t in CONCEPTS) for item, id_ in facts["items"].items()}
+    write_text(results, answer(facts, rows, truth, list(CONCEPTS), seed=0, error=WORKER_ERROR))

@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hostile import living
+
 from curate.core.errors import DriftlineError
 
 KINDS = {"kill": 1, "full": 2, "short": 3, "eio": 4}
@@ -149,7 +151,16 @@ def _stages_and_store(folder: Path) -> Any:
     return {name: digest for name, digest in tree(folder).items() if "index.sqlite" not in name} | {"damaged": damaged}
 
 
+def _asked_once(folder: Path) -> Any:
+    """The same, and how often each address was asked."""
+    return _stages_and_store(folder) | living.attempts(folder)
+
+
 JOBS = {
+    "grow": Job(living.grow, partial(living.prepare, "grow"), kept=_asked_once),
+    "heal": Job(living.heal, partial(living.prepare, "heal"), kept=_stages_and_store),
+    "append": Job(living.append, partial(living.prepare, "append"), kept=_stages_and_store),
+    "gc": Job(living.gc, partial(living.prepare, "gc"), kept=_stages_and_store),
     "run": Job(partial(_run, until="bucket"), _photos, kept=_stages_and_store),
     "whole-run": Job(_run, _photos, kept=_stages_and_store),
     "stream": Job(_stream),

@@ -1,0 +1,119 @@
+"""Jobs for `hostile.faults`: a run of few photos that grows, heals, appends a release, and cleans its store."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from support.living import linked_copy
+
+from curate.core.run_log import RunLog
+from curate.core.seeding import rng_for
+from curate.store.database import opened
+from curate.store.upkeep import remove, unneeded
+from pipelines import living
+from pipelines.config.loader import load
+from pipelines.demo.draw import photo
+from pipelines.runner import run
+from pipelines.stage import Context
+
+RUN_FILE = """
+collection: {source: delimited, path: table.csv, columns: {url: url, uploaded: uploaded, label: label}}
+filter: {upload_after_capture: false}
+fetch: {shard_size: 4, retries: 0, backoff: 0}
+buckets: {kind: calendar, unlabelled: []}
+embed: {model: driftline-photo-world}
+retrieve:
+  per_class: 4
+  depth: 4
+  background: false
+  short: fewer
+  concepts: [{name: car, prompts: [a car]}, {name: bus, prompts: [a bus]}]
+validation: {method: catalogue}
+release: {per_class: 2, splits: 1, short: fewer}
+"""
+APPEND = ("release.previous=before", "release.append=true", "release.version=1.1.0")
+
+
+def served(place: Path) -> list[str]:
+    """Photos of three years, and a server in a process of its own; made once. Returns the lines of a table of them."""
+    table = place / "table.csv"
+    if not table.is_file():
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        place.mkdir()
+        lines = ["url,uploaded,label"]
+        for i in range(18):
+            year, thing = 2010 + i // 6, ("car", "bus")[i % 2]
+            photo([thing], 0.2, rng_for(i, thing)).save(place / f"{i}.jpg")
+            lines.append(f"http://127.0.0.1:{port}/{i}.jpg,{year},{thing}")
+        table.write_text("".join(f"{line}\n" for line in lines))
+        command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(place)]
+        server = subprocess.Popen(command, env={}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        atexit.register(server.kill)
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            time.sleep(0.05)
+    return table.read_text().splitlines(keepends=True)
+
+
+def prepare(job: str, folder: Path) -> None:
+    """Put into `folder` what a job starts from: a copy of a run that is built once."""
+    place = folder.parents[1]
+    lines, base = served(place / "served"), place / job
+    if not base.is_dir():
+        base.mkdir()
+        (base / "driftline.yaml").write_text(RUN_FILE)
+        (base / "table.csv").write_text("".join(lines if job == "heal" else lines[:13]))
+        missed = place / "served" / "3.jpg"
+        hidden = missed.rename(missed.with_name("hidden"))
+        run(context(base), until="embed" if job == "gc" else None)
+        hidden.rename(missed)
+        (base / "table.csv").write_text("".join(lines))
+        if job == "append":
+            shutil.copytree(base / "stages" / "09_publish" / "release", base / "before")
+            living.grow(context(base), until="tally")
+        elif job == "gc":
+            (base / "table.csv").write_text("".join(lines[:7]))
+            run(context(base), until="embed")
+    folder.rmdir()
+    linked_copy(base, folder)
+
+
+def context(folder: Path, sets: Sequence[str] = ()) -> Context:
+    """The run in a folder, with --set."""
+    config = load(folder / "driftline.yaml", sets)
+    return Context(folder, config, RunLog(folder / "log.jsonl", quiet=True), changes=tuple(sets))
+
+
+def grow(folder: Path) -> None:
+    """Six new photos, up to the release."""
+    living.grow(context(folder))
+
+
+def heal(folder: Path) -> None:
+    """A photo that was missing is there now."""
+    living.heal(context(folder), ["http_404"])
+
+
+def append(folder: Path) -> None:
+    """A release that appends six photos to the one before."""
+    run(context(folder, APPEND))
+
+
+def gc(folder: Path) -> None:
+    """Half of the photos are not needed any more."""
+    with opened(folder / "store") as store:
+        remove(store, unneeded(store, living.needed_photos([folder])))
+
+
+def attempts(folder: Path) -> dict[str, Any]:
+    """Address → how often it was asked."""
+    with opened(folder / "store") as store:
+        return dict(store.base.execute("SELECT hex(address), COUNT(*) FROM attempts GROUP BY 1"))

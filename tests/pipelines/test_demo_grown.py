@@ -1,0 +1,34 @@
+"""`driftline demo --grow`: the finished demo gets one more bucket, only that is paid for, and old models meet it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from curate.core.errors import BadConfig
+from curate.core.run_log import RunLog
+from pipelines.demo.growth import demo_grown, text
+from pipelines.demo.journey import QUICK, demo
+
+
+@pytest.mark.slow
+def test_a_year_later_only_new_photos_are_paid_for_and_old_models_are_tested_on_them(
+    journey: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(journey, tmp_path / "demo"))
+    found = demo_grown(out, QUICK, RunLog(quiet=True), workers=1, learners=["nearest-mean"])
+    grown = found["grown"]
+    assert 100 < grown["embeddings"] <= grown["requests"] <= grown["rows"]["new"] < 170
+    assert grown["rows"]["gone"] == 0
+    assert grown["buckets"]["now"] == [*grown["buckets"]["before"], "11"]
+    assert 0 < grown["answers"] <= 3 * grown["embeddings"]
+    assert found["compare"]["comparable"] == [str(i) for i in range(1, 11)]
+    (row,) = found["learners"]
+    assert row["learner"] == "nearest-mean"
+    assert all(0 < row[key] <= 1 for key in ("then", "new", "after"))
+    assert "bucket 11" in text(found)
+    assert Path(found["report"]).is_file()
+    with pytest.raises(BadConfig, match=r"holds a demo that has grown\. Run: driftline demo --out"):
+        demo(out, QUICK, RunLog(quiet=True))
