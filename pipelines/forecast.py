@@ -27,7 +27,7 @@ from curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_o
 from curate.fetch.address_guard import guard, mostly_private
 from curate.metadata.schema import TABLE, judge_times, whole
 from curate.sources.base import FileSource, Workplace
-from curate.sources.folder import SUFFIXES, Folder
+from curate.sources.folder import Folder, photos_below
 from curate.validation.batches import estimate
 from pipelines.again import again
 from pipelines.again import lines as lines_of
@@ -164,7 +164,7 @@ def _rows_of(source: FileSource, place: Workplace) -> tuple[int, bool]:
     total, exact = 0, True
     for path in source.inputs(place):
         if isinstance(source, Folder):
-            return sum(p.suffix.lower() in SUFFIXES for p in path.rglob("*")), True
+            return len(photos_below(path)), True
         files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         for file in files:
             n, counted = _lines(file) if file.suffix != ".parquet" else (pq.read_metadata(file).num_rows, True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from curate.core.outside.images import work
 from curate.core.settings import Positive, Section
+from curate.images import camera_raw
 from curate.images.phone_formats import FORMATS, HEIC_NEEDS, as_jpeg, is_heic, reads_heic
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
@@ -51,7 +52,7 @@ class ImageCheck:
     height: int | None = None
     """pixels"""
     converted: bytes | None = None
-    """what to store instead of a HEIC or AVIF file: a JPEG"""
+    """what to store instead of a HEIC, AVIF or RAW file: a JPEG"""
 
 
 def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -66,6 +67,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_many_bytes", f"{len(data)} bytes")
     if is_heic(data) and not reads_heic():
         return ImageCheck("unsupported_format", HEIC_NEEDS)
+    if camera_raw.is_raw(data):
+        return _of_preview(data, limits)
     converted = None
     try:
         with warnings.catch_warnings():
@@ -93,3 +96,14 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
     return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted)
+
+
+def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:
+    """The largest preview of a RAW file that can be read; if there is none, why the largest cannot."""
+    checked = [ImageCheck("unsupported_format", camera_raw.NO_PREVIEW)]
+    for preview in camera_raw.previews(data):
+        check = check_image(preview, limits)
+        if check.reason is None:
+            return replace(check, converted=preview)
+        checked.append(check)
+    return checked[min(1, len(checked) - 1)]

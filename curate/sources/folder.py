@@ -10,17 +10,27 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from curate.core.errors import BadInput, MissingFile
-from curate.core.outside.dates import DATES, exif
+from curate.core.outside.dates import DATES, Date, exif, from_exif
+from curate.images import camera_raw
 from curate.images.phone_formats import HEIC_NEEDS, HEIC_SUFFIXES, reads_heic
 from curate.metadata.column_mapping import is_utf8, printable
 from curate.metadata.schema import batch_of, safe_id
 from curate.sources.base import HERE, FileSource, Workplace
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".avif"} | HEIC_SUFFIXES
+SUFFIXES |= camera_raw.SUFFIXES
+
+
+def photos_below(folder: Path) -> list[Path]:
+    """The photos that the source reads, in path order."""
+    files = sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    developed = {p.with_suffix("") for p in files if p.suffix.lower() not in camera_raw.SUFFIXES}
+    return [p for p in files if p.suffix.lower() not in camera_raw.SUFFIXES or p.with_suffix("") not in developed]
 
 
 class Folder(FileSource):
-    """All photos below a folder, in path order; HEIC needs the extra `heic`. Where a photo's date may be:
+    """All photos below a folder, in path order; HEIC needs the extra `heic`. Of a RAW file the camera's JPEG preview is
+    used; RAW files beside a photo of the same name are left out, since they show the same. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
     - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo;
@@ -50,7 +60,7 @@ class Folder(FileSource):
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
         (root,) = self.inputs(at)
-        files = sorted(p for p in root.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+        files = photos_below(root)
         if not files:
             raise BadInput(
                 f"The folder {root} holds no photos.",
@@ -68,7 +78,7 @@ class Folder(FileSource):
         if path.suffix.lower() in HEIC_SUFFIXES and not reads_heic():
             return {"id": safe_id(name), "row": row, "fault": "needs_heic_extra", "raw": f"{name}: {HEIC_NEEDS}"}
         try:
-            own, camera = exif(path)
+            own, camera = _exif(path)
         except Exception as error:  # Pillow raises many kinds for damaged files
             return {"id": safe_id(name), "row": row, "fault": "unreadable_image", "raw": f"{name}: {error}"}
         dates = ((place, own if place == "exif" else DATES[place](path, name)) for place in self.dates)
@@ -86,3 +96,12 @@ class Folder(FileSource):
             "extra": None if date is None else json.dumps({"date_from": place, "date_precision": precision}),
             "label": path.parent.name if self.label == "parent" and path.parent != root else None,
         }
+
+
+def _exif(path: Path) -> tuple[Date | None, str | None]:
+    """Capture time with its offset, camera model."""
+    if path.suffix.lower() not in camera_raw.SUFFIXES:
+        return exif(path)
+    with path.open("rb") as file:
+        tags = camera_raw.details(file)
+    return (None, None) if tags is None else from_exif(tags)

@@ -66,7 +66,11 @@ def exif(path: Path) -> tuple[Date | None, str | None]:
     from PIL import Image
 
     with Image.open(path) as image:
-        exif = image.getexif()
+        return from_exif(image.getexif())
+
+
+def from_exif(exif: Any) -> tuple[Date | None, str | None]:
+    """The same of tags that Pillow has read."""
     details = exif.get_ifd(EXIF_IFD)
     model = str(exif.get(MODEL) or "").replace("\x00", "").strip() or None
     for tag in (ORIGINAL, DIGITIZED):

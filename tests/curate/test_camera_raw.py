@@ -1,0 +1,106 @@
+"""RAW files: their JPEG preview is stored, upright, with the date; sensor data is never taken for a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from curate.images import camera_raw
+from curate.images.checks import ImageLimits, check_image
+from curate.sources.folder import Folder
+
+TAKEN, SECONDS = "2019:03:04 10:00:00", 1551693600
+
+
+def jpeg(width: int, height: int, exif: bytes = b"") -> bytes:
+    buffer = io.BytesIO()
+    rows = np.arange(width, dtype=np.uint8)[None, :, None] * np.ones((height, 1, 3), np.uint8)
+    Image.fromarray(rows).save(buffer, "JPEG", exif=exif)
+    return buffer.getvalue()
+
+
+def tags(photometric: int = 32803) -> bytes:
+    """The tags of a file like TIFF: a sensor's picture, turned by 90 degrees."""
+    exif = Image.Exif()
+    exif.endian = "<"
+    exif[262], exif[0x0112], exif[0x0110] = photometric, 6, "Camera"
+    exif.get_ifd(0x8769)[0x9003] = TAKEN
+    return exif.tobytes()[6:]
+
+
+def lossless() -> bytes:
+    """Sensor data as Canon and Adobe store it: a JPEG of another kind."""
+    small = jpeg(300, 200)
+    return small.replace(b"\xff\xc0", b"\xff\xc3", 1)
+
+
+FORMATS = {
+    "dng": tags() + jpeg(16, 12) + lossless() + jpeg(64, 48) + b"sensor",
+    "orf": b"IIRO" + tags()[4:] + jpeg(64, 48),
+    "rw2": b"IIU\0" + tags()[4:] + jpeg(64, 48),
+    "raf": b"FUJIFILMCCD-RAW 0201" + bytes(64) + jpeg(64, 48, b"Exif\0\0" + tags(2)) + b"sensor" * 9,
+    "cr3": b"\0\0\0\x18ftypcrx " + bytes(64) + jpeg(16, 12) + lossless() + jpeg(64, 48) + b"sensor",
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_its_largest_preview_is_stored_with_date_and_orientation(kind: str) -> None:
+    data = FORMATS[kind]
+    check = check_image(data, ImageLimits())
+    assert (check.reason, check.extension, check.width, check.height) == (None, "jpg", 64, 48)
+    assert check.converted is not None
+    assert check.converted.endswith(b"\xff\xd9")
+    assert len(check.converted) < len(data)
+    with Image.open(io.BytesIO(check.converted)) as stored:
+        stored.load()
+        exif = stored.getexif()
+    if kind != "cr3":  # its tags are in boxes that are not read
+        assert exif[0x0112] == 6
+        assert exif.get_ifd(0x8769)[0x9003] == TAKEN
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_reads_its_date(kind: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.{kind}").write_bytes(FORMATS[kind])
+    (row,) = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches()).to_pylist()
+    assert (row["fault"], row["taken"]) == (None, None if kind == "cr3" else SECONDS)
+
+
+def test_one_beside_a_photo_of_its_name_is_left_out(tmp_path: Path) -> None:
+    for name in ("a.NEF", "b.NEF"):
+        (tmp_path / name).write_bytes(FORMATS["dng"])
+    (tmp_path / "a.jpg").write_bytes(jpeg(8, 8))
+    table = pa.Table.from_batches(Folder(source="folder", path=str(tmp_path)).batches())
+    assert [Path(path).name for path in table["path"].to_pylist()] == ["a.jpg", "b.NEF"]
+
+
+def test_without_a_preview_the_message_says_what_to_do() -> None:
+    check = check_image(tags() + lossless() + b"sensor", ImageLimits())
+    assert (check.reason, check.detail) == ("unsupported_format", camera_raw.NO_PREVIEW)
+
+
+def test_limits_hold_for_the_preview() -> None:
+    assert check_image(FORMATS["dng"], ImageLimits(max_pixels=100)).reason == "too_many_pixels"
+    assert check_image(FORMATS["dng"], ImageLimits(min_edge=60)).reason == "too_small"
+
+
+def test_a_plain_tiff_stays_what_it_is() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(buffer, "TIFF")
+    check = check_image(buffer.getvalue(), ImageLimits())
+    assert (check.reason, check.extension, check.converted) == (None, "tif", None)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damaged_bytes_are_an_answer(kind: str) -> None:
+    rng, data = np.random.default_rng(0), np.frombuffer(FORMATS[kind], np.uint8)
+    for _ in range(60):
+        bad = data[: rng.integers(12, len(data))].copy()
+        bad[rng.integers(0, len(bad), 8)] = rng.integers(0, 256, 8)
+        check = check_image(bad.tobytes(), ImageLimits())
+        assert check.reason is not None or check.width
