@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -126,6 +127,14 @@ def run(
     purge: Annotated[
         bool, typer.Option("--purge", help="An appended release: write tars with withdrawn images again, without them.")
     ] = False,
+    copy: Annotated[
+        str | None,
+        typer.Option(
+            "--copy",
+            metavar="s3://…",
+            help="Keep a copy of the run in a bucket; a new DIR begins with it (machines that may vanish).",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Repeat finished work of more than 10 minutes.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done and needed; change nothing.")
@@ -140,18 +149,20 @@ def run(
     """
     from dataclasses import replace
 
-    from pipelines import runner
+    from pipelines import bucket_copy, runner
     from pipelines.stage import retry_of
 
     executor = Executor(engine, workers or default_workers())
     sets = [*(sets or ()), *(["release.purge=true"] if purge else [])]
+    copied = None if copy is None or dry_run else bucket_copy.opened(copy, directory)
     context = replace(context_of(directory, sets, as_json, executor), verify=verify)
     if retry_misses is not None:
         context = replace(context, retry=retry_of(comma_separated(retry_misses)))
     if dry_run:
         _show_plan(context, start, until, as_json)
         return
-    entries = runner.run(context, start, until, yes)
+    with bucket_copy.following(copied, context.config.store.folder(directory)) if copied else nullcontext():
+        entries = runner.run(context, start, until, yes)
     waits = any("because" in entry for entry in entries)
     following = "" if waits else "\n" + _following(directory, entries, sets)
     show(as_json, {"stages": entries}, runner.table(entries) + following)
