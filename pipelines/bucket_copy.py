@@ -66,6 +66,8 @@ class Copy:
     """that list"""
     sent: dict[Stamp, Content] = field(default_factory=dict)
     """contents of files that this process has sent"""
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """of threads that send"""
     refused: DriftlineError | None = None
     """why nothing more is sent"""
 
@@ -185,7 +187,10 @@ class Copy:
         try:
             data = path.read_bytes()[:size] if grows else None
             digest = sha256_file(path) if data is None else hashlib.sha256(data).hexdigest()
-            if digest not in there:
+            with self.turn:
+                new = digest not in there
+                there.add(digest)  # of two files with one content, one is sent
+            if new:
                 if data is None:
                     self.server.upload_file(str(path), self.bucket, self._key(digest))
                 else:

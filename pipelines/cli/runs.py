@@ -181,15 +181,23 @@ def _following(directory: Path, entries: Sequence[Mapping[str, Any]], sets: list
     return f"{release}\n{next_step('stream', 'from-release', directory, '--out', 'stream')}"
 
 
-def _show_plan(context: Any, start: str | None, until: str | None, as_json: bool) -> None:
+def _show_plan(
+    context: Any, start: str | None, until: str | None, as_json: bool, nodes: int | None = None,
+    price: float | None = None,
+) -> None:  # fmt: skip
     from dataclasses import asdict
 
+    from pipelines import cluster
     from pipelines.forecast import forecast, text
     from pipelines.plan import plan
 
     plans = plan(context, start, until)
     found = forecast(context, plans)
-    show(as_json, {"plan": [asdict(p) for p in plans], **found}, text(plans, found))
+    said = text(plans, found)
+    if nodes is not None:
+        found["cluster"] = cluster.cluster(found, nodes, price)
+        said += "\n" + cluster.text(found["cluster"])
+    show(as_json, {"plan": [asdict(p) for p in plans], **found}, said)
 
 
 @command(runs_app, "plan", "driftline plan photos2024", panel="Build")
@@ -198,6 +206,13 @@ def plan_(
     until: Until = None,
     start: From = None,
     sets: Sets = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=1, max=10_000, help="Say what it needs on so many machines like this one, too."),
+    ] = None,
+    price: Annotated[
+        float | None, typer.Option("--price", min=0, help="USD of such a machine for an hour (with --nodes).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a run would do and need; change nothing.
@@ -205,8 +220,10 @@ def plan_(
     Photos, buckets, candidates, disk, time, answers of people and their cost, the model, the network, what is reused,
     and problems. The same as driftline run --dry-run.
     """
+    if price is not None and nodes is None:
+        raise BadConfig("--price needs --nodes.", "Expected the number of machines.", "Add --nodes 1.")
     executor = Executor(workers=default_workers())
-    _show_plan(context_of(directory, sets, True, executor), start, until, as_json)
+    _show_plan(context_of(directory, sets, True, executor), start, until, as_json, nodes, price)
 
 
 def record_changes(directory: Path) -> list[str]:

@@ -84,6 +84,17 @@ def test_contents_without_a_use_are_deleted_and_a_renamed_file_is_not_sent_again
     assert "stages/01_ingest.next/part.bin" in copy.files
 
 
+def test_of_files_with_the_same_content_one_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = opened(PLACE, made(tmp_path / "run", **dict.fromkeys("abcdefghijkl", "same")))
+    sent: list[str] = []
+    monkeypatch.setattr(copy.server, "upload_file", lambda path, bucket, key: sent.append(key))
+
+    copy.settled()
+
+    assert len(sent) == len(set(sent)) == 3
+    assert len(copy.files) == 14
+
+
 def test_the_store_caches_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
     folder = made(
         tmp_path / "run", **{"store/a": "", "digests.sqlite": "", "digests.sqlite-wal": "", ".partial-1-b": ""}

@@ -20,6 +20,7 @@ from support.helpers import album, photo_config, yfcc_line
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.encoders.weights import reachable
+from pipelines import cluster
 from pipelines.config.loader import load
 from pipelines.forecast import forecast, text
 from pipelines.plan import plan
@@ -211,3 +212,22 @@ def test_people_read_the_same(own: Path) -> None:
     lines = text(plans, forecast(here, plans))
     for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "on MTurk"):
         assert said in lines
+
+
+def test_twenty_machines_share_download_and_embedding_and_wait_for_the_other_stages() -> None:
+    alone = {"seconds": {"ingest": 3600.0, "fetch": 72_000.0, "embed": 36_000.0, "publish": None}}
+
+    many = cluster.cluster(alone, 20, 0.5)
+
+    assert many["seconds"] == {"ingest": 3600.0, "fetch": 3600.0, "embed": 1800.0, "publish": None}
+    assert (many["node_hours"], many["usd"]) == (50.0, 25.0)  # 20 machines for 2.5 hours
+    assert cluster.text(many) == (
+        "cluster    20 nodes: fetch 1 h 0 min, embed 30 min, the other stages 1 h 0 min on one of them, "
+        "without publish; 50.0 node-hours, $25.00 at $0.50 an hour"
+    )
+
+
+def test_the_plan_for_machines_is_on_the_command_line(own: Path) -> None:
+    done = driftline("plan", str(own), "--until", "bucket", "--nodes", "4", "--price", "0.7", "--json")
+    assert json.loads(done.stdout)["cluster"]["nodes"] == 4
+    assert "--price needs --nodes" in driftline("plan", str(own), "--price", "0.7").stderr
