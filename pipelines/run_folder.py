@@ -71,6 +71,20 @@ class Run:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
         return trace(self.path, id_)
 
+    def search(self, *prompts: str, k: int = 8) -> Retrieved:
+        """The `k` photos of every period that are nearest to the prompts, which form one query; a prompt that begins
+        with "-" moves it away. A notebook shows the result as a table. Raises MissingFile before the stage embed is
+        done, and BadConfig without a prompt."""
+        from pipelines.prompt_explorer.explorer import Explorer, Query
+
+        explorer = Explorer(self._context())
+        view = explorer.view(Query.parse("\n".join(prompts)), "", k)
+        rows = {
+            bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
+            for bucket in view.buckets
+        }
+        return Retrieved(" + ".join(prompts), rows)
+
     def release(self) -> Release:
         """What the stage publish wrote. Raises MissingFile."""
         return Release.open(self.path)
@@ -93,6 +107,20 @@ class Run:
             return stages + self.release()._repr_html_()
         folder = folder_of(self.path, "fetch")
         return stages + (_images(folder) if index_path(folder, 0).is_file() else "")
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What `Run.search` found."""
+
+    query: str
+    """the prompts"""
+    periods: Mapping[str, Sequence[Thumbnail]]
+    """period → its photos, the nearest first; `name` is the photo's id, `text` its cosine to the query"""
+
+    def _repr_html_(self) -> str:
+        """A row for each period."""
+        return table(self.query, [], [[name, *photos] for name, photos in self.periods.items()])
 
 
 def _images(fetched: Path) -> str:

@@ -1,22 +1,39 @@
-"""What is shipped: packages with their data, and nothing of tests or cards; and what a stranger can do with it."""
+"""What is shipped: packages with their data, and nothing of tests or cards; and what a stranger can do with it who has
+no network, no compiler, and may write neither into the packages nor into a home folder.
+
+The libraries are those of this environment. DRIFTLINE_PYTHONS=PATH:… also makes a fresh environment with each of these
+interpreters by the lock, which takes minutes and 6 GB each; DRIFTLINE_WHEELS=FOLDER: without network, from the wheels
+there (pip download -r locks/py3.12.txt)."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
 import venv
+import zipfile
+from collections.abc import Collection, Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from support.helpers import album
+from test_notebooks import NOTEBOOKS
+
+from curate.release import Release
 
 ROOT = Path(__file__).resolve().parents[1]
+BARE = [sys.executable, str(ROOT / "tests" / "support" / "bare.py")]
 
 
 def test_data_files_lie_inside_their_packages() -> None:
@@ -43,8 +60,8 @@ def test_every_dependency_has_a_reason() -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel, built from the sdist, in an environment that knows the libraries and nothing of the repository."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist, which was built from the files that git knows."""
     here = tmp_path_factory.mktemp("wheel")
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in tracked.decode().split("\0"):
@@ -53,23 +70,80 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy2(ROOT / name, here / "source" / name)
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(here / "dist"), str(here / "source")]
     subprocess.run(build, check=True, capture_output=True)
+    (_,) = (here / "dist").glob("*.tar.gz")
+    (made,) = (here / "dist").glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module", params=["", *filter(None, os.environ.get("DRIFTLINE_PYTHONS", "").split(":"))])
+def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment that has the wheel and the libraries, and knows nothing of the repository."""
+    here = tmp_path_factory.mktemp("environment")
+    python = str(here / "env" / "bin" / "python")
+    if request.param:
+        subprocess.run([request.param, "-m", "venv", str(here / "env")], check=True)
+        wheels = os.environ.get("DRIFTLINE_WHEELS")
+        offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels} if wheels else {}
+        command = [python, str(ROOT / "locks" / "install.py"), "--wheel", str(wheel)]
+        said = done([*(bare(here) if wheels else []), *command], here, offline)
+        assert re.fullmatch(r"install \d+ s\n", said), "the lock was not used as it is"
+        done([python, "-m", "compileall", "-q", "-j", "0", str(here / "env" / "lib")], here, codes=(0, 1))
+        return here
     venv.create(here / "env", with_pip=False, symlinks=True)
     (packages,) = (here / "env" / "lib").glob("python*/site-packages")
     libraries = [p for p in sys.path if p.endswith("site-packages")]
     (packages / "libraries.pth").write_text("\n".join(libraries), encoding="utf-8")
-    (wheel,) = (here / "dist").glob("*.whl")
-    (_,) = (here / "dist").glob("*.tar.gz")
-    pip = [sys.executable, "-m", "pip", "--python", str(here / "env" / "bin" / "python")]
+    pip = [sys.executable, "-m", "pip", "--python", python]
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True, capture_output=True)
     return here
 
 
+@cache
+def refused() -> str:
+    """Why this system has no user without rights; "" if it has."""
+    with TemporaryDirectory() as folder:
+        command = [*BARE, folder, sys.executable, "-c", ""]
+        return subprocess.run(command, capture_output=True, text=True).stderr.strip().rpartition("\n")[2]
+
+
+def bare(folder: Path) -> list[str]:
+    """What stands before a command of a user who may write only below a folder, where the system allows it."""
+    return [] if refused() else [*BARE, str(folder)]
+
+
+def done(command: list[str], where: Path, more: Mapping[str, str] | None = None, codes: Collection[int] = (0,)) -> str:
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | (more or {})
+    found = subprocess.run(command, cwd=where, capture_output=True, text=True, env=env)
+    assert found.returncode in codes, f"{command}\n{found.stdout}\n{found.stderr}"
+    return found.stdout
+
+
 def run(installed: Path, *command: str, where: Path) -> str:
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    program = [str(installed / "env" / "bin" / command[0]), *command[1:]]
-    done = subprocess.run(program, cwd=where, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done([*bare(where), str(installed / "env" / "bin" / command[0]), *command[1:]], where)
+
+
+LACKING = """
+import os, shutil, socket, sysconfig
+def fails(call, *given):
+    try:
+        call(*given)
+    except OSError:
+        return True
+home, packages = (os.path.join(p, "x") for p in (os.path.expanduser("~"), sysconfig.get_path("purelib")))
+print(fails(open, home, "w"), fails(open, packages, "w"), fails(socket.create_connection, ("127.0.0.1", PORT), 5))
+print([shutil.which(name) for name in ("cc", "gcc", "clang", "git", "make")])
+"""
+
+
+def test_the_stranger_has_no_network_no_compiler_and_may_not_write(tmp_path: Path) -> None:
+    if refused():
+        pytest.skip(f"this system allows no namespaces ({refused()}): the tests below run with the rights of this user")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = LACKING.replace("PORT", str(server.getsockname()[1]))
+        said = done([*bare(tmp_path), sys.executable, "-c", code], tmp_path)
+    assert said.splitlines()[0] == "True True True"
+    if not shutil.which("cc", path=str(Path(sys.executable).parent)):
+        assert said.splitlines()[1] == "[None, None, None, None, None]"
 
 
 @pytest.mark.slow
@@ -83,6 +157,53 @@ def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path:
 def test_the_demo_runs_with_no_repository_around(installed: Path, tmp_path: Path) -> None:
     said = run(installed, "driftline", "demo", "--quick", "--out", str(tmp_path / "demo"), where=tmp_path)
     assert Path(said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
+
+
+SOME = """
+import sys
+from pathlib import Path
+from pipelines.cli.app import main
+from pipelines.demo import real
+real.packed = Path("some.zip").read_bytes
+real.FRUITS, real.LEARNERS, real.PROTOCOLS = ("apples", "pears"), ["nearest-mean"], ["clear-iid"]
+sys.argv = ["driftline", "demo", "--real", "--out", "demo"]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_the_demo_with_real_pictures_runs_on_a_few_of_them(installed: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(ROOT / "pipelines/demo/watercolours/pictures.zip") as whole:
+        rows = list(csv.DictReader(io.StringIO(whole.read("table.csv").decode())))
+        some = [row for row in rows if row["label"] in ("apples", "pears")][::3]
+        table = io.StringIO()
+        writer = csv.DictWriter(table, some[0])
+        writer.writeheader()
+        writer.writerows(some)
+        with zipfile.ZipFile(tmp_path / "some.zip", "w") as part:
+            part.writestr("table.csv", table.getvalue())
+            for name in (f"images/{row['filename']}" for row in some):
+                part.writestr(name, whole.read(name))
+    run(installed, "python", "-c", SOME, where=tmp_path)
+    assert len(Release.open(tmp_path / "demo").buckets) == 5
+    page = (tmp_path / "demo" / "report" / "index.html").read_text(encoding="utf-8")
+    assert "National Agricultural Library" in page
+    assert "before 1904" in page
+    parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
+    assert list(parts) == ["unpack", "build", "evaluate", "report"]
+
+
+@pytest.mark.slow
+def test_every_notebook_runs_and_shows_what_it_found(installed: Path, tmp_path: Path) -> None:
+    """In one process, each cell's last value as a notebook shows it."""
+    for path in (*NOTEBOOKS, ROOT / "tests" / "support" / "notebooks.py"):
+        shutil.copy(path, tmp_path)
+    said = run(installed, "python", "-W", "ignore", "notebooks.py", *(p.name for p in NOTEBOOKS), where=tmp_path)
+    found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [one["notebook"] for one in found] == [path.stem for path in NOTEBOOKS]
+    for one in found:
+        assert sum("_repr_" in shown for shown in one["shown"]) >= 3, one
+        assert one["cpu"] < 120
 
 
 @pytest.mark.slow

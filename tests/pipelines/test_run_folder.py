@@ -165,3 +165,8 @@ class TestNotebook:
     def test_what_is_no_image_is_named(self) -> None:
         html = table("t", ["", "a"], [["row", Thumbnail(b"nonsense", "<photo>", "7")]])
         assert Page(html).text == ["t", "a", "row", "<photo>", "7"]
+
+
+def test_a_search_before_photos_are_embedded_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(dl.DriftlineError, match=r"The stage fetch of .* is not done\. Expected embedded images\."):
+        dl.init_run(tmp_path, "folder").search("a phone")

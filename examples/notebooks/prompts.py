@@ -1,0 +1,76 @@
+# ---
+# jupyter:
+#   jupytext: {formats: "ipynb,py:percent"}
+#   kernelspec: {display_name: Python 3, language: python, name: python3}
+# ---
+
+# %% [markdown]
+# # 4. Prompts and retrieval
+#
+# [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/prompts.ipynb)
+#
+# Candidates of a class are the photos that are nearest to its prompts. Good prompts find the class in every period,
+# also when its look changes. Here a small CLIP model that comes with driftline searches 120 rendered photos from 2004
+# to 2014; with your own photos set `embed.model` to a model of open_clip.
+
+# %%
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("driftline") is None:  # in Colab
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
+
+# %%
+from pathlib import Path
+
+import driftline as dl
+from curate.core.seeding import rng_for
+from pipelines.demo.draw import CONCEPTS, photo
+
+YEARS = (2004, 2009, 2014)
+THINGS = list(CONCEPTS)
+for year in YEARS:
+    for i in range(40):
+        target = Path("photos") / str(year) / f"{i:02d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        photo([THINGS[i % len(THINGS)]], (year - 2004) / 10, rng_for(year, i)).save(target)
+THINGS
+
+# %% [markdown]
+# ## Embed
+#
+# The run stops after the stage `embed`: each photo has a vector, and nobody has been asked anything yet.
+
+# %%
+run = dl.init_run(
+    "look",
+    "folder",
+    force=True,
+    collection={"path": "../photos", "dates": ["path"]},
+    buckets={"kind": "calendar", "unlabelled": []},
+    embed={"model": "driftline-photo-world", "weights": None},
+    retrieve={"per_class": 8, "background": False, "concepts": [{"name": "phone", "prompts": ["a phone"]}]},
+)
+run.run(until="embed")
+run
+
+# %% [markdown]
+# ## Search
+#
+# Change the text and run the cell again. The best photo of each period is on the left, with its cosine to the prompt.
+
+# %%
+run.search("a phone", k=6)
+
+# %% [markdown]
+# Several prompts form one query. A prompt that begins with "-" moves the query away from what it says.
+
+# %%
+run.search("a bus", "a car", "- a bicycle", k=6)
+
+# %% [markdown]
+# ## Keep it
+#
+# Write the prompts into `retrieve.concepts` of `look/driftline.yaml`. `driftline explore look` shows the same search as
+# a page: there you mark what is wrong, compare two prompts, and save the better one.

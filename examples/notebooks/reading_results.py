@@ -1,0 +1,110 @@
+# ---
+# jupyter:
+#   jupytext: {formats: "ipynb,py:percent"}
+#   kernelspec: {display_name: Python 3, language: python, name: python3}
+# ---
+
+# %% [markdown]
+# # 5. Reading results: ageing and significance
+#
+# [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/reading_results.ipynb)
+#
+# Which learner is better, and could that be chance? How fast does a model age? The data here are 1,273 painted fruits
+# from 1904 to 1942 that come with driftline, as 8 × 8 pixels; a report shows the same numbers with pictures.
+
+# %%
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("driftline") is None:  # in Colab
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
+
+# %%
+import csv
+import io
+import zipfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+import driftline as dl
+from eval.reporting.report import results_of
+from pipelines.demo.real import CUTS, FRUITS, packed
+
+x, y, step, time = [], [], [], []
+with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
+    for row in csv.DictReader(io.StringIO(pictures.read("table.csv").decode())):
+        picture = Image.open(io.BytesIO(pictures.read(f"images/{row['filename']}")))
+        picture.draft("RGB", (32, 32))
+        x.append(np.asarray(picture.convert("RGB").resize((8, 8)), np.float32).ravel() / 255)
+        y.append(FRUITS.index(row["label"]))
+        step.append(sum(int(row["year"]) >= cut for cut in CUTS[1:]))
+        time.append(f"{row['year']}-01-01")
+split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
+arrays = {"x": np.array(x), "y": np.array(y), "step": np.array(step), "split": split, "classes": np.array(FRUITS)}
+stream = dl.from_arrays(arrays | {"time": np.array(time, "datetime64[s]").astype(int)}).save("fruit-stream")
+stream
+
+# %% [markdown]
+# ## Scores
+#
+# Each learner runs with several seeds. The number after ± is the 95 % confidence interval of the mean over seeds.
+
+# %%
+learners = ["majority", "nearest-mean", "nap", "finetune"]
+results = dl.evaluate(stream, "clear-iid", learners, seeds=[0, 1, 2], out="fruit-runs")
+results
+
+# %% [markdown]
+# ## The matrix
+#
+# A row is a training period, a column a test period. On the diagonal both are the same; to the right of it the test is
+# newer than the training. A model that ages loses to the right.
+
+# %%
+(document,) = results_of([Path("fruit-runs")], [stream])
+matrix = next(r for r in document["results"] if r["learner"] == "nearest-mean")["matrix"]
+pd.DataFrame(matrix).round(2)
+
+# %% [markdown]
+# ## Ageing
+#
+# Accuracy by the years between training and test, with its 95 % band over seeds and test samples, and the time after
+# which half of what a model knows above chance is gone.
+
+# %%
+ageing = document["ageing"]
+figure, axes = plt.subplots(figsize=(6, 3.2))
+for result, facts in zip(document["results"], ageing["results"], strict=True):
+    if facts is not None:
+        (line,) = axes.plot(facts["age"], facts["accuracy"]["value"], marker="o", label=result["learner"])
+        axes.fill_between(facts["age"], facts["accuracy"]["low"], facts["accuracy"]["high"], alpha=0.15)
+axes.set(xlabel=f"{ageing['unit']}s from training to test", ylabel="accuracy")
+axes.legend()
+figure
+
+# %%
+half_lives = {r["learner"]: f["half_life"] for r, f in zip(document["results"], ageing["results"], strict=True) if f}
+pd.DataFrame(half_lives)
+
+# %% [markdown]
+# ## Significance
+#
+# Two learners see the same test samples, so they are compared pair by pair. `p` is corrected for the number of pairs
+# (Holm): below 0.05 a difference is not chance.
+
+# %%
+names = [result["learner"] for result in document["results"]]
+pairs = [pair for group in document["compared"] for pair in group["pairs"]]
+rows = [(*(names[i] for i in pair["of"]), *pair["difference"], pair["p"]) for pair in pairs]
+pd.DataFrame(rows, columns=["learner", "compared with", "difference", "from", "to", "p"]).round(3)
+
+# %% [markdown]
+# The report holds all of this with the samples that are lost over time. Open `fruit-report/index.html`.
+
+# %%
+dl.report("fruit-runs", "fruit-report", streams=[stream])

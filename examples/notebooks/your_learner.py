@@ -1,0 +1,94 @@
+# ---
+# jupyter:
+#   jupytext: {formats: "ipynb,py:percent"}
+#   kernelspec: {display_name: Python 3, language: python, name: python3}
+# ---
+
+# %% [markdown]
+# # 2. Your features and your learner
+#
+# [Open in Colab](https://colab.research.google.com/github/driftline/driftline/blob/main/examples/notebooks/your_learner.ipynb)
+#
+# driftline evaluates any vectors with a class and a time step, and any object with three methods. The vectors here are
+# colour histograms of the 1,273 painted fruits that come with driftline; yours can come from any network.
+
+# %%
+import subprocess
+import sys
+from importlib.util import find_spec
+
+if find_spec("driftline") is None:  # in Colab
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
+
+# %%
+import csv
+import io
+import zipfile
+
+import numpy as np
+from PIL import Image
+
+import driftline as dl
+from pipelines.demo.real import CUTS, FRUITS, packed
+
+x, y, step, time = [], [], [], []
+with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
+    for row in csv.DictReader(io.StringIO(pictures.read("table.csv").decode())):
+        picture = Image.open(io.BytesIO(pictures.read(f"images/{row['filename']}")))
+        picture.draft("RGB", (32, 32))
+        colours = np.asarray(picture.convert("RGB")) // 64  # four levels of each channel
+        x.append(np.bincount((colours @ [16, 4, 1]).ravel(), minlength=64) / colours[..., 0].size)
+        y.append(FRUITS.index(row["label"]))
+        step.append(sum(int(row["year"]) >= cut for cut in CUTS[1:]))
+        time.append(f"{row['year']}-01-01")
+
+# %% [markdown]
+# ## A stream
+#
+# One row a sample: `x` are the features, `y` the classes from 0, `step` the periods from 0, `split` says what is for
+# testing. Then a stream can be saved, measured and shown.
+
+# %%
+split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
+arrays = {"x": np.array(x, np.float32), "y": np.array(y), "step": np.array(step), "split": split}
+stream = dl.from_arrays(arrays | {"classes": np.array(FRUITS), "time": np.array(time, "datetime64[s]").astype(int)})
+stream = stream.save("histograms")
+stream
+
+# %%
+dl.measure(stream)
+
+# %% [markdown]
+# ## A learner
+#
+# `begin` gets the task (shape of x, number of classes), `learn` the training data of a step, `predict` returns classes.
+
+
+# %%
+class Newest(dl.Learner):
+    """The most frequent class among the five nearest of the last 200 samples."""
+
+    def begin(self, task, rng):
+        self.x, self.y = np.zeros((0, *task.x_shape), np.float32), np.zeros(0, np.int64)
+        self.classes = task.n_classes
+
+    def learn(self, x, y):
+        self.x, self.y = np.concatenate([self.x, x])[-200:], np.concatenate([self.y, y])[-200:]
+
+    def predict(self, x):
+        near = np.square(x[:, None] - self.x[None]).sum(-1).argsort(1)[:, :5]
+        return np.stack([np.bincount(self.y[row], minlength=self.classes).argmax() for row in near])
+
+
+# %% [markdown]
+# ## Evaluate
+#
+# Yours beside driftline's own. `in_domain` is the accuracy on the period of the last training, `next_domain` on the
+# period after it.
+
+# %%
+results = dl.evaluate(stream, "clear-iid", [Newest(), "majority", "nearest-mean", "cumulative"], seeds=[0, 1, 2])
+results
+
+# %%
+results.frame().groupby(["score", "learner"])["value"].mean().unstack().round(3)
