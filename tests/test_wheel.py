@@ -190,7 +190,7 @@ def test_the_demo_with_real_pictures_runs_on_a_few_of_them(installed: Path, tmp_
     assert "National Agricultural Library" in page
     assert "before 1904" in page
     parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
-    assert list(parts) == ["unpack", "build", "evaluate", "report"]
+    assert set(parts) == {"unpack", "build", "evaluate", "report"}
 
 
 @pytest.mark.slow
