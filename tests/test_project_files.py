@@ -41,6 +41,8 @@ def test_actions_are_pinned_to_a_commit_and_make_targets_exist(path: Path) -> No
         assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}")), step
         for target in re.findall(r"\bmake ([a-z]+)", step.get("run", "")):
             assert target in TARGETS, step
+        for script in re.findall(r"\bpython ([\w/]+\.py)", step.get("run", "")):
+            assert (ROOT / script).is_file(), step
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
