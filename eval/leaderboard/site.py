@@ -86,7 +86,7 @@ def _about(stream: Stream) -> str:
         parts.append(f"Samples from {first} to {last}.")
     encoder = stream.facts.get("encoder") or stream.facts.get("features")
     if encoder:
-        cutoff = stream.facts.get("encoder_cutoff", "not stated")
+        cutoff = stream.facts.get("encoder_cutoff", "unknown")
         parts.append(f"Encoder: {encoder}; newest data that it saw: {cutoff}.")
     return " ".join(parts)
 

@@ -302,3 +302,18 @@ def stream_portraits(
     from stream_builder.builders.portraits import portraits
 
     tell(as_json, [save(portraits(folder, size, seed, fidelity), out)], "seq-to-final")
+
+
+@command(from_app, "from-baseline", "driftline stream from-baseline painted-fruit --out fruit")
+def stream_from_baseline(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="painted-fruit or banking77.")],
+    out: Out,
+    as_json: Json = False,
+) -> None:
+    """Write a stream that comes with the results of all learners.
+
+    Compare your own with them: driftline leaderboard ours.zip --baselines --stream OUT --out board.md.
+    """
+    from eval.leaderboard.baselines import protocol_of, unpacked
+
+    tell(as_json, [facts_of(unpacked(name, out), out)], protocol_of(name))

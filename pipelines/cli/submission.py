@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import IntegrityError
+from curate.core.errors import BadConfig, IntegrityError
 from pipelines.cli.common import Json, command, show
 
 submit_app = typer.Typer()
@@ -95,9 +95,14 @@ def verify(
     panel="Evaluate",
 )
 def leaderboard(
-    paths: Annotated[list[Path], typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")],
     out: Annotated[Path, typer.Option("--out", help="A Markdown file.")],
+    paths: Annotated[
+        list[Path] | None, typer.Argument(metavar="SUBMISSION…", help="Files of driftline submit.")
+    ] = None,
     stream: Streams = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Also the shipped results of all learners on the given streams.")
+    ] = False,
     again: Again = None,
     public_value: Public = "",
     seconds: Seconds = 3600,
@@ -119,6 +124,13 @@ def leaderboard(
     from eval.leaderboard.isolation import Limits
     from eval.leaderboard.verification import verify as check
 
+    paths = list(paths or ())
+    if baselines:
+        from eval.leaderboard.baselines import on
+
+        paths += on(stream or ())
+    if not paths:
+        raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
     verdicts = [check(path, stream or (), again, public_value, Limits(seconds), run_code) for path in paths]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}

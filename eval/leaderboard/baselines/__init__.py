@@ -1,0 +1,73 @@
+"""The shipped submissions: every learner on streams that anybody can build, made by `examples/baselines.py`.
+
+`NAME.zip` is a submission; `streams/NAME.zip` is its stream, because a network's vectors differ in their last bits from
+machine to machine, and then so does a stream's hash. A stream whose data must not be passed on is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from curate.core.errors import BadConfig, IncompatibleStream, UnknownName, did_you_mean
+from eval.leaderboard.submission import opened
+from stream_builder.stream import Stream
+
+HERE = Path(__file__).parent
+
+
+def shipped() -> dict[str, Path]:
+    """Name of a stream → the file of its submission."""
+    return {path.stem: path for path in sorted(HERE.glob("*.zip"))}
+
+
+def unpacked(name: str, out: Path) -> Stream:
+    """A shipped stream, written into a folder. Raises UnknownName, and BadConfig for a folder that is not empty."""
+    known = {path.stem: path for path in sorted((HERE / "streams").glob("*.zip"))}
+    if name not in known:
+        raise UnknownName(f"Unknown stream {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadConfig(f"{out} exists.", "Expected a new folder.", "Choose another --out.")
+    with zipfile.ZipFile(known[name]) as archive:
+        archive.extractall(out)
+    return Stream.load(out)
+
+
+def on(streams: Sequence[Path]) -> list[Path]:
+    """The submissions with runs on some stream folders; all of them if no stream is given.
+
+    Raises IncompatibleStream for a stream that has none.
+    """
+    if not streams:
+        return list(shipped().values())
+    known = {sha: path for path in shipped().values() for sha in shas(path)}
+    found: dict[Path, None] = {}
+    for folder in streams:
+        stream = Stream.load(folder)
+        if stream.sha256 not in known:
+            raise IncompatibleStream(
+                f"No baseline ran on {stream.name!r} ({stream.sha256[:12]}).",
+                f"Expected one of {', '.join(f'{path.stem} ({sha[:12]})' for sha, path in known.items())}.",
+                "Write a stream that has baselines with driftline stream from-baseline, or leave out --baselines.",
+            )
+        found[known[stream.sha256]] = None
+    return list(found)
+
+
+def shas(path: Path) -> set[str]:
+    """SHA-256 of the streams of a submission's runs."""
+    return {about["stream"]["sha256"] for about in _records(path)}
+
+
+def protocol_of(name: str) -> str:
+    """The protocol of a shipped submission's first run."""
+    return str(_records(shipped()[name])[0]["protocol"])
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """The run.json of every run; the file is ours."""
+    members, _ = opened(path)
+    return [json.loads(data) for member, data in members.items() if member.endswith("/run.json")]

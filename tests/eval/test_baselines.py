@@ -1,0 +1,153 @@
+"""Shipped baselines hold against their manifests and make a site; new submissions are verified in pull requests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.helpers import drifting
+from typer.testing import CliRunner
+
+from curate.core.atomic_io import sha256_file
+from curate.core.errors import BadConfig, IncompatibleStream, UnknownName
+from eval.leaderboard import baselines
+from eval.leaderboard import site as site_module
+from eval.leaderboard.site import write_site
+from eval.leaderboard.submission import opened, runs_of
+from eval.leaderboard.verification import Verdict, examined
+from eval.rows import Run
+from pipelines.cli.app import app
+from stream_builder.stream import Stream
+
+WORKFLOW = Path(__file__).resolve().parents[2] / ".github" / "workflows" / "submissions.yml"
+SHIPPED = baselines.shipped()
+MOST = 5 * 2**20  # bytes of all of them
+
+
+@pytest.fixture(scope="module")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("streams")
+    names = [path.stem for path in (baselines.HERE / "streams").glob("*.zip")]
+    return {baselines.unpacked(name, folder / name).sha256: folder / name for name in names}
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, list[Run]]:
+    return {name: runs_of(opened(path)[0]) for name, path in SHIPPED.items()}
+
+
+def test_they_are_small() -> None:
+    assert sum(path.stat().st_size for path in baselines.HERE.rglob("*.zip")) <= MOST
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_twenty_learners_ran_on_each_stream(name: str, runs: dict[str, list[Run]]) -> None:
+    assert len({run.about["learner"] for run in runs[name]}) >= 20
+    assert len({(run.about["stream"]["sha256"], run.about["protocol"]) for run in runs[name]}) == 1
+
+
+def test_shipped_streams_are_those_of_the_runs(streams: dict[str, Path], runs: dict[str, list[Run]]) -> None:
+    ran_on = {run.about["stream"]["sha256"] for listed in runs.values() for run in listed}
+    assert set(streams) <= ran_on
+    assert len(streams) >= 2
+
+
+def test_the_rows_are_those_of_the_answers_and_the_streams_labels(
+    streams: dict[str, Path], runs: dict[str, list[Run]]
+) -> None:
+    """Every protocol's smallest submission; `driftline leaderboard --baselines` does this with all."""
+    name = min((n for n in SHIPPED if runs[n][0].about["stream"]["sha256"] in streams), key=lambda n: len(runs[n]))
+    found = examined({"archive": str(SHIPPED[name]), "streams": {sha: str(p) for sha, p in streams.items()}})
+    assert found["problems"] == []
+    assert not any(run["unverified"] for run in found["runs"])
+
+
+def test_the_site_has_three_tables_of_twenty_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "isolated", lambda *_: {})  # groups of ties take a minute
+    verdicts = []
+    for path in SHIPPED.values():
+        found = examined({"archive": str(path), "streams": {}})
+        assert found["problems"] == []
+        verdicts.append(Verdict(found["name"], found["documents"], unverified=found["runs"], sha256=sha256_file(path)))
+    assert write_site(list(SHIPPED.values()), verdicts, [], tmp_path)["submissions"] == len(SHIPPED)
+    tables = (tmp_path / "index.html").read_text(encoding="utf-8").split("<h2 ")[1:]
+    assert sum(table.count('scope="row"') >= 20 for table in tables) >= 3
+
+
+def test_only_those_of_the_given_streams_are_compared(streams: dict[str, Path], tmp_path: Path) -> None:
+    for sha, folder in streams.items():
+        (path,) = baselines.on([folder])
+        assert baselines.shas(path) == {sha}
+    assert baselines.on([]) == list(SHIPPED.values())
+    drifting().save(tmp_path / "other")
+    with pytest.raises(IncompatibleStream, match=r"No baseline ran on 'drifting' .* Expected one of .*painted-fruit"):
+        baselines.on([tmp_path / "other"])
+
+
+def test_a_stream_is_written_once_and_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'painted-fruit'"):
+        baselines.unpacked("painted-fruits", tmp_path / "S")
+    done = CliRunner().invoke(app, ["stream", "from-baseline", "painted-fruit", "--out", str(tmp_path / "S")])
+    assert "--protocol clear-iid" in done.output
+    assert len(Stream.load(tmp_path / "S").steps) == 5
+    with pytest.raises(BadConfig, match="Expected a new folder"):
+        baselines.unpacked("painted-fruit", tmp_path / "S")
+
+
+def test_a_leaderboard_of_nothing(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["leaderboard", "--out", str(tmp_path / "board.md")])
+    assert done.exit_code != 0
+    assert "There is no submission to show" in str(done.exception or done.output)
+
+
+class TestPullRequest:
+    """The shell step of the workflow, with a stand-in for `driftline`."""
+
+    def git(self, folder: Path, *words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+        return subprocess.run(
+            ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    def step(self) -> dict[str, Any]:
+        steps = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["verify"]["steps"]
+        found: dict[str, Any] = next(step for step in steps if step.get("name") == "Verify")
+        return found
+
+    @pytest.mark.parametrize("holds", [True, False])
+    def test_every_new_file_is_verified_and_nothing_of_it_is_run(self, holds: bool, tmp_path: Path) -> None:
+        theirs = tmp_path / "theirs"
+        (theirs / "docs" / "submissions").mkdir(parents=True)
+        (theirs / "docs" / "submissions" / "old.zip").write_text("old")
+        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "base"]):
+            self.git(theirs, *words)
+        base = self.git(theirs, "rev-parse", "HEAD")
+        (theirs / "docs" / "submissions" / "a b;touch ran.zip").write_text("first")
+        (theirs / "docs" / "submissions" / "new.zip").write_text("second" if holds else "wrong")
+        (theirs / "driftline.py").write_text("raise SystemExit('code of the pull request')")
+        for words in (["add", "."], ["commit", "-qm", "new"], ["update-ref", "refs/pull/7/head", "HEAD"]):
+            self.git(theirs, *words)
+        mine = tmp_path / "mine"
+        self.git(tmp_path, "clone", "-q", "--no-local", str(theirs), "mine")
+        self.git(mine, "checkout", "-q", base)
+        program = tmp_path / "bin" / "driftline"
+        program.parent.mkdir()
+        program.write_text(
+            f'#!/bin/sh\ncat "$2" >> {tmp_path}/log; echo " $*" >> {tmp_path}/log; ! grep -q wrong "$2"\n'
+        )
+        program.chmod(0o755)
+        path = f"{program.parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-e", "-c", self.step()["run"]], cwd=mine,
+            env=os.environ | {"PATH": path, "BASE": base, "HEAD": "refs/pull/7/head"},
+        )  # fmt: skip
+        assert done.returncode == (0 if holds else 1)
+        lines = (tmp_path / "log").read_text().splitlines()
+        assert [line.split()[0] for line in lines] == ["first", "second" if holds else "wrong"]
+        assert all(f"--public-value {base} --again 2" in line and "--run-code" not in line for line in lines)
+        assert not (mine / "ran.zip").exists()
+        assert not (mine / "driftline.py").exists()
