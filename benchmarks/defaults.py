@@ -39,7 +39,11 @@ Grid = Mapping[str, Sequence[Any]]
 
 def trained(name: str) -> list[str]:
     """The learners of a protocol whose defaults include a learning rate that is not their paper's own."""
-    fitting = [n for n, kind in LEARNERS.items() if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None]
+    fitting = [
+        n
+        for n, kind in LEARNERS.items()
+        if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs_images
+    ]
     if name == "near-future":
         return [n for n in fitting if not LEARNERS[n].needs_whole_steps]
     return [n for n in fitting if not issubclass(LEARNERS[n], OnlineLearner)]

@@ -83,6 +83,8 @@ class Learner(ABC):
     """trains on all steps at once, before any test: an upper bound, refused where later steps are tests"""
     reads_texts: ClassVar[bool] = False
     """learns from texts; other learners are refused on a stream of texts"""
+    needs_images: ClassVar[bool] = False
+    """learns from images (H, W, 3) uint8; refused on a stream of vectors"""
     needs_unlabelled: ClassVar[bool] = False
     """learns from unlabelled samples, which the stream must have"""
     needs_class_texts: ClassVar[bool] = False
@@ -108,6 +110,9 @@ class Learner(ABC):
                 "Expected a release with release.unlabelled: images, as images (--features images:SIZE), or encoded.",
             )
 
+        if self.needs_images and len(stream.x_shape) != 3:
+            problem = f"It learns from images; {stream.name!r} holds samples of shape {stream.x_shape}."
+            raise IncompatibleStream(problem, "", "Keep the pixels: --features pixels:SIZE or images:SIZE.")
         if self.needs_class_texts:
             check_class_texts(stream)
 

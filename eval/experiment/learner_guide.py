@@ -99,6 +99,14 @@ GUIDE = {
     "t3a": Entry(ADAPT, "Iwasawa & Matsuo 2021", SGD, "classes look different at test time, and no label comes"),
     "mlls": Entry(ADAPT, "Saerens et al. 2002", SGD, "classes are more or less frequent at test time"),
     "bbse": Entry(ADAPT, "Lipton et al. 2018", SGD, "as mlls, for heads that are not calibrated"),
+    "bn-stats": Entry(
+        ADAPT, "Schneider et al. 2020", "a network", "images are darker, noisier or of other cameras at test time"
+    ),
+    "tent": Entry(ADAPT, "Wang et al. 2021", "a network", "as bn-stats, and batches of test samples are large"),
+    "cotta": Entry(ADAPT, "Wang et al. 2022, CVPR", "three networks", "as tent, if no reset may be made for long"),
+    "l2p": Entry(
+        ADAPTERS, "Wang et al. 2022, L2P", "a network", "a frozen vision transformer, and no sample is stored"
+    ),
     "lora": Entry(ADAPTERS, "Hu et al. 2021", "a network", "raw texts or images and a pre-trained transformer"),
     "lora-merged": Entry(ADAPTERS, "Dziadzio et al. 2025", "a network", "steps must not undo each other"),
     "llm": Entry(ADAPTERS, OCRR, "an endpoint", "what a language model answers with nearest examples"),

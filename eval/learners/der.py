@@ -18,9 +18,9 @@ ON_STREAMS = 500  # samples in memory where a step is a small batch [Buzzega et 
 
 
 class Remember(Rule):
-    """Adds α/2 times the gradient of the mean squared distance to stored scores [algorithm 1, line 7; the authors'
-    code: mean over samples and classes] and β times that of the cross-entropy of stored labels [algorithm 2, line 9];
-    then stores the batch with its scores from before the update."""
+    """Adds α times the gradient of the mean squared distance to stored scores, mean over samples and classes, and β
+    times that of the cross-entropy of stored labels of another draw; then stores the batch with its scores from before
+    the update [alg. 1 and 2; the authors' code: aimagelab/mammoth, models/der.py and derpp.py]."""
 
     def __init__(self, memory: Dark, alpha: float, beta: float) -> None:
         self.memory, self.alpha, self.beta = memory, alpha, beta
@@ -46,7 +46,7 @@ class Der(NetLearner):
     memory: NonNegativeInt = 0
     """samples in all; 0: as many as the first step has (CLEAR: one bucket), 500 on streams of batches"""
     alpha: NonNegativeFloat = 0.5
-    """α, weight of stored scores [appendix G: 0.1 to 1]"""
+    """α, weight of stored scores [the authors' utils/best_args.py: 0.1 to 1]"""
 
     beta = 0.0  # DER has no stored labels
     cost = 2.0  # gradients on the data and on the memory
@@ -76,6 +76,6 @@ class DerPlusPlus(Der):
     """DER that also replays stored labels [Buzzega et al. 2020, alg. 2]."""
 
     beta: NonNegativeFloat = 0.5
-    """β, weight of stored labels [appendix G: 0.5 to 1]"""
+    """β, weight of stored labels [the authors' utils/best_args.py: 0.5 to 1]"""
 
     cost = 3.0

@@ -14,9 +14,9 @@ from eval.learners.zero_shot import unit
 
 @dataclass
 class Icarl(Learner):
-    """Nearest mean of exemplars [Rebuffi et al. 2017, alg. 1]; exemplars are chosen by herding [alg. 4] and dropped
-    from the end of their list [alg. 5]. The features are frozen, so that its network training [alg. 3] has no part in
-    it.
+    """Nearest mean of exemplars [Rebuffi et al. 2017, alg. 1]; exemplars are chosen by herding [alg. 4; the authors'
+    code, srebuffi/iCaRL, follows the same sums] and dropped from the end of their list [alg. 5]. The features are
+    frozen, so that its network training [alg. 3] has no part in it.
 
     The paper's classes come once. Where a class comes again, herding chooses among its exemplars and the new samples,
     towards the mean of all its samples so far.

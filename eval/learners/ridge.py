@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat
 
-from eval.learner import Array, Labels
-from eval.training.closed_form import ClosedForm, Floats, Moments, add_squares, solve
+from eval.training.closed_form import ClosedForm, Floats, FourierLift, Moments, add_squares, mirrored, solve
 
 PENALTIES = tuple(10.0**power for power in range(-4, 5))  # of "held-out"
 
@@ -43,18 +41,11 @@ class Ridge(ClosedForm):
             self.chosen = PENALTIES[int(np.argmin(errors))]
         return fitted(self.moments.plus(self.held), self.chosen, self.intercept)
 
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
-        """Share of the answer in the positive scores, which estimate probabilities."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        if not self.known().any():
-            return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
-        scores = self.of_classes(x)
+    def sureness(self, scores: Floats) -> Floats | None:
+        """Share of the answer in the positive scores, which estimate probabilities; 1 / C if none is positive."""
         positive = np.maximum(scores, 0)
-        share = positive.max(1) / np.maximum(positive.sum(1), 1e-12)
-        return np.asarray(scores.argmax(1), np.int64), share.clip(0, 1)
+        total = positive.sum(1)
+        return np.where(total > 0, positive.max(1) / np.where(total > 0, total, 1), 1 / scores.shape[1])
 
     def metadata(self) -> dict[str, Any]:
         """The penalty of the last solution, if it is chosen."""
@@ -66,15 +57,14 @@ def fitted(moments: Moments, penalty: float, intercept: bool) -> tuple[Floats, F
     length 1."""
     total, right = moments.counts.sum(), moments.sums.T
     assert moments.squares[0] is not None  # something was learned
-    square = moments.squares[0].copy(order="F")
-    diagonal = np.arange(len(square))
-    ridge = penalty * square[diagonal, diagonal].sum() / total
     mean = moments.sums.sum(0) / total
-    if intercept:
-        square = add_squares(square, mean[None] * np.sqrt(total), -1.0)
-        right = right - mean[:, None] * moments.counts
-    square[diagonal, diagonal] += ridge
-    weights = solve(square, right)
+    with mirrored(moments.squares[0]) as square:
+        ridge = penalty * square.trace() / total
+        if intercept:
+            add_squares(square, mean[None] * np.sqrt(total), -1.0, lower=False)
+            right = right - mean[:, None] * moments.counts
+        np.fill_diagonal(square, square.diagonal() + ridge)
+        weights = solve(square, right, lower=False)
     return weights, (moments.counts / total - mean @ weights) * intercept
 
 
@@ -90,33 +80,8 @@ def error(moments: Moments, weights: Floats, bias: Floats) -> float:
 
 
 @dataclass
-class RandomFeatures(Ridge):
+class RandomFeatures(FourierLift, Ridge):
     """Kernel ridge regression by random Fourier features of samples of unit length [Rahimi & Recht 2007, alg. 1]."""
-
-    width: PositiveInt = 1000
-    """random features M"""
-    gamma: PositiveFloat = 1.0
-    """of the kernel exp(-γ |x - x'|²) between samples of unit length"""
-
-    def open_lift(self, width: int) -> int:
-        """Draw the frequencies."""
-        self.frequencies, self.phases = drawn(width, self.width, self.gamma, self.rng)
-        return self.width
-
-    def lift(self, x: Floats) -> Floats:
-        """√(2/M) cos(x Ω + b)."""
-        return fourier(x, self.frequencies, self.phases)
-
-
-def drawn(width: int, features: int, gamma: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Frequencies (D, M) and phases (M,) of random Fourier features."""
-    return rng.normal(0, np.sqrt(2 * gamma), (width, features)), rng.uniform(0, 2 * np.pi, features)
-
-
-def fourier(x: Floats, frequencies: Floats, phases: Floats) -> Floats:
-    """Random Fourier features (n, M) of samples (n, D), which are scaled to unit length."""
-    unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    return np.asarray(np.sqrt(2 / len(phases)) * np.cos(unit @ frequencies + phases))
 
 
 @dataclass

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from eval.learner import Array, Labels
-from eval.training.closed_form import ClosedForm, Floats, add_squares, softmax, solve
+from eval.learner import Array
+from eval.training.closed_form import ClosedForm, Floats, add_squares, mirrored, softmax, solve, upper_squares
 
 ROUNDING = 1e-12  # of the mean square of features: variance that is lost when sums are subtracted
 
@@ -34,46 +34,37 @@ class Slda(ClosedForm):
     def solve(self) -> tuple[Floats, ...]:
         """Weights (D, C) and bias (C,)."""
         counts, means = np.where(self.known(), self.moments.counts, 0), self.moments.means()
-        total, width = counts.sum(), self.lifted
+        total = float(counts.sum())
         square = self.moments.squares[0]
         assert square is not None  # something was learned
-        within = square.copy(order="F")  # the only further D × D matrix
-        within = add_squares(within, means * np.sqrt(counts)[:, None], -1.0)
-        within /= total
-        diagonal = np.arange(width)
-        rounding = ROUNDING * float(square[diagonal, diagonal].mean()) / total
-        variance = float(np.maximum(within[diagonal, diagonal], 0).mean())
-        share = oas(within, total) if self.shrinkage == "oas" else self.shrinkage
-        within *= 1 - share
-        within[diagonal, diagonal] += share * variance + rounding
-        weights = solve(within, means.T)
+        rounding = ROUNDING * float(square.diagonal().mean())
+        with mirrored(square) as within:  # n Σ
+            add_squares(within, means * np.sqrt(counts)[:, None], -1.0, lower=False)
+            diagonal = within.diagonal()
+            variance = float(np.maximum(diagonal, 0).mean())
+            share = oas(upper_squares(within), diagonal, total) if self.shrinkage == "oas" else self.shrinkage
+            if share == 1:  # n times the identity times the mean variance
+                weights = means.T * (total / (variance + rounding)) if variance + rounding else means.T
+            else:
+                np.fill_diagonal(within, diagonal + (share * variance + rounding) / (1 - share))
+                weights = solve(within, means.T, lower=False) * (total / (1 - share))
         bias = -(means.T * weights).sum(0) / 2
         if self.priors == "observed":
             bias += np.log(np.maximum(counts / total, 1e-300))
         return weights, bias
 
-    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+    def sureness(self, scores: Floats) -> Floats | None:
         """Posterior probability of the answer."""
-        return self.predict_with_confidence(x)[1]
-
-    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
-        """Both from the same scores."""
-        if not self.known().any():
-            return np.zeros(len(x), np.int64), np.full(len(x), 1 / self.task.n_classes)
-        scores = self.of_classes(x)
-        return np.asarray(scores.argmax(1), np.int64), softmax(scores).max(1)
+        return np.asarray(softmax(scores).max(1))
 
     def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Posterior probabilities; None before anything was learned."""
         return softmax(self.of_classes(x)) if self.known().any() else None
 
 
-def oas(covariance: Floats, n: float) -> float:
-    """Oracle approximating shrinkage of the lower triangle of a covariance (D, D) of n samples [Chen et al. 2010, eq.
-    23; scikit-learn]."""
-    width = len(covariance)
-    diagonal = covariance[np.arange(width), np.arange(width)]
-    mean = (2 * np.einsum("ij,ij->", covariance, covariance) - (diagonal**2).sum()) / width**2
-    variance = diagonal.mean() ** 2
-    below = (n + 1) * (mean - variance / width)
+def oas(squares: float, diagonal: Floats, n: float) -> float:
+    """Oracle approximating shrinkage of n times a covariance (D, D) of n samples, of which the sum of squares and the
+    diagonal (D,) are given [Chen et al. 2010, eq. 23; scikit-learn]."""
+    mean, variance = squares / len(diagonal) ** 2, float(diagonal.mean()) ** 2
+    below = (n + 1) * (mean - variance / len(diagonal))
     return 1.0 if below <= 0 else float(min((mean + variance) / below, 1.0))

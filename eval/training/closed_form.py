@@ -7,12 +7,14 @@ float64. Answers do not depend on the unit of the features.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from curate.core.errors import BadArray
 from eval.learner import Array, Labels, Learner, Task
@@ -32,7 +34,8 @@ class Moments:
     sums: Floats
     """(C, D) sum of its samples"""
     squares: list[Floats | None] = field(default_factory=list)
-    """sums of x xᵀ, lower triangles (D, D): one for all classes, one for each class, or none; None: no sample yet"""
+    """sums of x xᵀ, lower triangles (D, D), the upper ones are work space: one for all classes, one for each class, or
+    none; None: no sample yet"""
 
     @classmethod
     def empty(cls, classes: int, width: int, squares: Squares) -> Moments:
@@ -80,28 +83,55 @@ class Moments:
         return Moments(self.counts + other.counts, self.sums + other.sums, squares)
 
 
-def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0) -> Floats:
-    """total (D, D) + factor · rowsᵀ rows, the lower triangle, in place if total is in Fortran order."""
+def add_squares(total: Floats | None, rows: Floats, factor: float = 1.0, lower: bool = True) -> Floats:
+    """total (D, D) + factor · rowsᵀ rows, one triangle, in place if total is in Fortran order."""
     from scipy.linalg.blas import dsyrk
 
     if total is None:
         total = np.zeros((rows.shape[1], rows.shape[1]), order="F")
-    return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1))
+    return np.asarray(dsyrk(factor, rows.T, beta=1.0, c=total, lower=int(lower), overwrite_c=1))
 
 
-def solve(square: Floats, right: Floats) -> Floats:
-    """square⁻¹ right (D, k) for the lower triangle (D, D) of a positive definite matrix, which is overwritten; for a
-    matrix of zeros, right. Raises BadArray for one that is not definite."""
+@contextmanager
+def mirrored(square: Floats) -> Iterator[Floats]:
+    """The lower triangle (D, D), mirrored to the upper one, which may be overwritten with the diagonal: no second D × D
+    matrix is needed. At the end the diagonal is put back."""
+    assert square.flags.f_contiguous  # else BLAS would write into a copy
+    diagonal = square.diagonal().copy()
+    for low in range(0, len(square), BLOCK):
+        rows = slice(low, low + BLOCK)
+        square[:low, rows] = square[rows, :low].T
+        corner = square[rows, rows]
+        upper = np.triu_indices(len(corner), 1)
+        corner[upper] = corner.T[upper]
+    try:
+        yield square
+    finally:
+        np.fill_diagonal(square, diagonal)
+
+
+def upper_squares(square: Floats) -> float:
+    """Sum of the squares of a symmetric matrix (D, D) whose upper triangle is given."""
+    total = 0.0
+    for low in range(0, len(square), BLOCK):
+        rows = slice(low, low + BLOCK)
+        above, corner = square[:low, rows], np.triu(square[rows, rows])
+        total += 2 * float(np.einsum("ij,ij->", above, above) + np.einsum("ij,ij->", corner, corner))
+    return total - float((square.diagonal() ** 2).sum())
+
+
+def solve(square: Floats, right: Floats, lower: bool = True) -> Floats:
+    """square⁻¹ right (D, k) for one triangle (D, D) of a positive definite matrix, which is overwritten; for a matrix
+    of zeros, right. Raises BadArray for one that is not definite."""
     from scipy.linalg.lapack import dpotrf, dpotrs
 
-    diagonal = np.arange(len(square))
-    if not square[diagonal, diagonal].any():
+    if not square.diagonal().any():
         return right
-    factor, failed = dpotrf(square, lower=1, clean=0, overwrite_a=1)
+    factor, failed = dpotrf(square, lower=int(lower), clean=0, overwrite_a=1)
     if failed:
         way_out = "Set a larger shrinkage or penalty."
         raise BadArray("A covariance matrix is singular.", "Expected one that shrinkage makes definite.", way_out)
-    return np.asarray(dpotrs(factor, right, lower=1)[0])
+    return np.asarray(dpotrs(factor, right, lower=int(lower))[0])
 
 
 @dataclass
@@ -227,11 +257,43 @@ class ClosedForm(Learner):
         counts = self.moments.counts + self.held.counts
         return np.asarray(counts > LEAST * counts.sum())
 
+    def sureness(self, scores: Floats) -> Floats | None:
+        """Scores (n, C) → confidence of the best (n,); default: None, they say nothing of it."""
+        return None
+
     def predict(self, x: Array) -> Labels:
         """The class of the highest score; 0 before anything was learned."""
-        if not self.known().any():
-            return np.zeros(len(x), np.int64)
-        return np.asarray(self.of_classes(x).argmax(1), np.int64)
+        return self.predict_with_confidence(x)[0]
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """By `sureness`."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
+        scores = self.of_classes(x) if self.known().any() else np.zeros((len(x), self.task.n_classes))
+        return np.asarray(scores.argmax(1), np.int64), self.sureness(scores)
+
+
+@dataclass
+class FourierLift(ClosedForm):
+    """Sums over random Fourier features √(2/M) cos(x Ω + b) of samples of unit length [Rahimi & Recht 2007, alg. 1]."""
+
+    width: PositiveInt = 1000
+    """random features M"""
+    gamma: PositiveFloat = 1.0
+    """of the kernel exp(-γ |x - x'|²) between samples of unit length"""
+
+    def open_lift(self, width: int) -> int:
+        """Draw frequencies (D, M) and phases (M,)."""
+        self.frequencies = self.rng.normal(0, np.sqrt(2 * self.gamma), (width, self.width))
+        self.phases = self.rng.uniform(0, 2 * np.pi, self.width)
+        return self.width
+
+    def lift(self, x: Floats) -> Floats:
+        """(n, D) → (n, M)."""
+        unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+        return np.asarray(np.sqrt(2 / self.width) * np.cos(unit @ self.frequencies + self.phases))
 
 
 def softmax(scores: Floats) -> Floats:

@@ -15,6 +15,7 @@ NEEDS = {  # declared ability → what the page says; the first that a learner h
     "needs_unlabelled": "whole steps with unlabelled samples",
     "needs_whole_steps": "whole steps",
     "reads_texts": "raw texts or images",
+    "needs_images": "images",
 }
 TOP = """# Learners
 

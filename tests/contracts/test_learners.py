@@ -24,6 +24,8 @@ IGNORE_SAMPLES = {"majority": "counts labels", "random": "guesses", "blind": "re
 def left_out(name: str) -> str:
     """Why a learner cannot be tested on single batches of vectors; "" if it can."""
     kind = LEARNERS[name]
+    if kind.needs_images:
+        return "it learns from images: eval/test_on_images.py"
     return "it learns from texts: eval/test_texts.py" if kind.reads_texts else kind.needs_all_steps
 
 
@@ -44,7 +46,7 @@ def ours(name: str) -> bool:
 
 
 def test_those_that_are_left_out_have_tests_of_their_own() -> None:
-    families = {"eval.learners.seq_to_final", "eval.learners.llm", "eval.learners.lora"}
+    families = {f"eval.learners.{n}" for n in ("seq_to_final", "llm", "lora", "batch_norm", "cotta", "l2p")}
     assert {LEARNERS[name].__module__ for name in LEARNERS if left_out(name) and ours(name)} == families
 
 

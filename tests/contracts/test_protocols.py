@@ -92,8 +92,8 @@ def every(condition: Callable[[type[Learner]], object]) -> set[str]:
 
 
 def unfit() -> set[str]:
-    """Learners of texts, of class texts and of unlabelled samples: the stream has none of them."""
-    return every(lambda kind: kind.reads_texts or kind.needs_class_texts or kind.needs_unlabelled)
+    """Learners of texts, images, class texts and unlabelled samples: the stream has none of them."""
+    return every(lambda k: k.reads_texts or k.needs_images or k.needs_class_texts or k.needs_unlabelled)
 
 
 def to_final() -> set[str]:

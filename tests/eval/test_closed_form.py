@@ -91,8 +91,10 @@ def test_slda_is_scikit_learns_lda(shrinkage: float) -> None:
 def test_its_posterior_is_scikit_learns_with_shrinkage_of_within_class_deviations() -> None:
     """The shares that scikit-learn's OAS and ours give to the same deviations from class means."""
     centred = X - np.stack([X[k == Y].mean(0) for k in range(CLASSES)])[Y]
-    covariance = np.asfortranarray(np.tril(centred.T.astype(np.float64) @ centred / len(X)))
-    assert oas(covariance, len(X)) == pytest.approx(sklearn_oas(centred, assume_centered=True)[1], rel=1e-5)
+    scatter = centred.T.astype(np.float64) @ centred
+    assert oas((scatter**2).sum(), scatter.diagonal(), len(X)) == pytest.approx(
+        sklearn_oas(centred, assume_centered=True)[1], rel=1e-5
+    )
 
 
 def recursion(x: Any, y: Any, shrinkage: float) -> Callable[[Any], Any]:

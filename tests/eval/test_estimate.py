@@ -23,7 +23,7 @@ from stream_builder.stream import Step, Stream
 TRAINED = [
     n for n in LEARNERS
     if issubclass(LEARNERS[n], NetLearner) and not issubclass(LEARNERS[n], OnlineLearner)
-    and n != "self-training"  # what it will be sure of nobody knows before
+    and not LEARNERS[n].needs_images and n != "self-training"  # what it will be sure of nobody knows before
 ]  # fmt: skip
 
 

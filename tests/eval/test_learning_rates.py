@@ -23,7 +23,10 @@ from stream_builder.builders.time_order import TimedSamples, in_time_order
 from stream_builder.stream import Stream
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-TRAINED = [n for n, kind in LEARNERS.items() if issubclass(kind, NetLearner) and not kind.needs_whole_steps]
+TRAINED = [
+    n for n, kind in LEARNERS.items()
+    if issubclass(kind, NetLearner) and not kind.needs_whole_steps and not kind.needs_images
+]  # fmt: skip
 WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs_class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
 

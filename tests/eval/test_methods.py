@@ -295,7 +295,8 @@ def test_cwr_star_freezes_the_layers_below_the_output_after_the_first_step() -> 
 
 TWO_LAYERS = [
     n for n in LEARNERS
-    if hasattr(LEARNERS[n], "hidden") and n != "cosine-fc" and not LEARNERS[n].needs_class_texts  # texts: one layer
+    if hasattr(LEARNERS[n], "hidden") and n != "cosine-fc"
+    and not LEARNERS[n].needs_class_texts and not LEARNERS[n].needs_images  # texts: one layer
 ]  # fmt: skip
 
 

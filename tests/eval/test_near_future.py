@@ -27,7 +27,10 @@ from stream_builder.stream import Split, Step, Stream
 
 STREAM = correlated()
 TEXTS = described(STREAM)
-ONLINE = [n for n in LEARNERS if not LEARNERS[n].needs_whole_steps and not LEARNERS[n].reads_texts]
+ONLINE = [
+    n for n in LEARNERS
+    if not (LEARNERS[n].needs_whole_steps or LEARNERS[n].reads_texts or LEARNERS[n].needs_images)
+]  # fmt: skip
 QUICK = {"shift": 50, "batch": 20, "points": 5, "prefix": 0}
 
 

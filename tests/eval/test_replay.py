@@ -106,12 +106,13 @@ def test_cls_er_is_the_gradient_of_its_loss_and_its_copies_are_averages() -> Non
     grads = rule.gradient(net, net.data_gradient(x, y), x, y)
     assert all(torch.allclose(g, w.grad, atol=1e-5) for g, w in zip(grads, weights, strict=True))
 
-    rule.moved([], [])
-    assert torch.allclose(stable.net.params[0], net.params[0])  # the first update copies
-    first = net.params[0].clone()
-    net.params[0].add_(1.0)
-    rule.moved([], [])
-    assert torch.allclose(stable.net.params[0], 0.5 * first + 0.5 * net.params[0])  # 1 - 1/2 is below 0.99
+    copy = stable.net.params[0].clone()
+    for update in (1, 2):  # models/clser.py: alpha = min(1 - 1 / (self.global_step + 1), self.stable_model_alpha)
+        net.params[0].add_(1.0)
+        rule.moved([], [])
+        alpha = min(1 - 1 / (update + 1), 0.99)
+        copy = alpha * copy + (1 - alpha) * net.params[0]
+        assert torch.allclose(stable.net.params[0], copy)
 
 
 def test_herding_is_algorithm_4() -> None:

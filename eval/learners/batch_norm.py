@@ -1,0 +1,170 @@
+"""Adaptation of a network on images without labels: the statistics of batch normalisation, and TENT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
+from eval.engine.deep import Deep, planes
+from eval.engine.linear import on, predict, predict_sure
+from eval.learner import Array, Labels
+from eval.training.sgd_learner import HEADS, NetLearner
+
+
+@dataclass
+class BnStats(NetLearner):
+    """A trained network whose batch normalisation takes its statistics from test samples: N / (N + n) times those of
+    training plus n / (N + n) times those of the batch of n [Schneider et al. 2020, sec. 2, eq. 3; with N = 0 Nado et
+    al. 2020]."""
+
+    net: str = "resnet10t"
+    """a timm model with batch normalisation"""
+    source: NonNegativeFloat = 0.0
+    """N, how many samples the statistics of training count as [Schneider et al. 2020, fig. 2: 8 to 512, for batches
+    smaller than that]"""
+
+    needs_images = True
+
+    def reset(self) -> None:
+        """New weights. Raises BadConfig for a network without batch normalisation."""
+        if self.net in HEADS:
+            raise BadConfig(f"net is {self.net!r}.", "Expected a network with batch normalisation, as resnet10t.")
+        super().reset()
+        self.adapted: Any = None
+        if not normalisations(self.head):
+            raise BadConfig(
+                f"net is {self.net!r}, which has no batch normalisation.", "Expected one, as resnet10t has."
+            )
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train; forget test samples."""
+        self.adapted = None
+        super().learn(x, y)
+
+    def adapt(self, batch: Any) -> dict[str, Any]:
+        """Take the statistics of the batch; each batch starts from those of training."""
+        self.adapted = self.adapted or self.start()
+        with one_thread():
+            shown = planes(on(self.inputs(batch.x), self.head))
+            facts = self.update(batch.x, shown)
+            self.take_statistics(self.adapted, shown)
+        return facts
+
+    def start(self) -> Any:
+        """What adapts: a copy of the trained network."""
+        return cast(Deep, self.head).copy()
+
+    def update(self, x: Array, shown: Any) -> dict[str, Any]:
+        """Change weights before the statistics are taken; returns what the record says. x: the batch, shown: as the
+        network's input."""
+        return {"source": self.source}
+
+    def take_statistics(self, net: Deep, shown: Any) -> None:
+        """The statistics of each layer's inputs, in one pass: a layer's inputs are normalised by the new ones below."""
+        import torch
+
+        share = self.source / (self.source + len(shown))
+        trained = normalisations(self.head)
+
+        def take(layer: Any, given: Any) -> None:
+            x, of_training = given[0].float(), trained[layers.index(layer)]
+            means = (x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False))
+            for kept, old, new in zip(
+                (layer.running_mean, layer.running_var), (of_training.running_mean, of_training.running_var), means,
+                strict=True,
+            ):  # fmt: skip
+                kept.copy_(share * old + (1 - share) * new)
+
+        layers = normalisations(net)
+        hooks = [layer.register_forward_pre_hook(take) for layer in layers]
+        net.module.eval()
+        try:
+            with torch.no_grad():
+                net.module(shown)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def answering(self) -> Any:
+        """The network that answers."""
+        return self.adapted or self.head
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score."""
+        return predict(self.answering(), self.inputs(x))
+
+    def confidence(self, x: Array) -> Any:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, Any]:
+        """Both from the same scores."""
+        return predict_sure(self.answering(), self.inputs(x))
+
+
+def normalisations(net: Any) -> list[Any]:
+    """The layers of batch normalisation, in the module's order."""
+    from torch.nn import BatchNorm2d
+
+    return [layer for layer in net.module.modules() if isinstance(layer, BatchNorm2d)]
+
+
+def entropy(scores: Any) -> Any:
+    """(N, C) → (N,)."""
+    import torch
+
+    return -(torch.softmax(scores, 1) * torch.log_softmax(scores, 1)).sum(1)
+
+
+@contextmanager
+def batch_statistics(net: Any) -> Iterator[None]:
+    """Layers of batch normalisation use the statistics of their batch and keep those that they have."""
+    layers = normalisations(net)
+    kept = [(layer.running_mean, layer.running_var) for layer in layers]
+    net.module.eval()
+    for layer in layers:
+        layer.running_mean = layer.running_var = None
+    try:
+        yield
+    finally:
+        for layer, (mean, variance) in zip(layers, kept, strict=True):
+            layer.running_mean, layer.running_var = mean, variance
+
+
+@dataclass
+class Tent(BnStats):
+    """Scale and shift of batch normalisation follow the gradient of the mean entropy of the answers, by Adam, with the
+    statistics of the batch [Wang et al. 2021, sec. 3; the authors' code]. The updated network answers for the batch;
+    the authors' code takes the answers from before the update."""
+
+    adapt_lr: PositiveFloat = 1e-3
+    """learning rate of Adam [sec. 4: 0.001 for CIFAR]"""
+    adapt_steps: PositiveInt = 1
+    """updates for each batch [the authors' code: 1]"""
+
+    def start(self) -> Any:
+        """A copy of the trained network, and a new optimiser."""
+        import torch
+
+        net = super().start()
+        moving = [p for layer in normalisations(net) for p in (layer.weight, layer.bias)]
+        self.descent = torch.optim.Adam(moving, lr=self.adapt_lr)
+        return net
+
+    def update(self, x: Array, shown: Any) -> dict[str, Any]:
+        """Descend."""
+        import torch
+
+        with batch_statistics(self.adapted), torch.enable_grad():
+            for _ in range(self.adapt_steps):
+                loss = entropy(self.adapted.module(shown)).mean()
+                self.descent.zero_grad()
+                loss.backward()
+                self.descent.step()
+        return {"entropy": round(float(loss), 4)}

@@ -1,0 +1,169 @@
+"""L2P: prompts of a pool, chosen for each image, before the tokens of a frozen vision transformer [Wang 2022]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
+
+from curate.core.errors import BadConfig
+from curate.core.torch_threads import one_thread
+from eval.engine.deep import check_model, load_weights, planes
+from eval.engine.linear import sure
+from eval.engine.seeded import seeded
+from eval.learner import Array, Labels, Learner, Task
+from eval.training.sgd_learner import place
+
+CHUNK = 256  # images predicted at once
+
+
+@dataclass
+class L2p(Learner):
+    """A pool of prompts with keys: the prompts whose keys are nearest to an image's class token, by cosine, go before
+    its tokens; the mean of their outputs is classified. Prompts, keys and the classifier learn; the transformer is
+    frozen [Wang et al. 2022, "Learning to prompt", sec. 4, eq. 2-5]. Defaults as the PyTorch code that reproduces it,
+    JH-LEE-KR/l2p-pytorch, has for CIFAR-100.
+
+    The prompts of an image are its own, as in the paper; that code takes those that most images of a batch chose, and
+    leaves classes of other tasks out of the loss. Here all classes come in every step.
+    """
+
+    net: str = "vit_tiny_patch16_224"
+    """a vision transformer of timm with a class token; made for the size of the stream's images"""
+    weights: str = ""
+    """checkpoint of the transformer, instead of random weights"""
+    pool: PositiveInt = 10
+    """M, prompts"""
+    length: PositiveInt = 5
+    """L_p, tokens of a prompt"""
+    chosen: PositiveInt = 5
+    """N, prompts for each image"""
+    pull: NonNegativeFloat = 0.1
+    """λ, weight of the cosines of chosen keys [eq. 5]; that code: 0.1, the paper: 0.5"""
+    lr: PositiveFloat = 0.03
+    """learning rate of Adam for 256 images in a batch; of a batch of n, n / 256 of it"""
+    epochs: PositiveInt = 5
+    """passes over the data of a step"""
+    batch: PositiveInt = 16
+    """images per update"""
+    correct_lr: PositiveFloat = 0.05
+    """learning rate of the one step of SGD on a correction"""
+    device: str = "cpu"
+    """cpu, cuda or auto"""
+
+    needs_images = True
+    uses_device = True
+    reaches = MappingProxyType({"weights": "a file"})
+
+    def begin(self, task: Task, rng: np.random.Generator) -> None:
+        """A new pool and classifier. Raises BadConfig for another network, and for more chosen prompts than the pool
+        has."""
+        import timm
+        import torch
+
+        if self.chosen > self.pool:
+            raise BadConfig(
+                f"chosen is {self.chosen}, pool is {self.pool}.", "Expected at most as many as the pool has."
+            )
+        check_model(self.net)
+        self.task, self.rng, self.gradient_steps, self.place = task, rng, 0, place(self.device)
+        with seeded(rng):
+            vit: Any = None
+            with suppress(TypeError, AssertionError):  # it is no vision transformer, or patches do not fit
+                vit = timm.create_model(self.net, num_classes=0, img_size=task.x_shape[:2])
+            if getattr(vit, "cls_token", None) is None or not hasattr(vit, "blocks"):
+                raise BadConfig(f"net is {self.net!r}.", "Expected a vision transformer of timm with a class token.")
+            width = int(vit.embed_dim)
+            self.prompts = torch.rand(self.pool, self.length, width)
+            self.keys = torch.rand(self.pool, width)
+            self.classifier: Any = torch.nn.Linear(width, task.n_classes)
+        if self.weights:
+            load_weights(vit, Path(self.weights))
+        self.vit: Any = vit.to(self.place).eval().requires_grad_(False)
+        self.classifier.to(self.place)
+        self.prompts, self.keys = (t.to(self.place).requires_grad_() for t in (self.prompts, self.keys))
+
+    def learned(self) -> list[Any]:
+        """Prompts, keys, weights and biases of the classifier."""
+        return [self.prompts, self.keys, *self.classifier.parameters()]
+
+    def scores(self, x: Array) -> tuple[Any, Any]:
+        """uint8 images (n, H, W, 3) → scores (n, C), and the mean over images of the sum of cosines of chosen keys."""
+        import torch
+        from torch.nn.functional import normalize
+
+        shown = planes(torch.from_numpy(np.array(x)).to(self.place))
+        with torch.no_grad():
+            tokens = self.vit.norm_pre(self.vit._pos_embed(self.vit.patch_embed(shown)))
+            query = normalize(self._through(tokens)[:, 0], dim=1)
+        cosines = query @ normalize(self.keys, dim=1).T
+        values, places = cosines.topk(self.chosen, dim=1)
+        before = self.prompts[places].flatten(1, 2)
+        outputs = self._through(torch.cat([before, tokens], 1))[:, : before.shape[1]]
+        return self.classifier(outputs.mean(1)), values.sum(1).mean()
+
+    def _through(self, tokens: Any) -> Any:
+        return self.vit.norm(self.vit.blocks(tokens))
+
+    def _step(self, optimiser: Any, x: Array, y: Labels) -> None:
+        import torch
+
+        with torch.enable_grad():
+            scores, cosines = self.scores(x)
+            labels = torch.from_numpy(np.array(y, np.int64)).to(self.place)
+            loss = torch.nn.functional.cross_entropy(scores, labels) - self.pull * cosines
+            optimiser.zero_grad()
+            loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.learned(), 1.0)
+        optimiser.step()
+        self.gradient_steps += 1
+
+    def learn(self, x: Array, y: Labels) -> None:
+        """Train `epochs` times on all of it, with a new optimiser."""
+        import torch
+
+        optimiser = torch.optim.Adam(self.learned(), lr=self.lr * self.batch / 256)
+        with one_thread():
+            for _ in range(self.epochs):
+                order = self.rng.permutation(len(y))
+                for low in range(0, len(y), self.batch):
+                    rows = order[low : low + self.batch]
+                    self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
+
+    def correct(self, x: Array, y: Labels) -> None:
+        """One step of SGD."""
+        import torch
+
+        with one_thread():
+            self._step(torch.optim.SGD(self.learned(), self.correct_lr), x, y)
+
+    def predict(self, x: Array) -> Labels:
+        """Class of the highest score."""
+        return self.predict_with_confidence(x)[0]
+
+    def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
+        """Softmax probability of the answer."""
+        return self.predict_with_confidence(x)[1]
+
+    def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
+        """Both from the same scores."""
+        import torch
+
+        with one_thread(), torch.inference_mode():
+            parts = [self.scores(np.asarray(x[low : low + CHUNK]))[0] for low in range(0, len(x), CHUNK)]
+            return sure(torch.cat(parts)) if parts else (np.zeros(0, np.int64), np.zeros(0))
+
+    def stored_bytes(self) -> int:
+        """What learns; the frozen transformer is not counted."""
+        return sum(int(p.nbytes) for p in self.learned())
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """Every step's data, `epochs` times."""
+        return float(self.epochs * sum(sizes))
