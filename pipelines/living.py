@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.bucketing.frozen import GROWING, freeze
-from curate.core.atomic_io import read_json, write_json
+from curate.core.atomic_io import read_json, write_json, writing
 from curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
 from curate.core.parsing import rows_of
 from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
 from curate.images.near_duplicates import near_stored
+from curate.metadata.schema import REPEATED, TABLE
 from curate.store.database import opened
 from curate.store.upkeep import forget_damaged
 from curate.validation.batches import estimate
@@ -32,6 +33,7 @@ from pipelines.stage_folder import done_of, folder_of
 from pipelines.stages import STAGES
 from pipelines.stages.ask import answers_of
 from pipelines.stages.bucket import borders_of
+from pipelines.stages.ingest import earlier_of
 
 DAY = 86_400
 FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
@@ -64,7 +66,7 @@ def grow(
         names = list(STAGES)
         asks = until is None or until in names[names.index("ask") :]
         if cost is not None and asks:
-            run(context, until="retrieve", yes=True, before=lambda: freeze_borders(context))
+            run(context, until="retrieve", yes=True, before=lambda: keep_what_was(context))
             questions = questions_left(context)
             if questions["usd"] > cost:
                 raise Unconfirmed(
@@ -72,7 +74,7 @@ def grow(
                     f"--max-cost allows ${cost:,.2f}.",
                     "Raise it, or lower retrieve.per_class.",
                 )
-        stages = run(context, until=until, yes=True, before=lambda: freeze_borders(context))
+        stages = run(context, until=until, yes=True, before=lambda: keep_what_was(context))
     except Unfinished:
         if context.run_log.end is None or time.monotonic() < context.run_log.end:
             raise
@@ -83,16 +85,26 @@ def grow(
     return {"state": "waiting" if because else state, "because": because, **before.compared(), "stages": stages}
 
 
-def freeze_borders(context: Context) -> None:
-    """Keep the borders of the finished buckets, if the source has changed since: later photos must not move them."""
-    done, bucketed = done_of(context.root, "bucket"), folder_of(context.root, "bucket")
-    stages = {stage.name: stage for stage in make(context)}
-    ingested = done_of(context.root, "ingest")
-    if done is None or ingested is None or context.config.buckets.kind not in GROWING:
+def keep_what_was(context: Context) -> None:
+    """If the source has changed: keep the borders of the finished buckets, which later photos must not move, and if
+    collection.gone is keep, the rows."""
+    ingested, stages = done_of(context.root, "ingest"), {stage.name: stage for stage in make(context)}
+    if ingested is None:
         return
     stages["ingest"].prepare()
     if is_current(stages["ingest"], ingested):
         return
+    if context.config.collection.gone == "keep":
+        parts = parts_of(folder_of(context.root, "ingest"))
+        with (
+            writing(earlier_of(context.root)) as sink,
+            pq.ParquetWriter(sink, TABLE, compression="zstd", use_dictionary=list(REPEATED)) as writer,
+        ):
+            for part in parts:
+                writer.write_table(pq.read_table(part))
+    if done_of(context.root, "bucket") is None or context.config.buckets.kind not in GROWING:
+        return
+    bucketed = folder_of(context.root, "bucket")
     members = pq.read_table(bucketed / "members.parquet", columns=["id", "uploaded", "bucket"])
     frozen = freeze(read_json(bucketed / "buckets.json"), members.combine_chunks(), context.config.buckets)
     write_json(borders_of(context.root), frozen)
@@ -118,6 +130,7 @@ class _Before:
             "rows": {
                 "new": int(pc.sum(pc.invert(pc.is_in(ids, value_set=self.ids))).as_py() or 0),
                 "gone": int(pc.sum(pc.invert(pc.is_in(self.ids, value_set=ids))).as_py() or 0),
+                "kept": _kept_rows(root),
             },
             "images": {"new": len(new), "near_copies_of_stored": int(near_stored(fresh, stored, bits).sum())},
             "buckets": {"before": self.buckets, "now": _buckets(root)},
@@ -129,6 +142,12 @@ def _ids(root: Path) -> pa.Array:
     """Ids of all records that ingest read."""
     tables = [pq.read_table(part, columns=["id"]) for part in parts_of(folder_of(root, "ingest"))]
     return pa.concat_tables(tables)["id"].combine_chunks() if tables else pa.array([], pa.string())
+
+
+def _kept_rows(root: Path) -> int:
+    """Rows that the source does not have any more, and the run does."""
+    path = folder_of(root, "ingest") / "gone.parquet"
+    return int(pq.read_metadata(path).num_rows) if path.is_file() else 0
 
 
 def _hashes(root: Path) -> pa.Table:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import sweep, write_json
+from curate.core.atomic_io import TEMPORARY, sweep, write_json
 from curate.core.errors import BadInput, Busy, DriftlineError, Shortage, Unfinished, Waiting
 from curate.core.system.calls import lock
 from pipelines import plan as planning
@@ -39,6 +39,8 @@ from pipelines.stage_folder import (
     settle,
 )
 from pipelines.stages import STAGES
+
+OWN_FILES = ("record.json", "borders.json", "earlier.parquet")  # in the run folder, written under its lock only
 
 
 @contextmanager
@@ -92,6 +94,9 @@ def run(
     run_log = context.run_log
     because = ""
     with alone(context.root):
+        for name in OWN_FILES:
+            for left in context.root.glob(f"{TEMPORARY}*-{name}"):  # of a process that was killed
+                left.unlink(missing_ok=True)
         for stage in make(context):
             settle(folder_of(context.root, stage.name))
         if before is not None:

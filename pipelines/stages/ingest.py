@@ -21,6 +21,11 @@ from pipelines.stage import Counts, Records, Stage
 ROWS = 65_536  # records a part
 
 
+def earlier_of(root: Path) -> Path:
+    """Where `driftline grow` keeps the rows that a run had before, if collection.gone is keep."""
+    return root / "earlier.parquet"
+
+
 @dataclass(frozen=True)
 class Ingest(Stage):
     """Read the source in parts; finished parts are not read again."""
@@ -34,11 +39,11 @@ class Ingest(Stage):
         return self.context.config.collection.identity(self.name)
 
     def outside(self) -> list[Path]:
-        """The files of the source that exist on this machine."""
-        remote = self._remote()
+        """The files of the source that exist on this machine, and the rows to keep."""
+        remote, earlier = self._remote(), self._earlier()
         if remote is not None and not self._place().path(remote.path).exists():
-            return []
-        return self.context.config.collection.inputs(self._place())
+            return earlier
+        return self.context.config.collection.inputs(self._place()) + earlier
 
     def check(self) -> None:
         """The source is there."""
@@ -54,12 +59,16 @@ class Ingest(Stage):
         source = self.context.config.collection
         return source if isinstance(source, FileSource) and source.path.startswith("s3://") else None
 
+    def _earlier(self) -> list[Path]:
+        path = earlier_of(self.context.root)
+        return [path] if self.context.config.collection.gone == "keep" and path.is_file() else []
+
     def _place(self) -> Workplace:
         root = self.context.root
         return Workplace(root, root / "downloads", self.context.executor.workers)
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
-        """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet."""
+        """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; gone.parquet: rows that only the run has."""
         done = sorted((out / "rejects").glob("part-*.parquet"))
         skip = sum(_rows(out / "table" / p.name) + _rows(p) for p in done)
         number = len(done)
@@ -76,12 +85,28 @@ class Ingest(Stage):
                 write_parquet(out / "rejects" / f"part-{number:05d}.parquet", rejects)
                 number += 1
                 tick(len(table))
+        if (earlier := self._earlier()) and not (out / "gone.parquet").is_file():
+            _keep(earlier[0], out, number)
         reasons: Counter[str] = Counter()
         kept = 0
         for path in sorted((out / "rejects").glob("part-*.parquet")):
             reasons.update(pq.read_table(path, columns=["reason"])["reason"].to_pylist())
             kept += _rows(out / "table" / path.name)
         return Counts(kept + sum(reasons.values()), kept, reasons)
+
+
+def _keep(earlier: Path, out: Path, number: int) -> None:
+    """Write the earlier rows that the source does not have as the last part; their row numbers follow the others."""
+    parts = [out / "table" / f"part-{i:05d}.parquet" for i in range(number)]
+    ids = pa.concat_tables([pq.read_table(part, columns=["id"]) for part in parts])["id"]
+    table = pq.read_table(earlier, schema=TABLE)
+    table = table.filter(pc.invert(pc.is_in(table["id"], value_set=ids.combine_chunks())))
+    first = sum(_rows(part) + _rows(out / "rejects" / part.name) for part in parts)
+    rows = pa.array(range(first, first + len(table)), pa.int64())
+    table = table.set_column(table.schema.get_field_index("row"), "row", rows)
+    write_parquet(out / "table" / f"part-{number:05d}.parquet", table, REPEATED)
+    write_parquet(out / "rejects" / f"part-{number:05d}.parquet", REJECTS.empty_table())
+    write_parquet(out / "gone.parquet", table.select(["id", "row"]))
 
 
 def _rows(path: Path) -> int:

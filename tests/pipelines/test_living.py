@@ -210,7 +210,7 @@ class TestGrow:
                 town.write(grown, lines)
                 found = grow(context(grown, *PUBLISHED))
                 assert found["state"] == "waiting"
-                assert found["rows"] == {"new": 25, "gone": 0}
+                assert found["rows"] == {"new": 25, "gone": 0, "kept": 0}
                 assert len(found["buckets"]["now"]) == len(found["buckets"]["before"]) + 1
                 embedded.append(found["embeddings"])
                 asked.append(answer(context(grown, *PUBLISHED), town, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from curate.core.errors import DriftlineError
 from curate.core.seeding import rng_for
 from curate.images.near_duplicates import near_stored
 from curate.store.database import Store, opened
-from curate.store.photos import history
+from curate.store.photos import history, images_of
 from pipelines.living import grow, heal
 from pipelines.runner import run
 
@@ -100,27 +101,34 @@ def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
     assert len(fetched) == len(set(fetched["row"].to_pylist()))
 
 
-def test_other_bytes_behind_an_address_are_both_in_its_history(started: Path, town: Town) -> None:
+def test_other_bytes_behind_an_address_are_both_kept_and_dated(started: Path, town: Town) -> None:
     index = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", columns=["id", "sha256"]).drop_null()
     id_, old = index["id"][0].as_py(), index["sha256"][0].as_py()
     photo = town.world.folder / "photos" / f"{id_}.jpg"
     kept = photo.read_bytes()
-    tar = started / "stages" / "03_fetch" / "00000.tar"
-    tar.write_bytes(b"\0" * tar.stat().st_size)
+    other = sorted(p for p in photo.parent.glob("*.jpg") if p != photo)[0].read_bytes()
+    started_at = time.time()
     try:
-        photo.write_bytes(next(p for p in photo.parent.glob("*.jpg") if p != photo).read_bytes())
+        photo.write_bytes(other)
         with counted(town):
-            heal(context(started))
+            run(context(started), start="fetch", until="fetch")
     finally:
         photo.write_bytes(kept)
     with opened(started / "store") as store:
-        found = [one.sha256 for one in history(store, f"http://127.0.0.1:{town.world.port}/photos/{id_}.jpg")]
-    new = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", filters=[("id", "=", id_)])["sha256"][
-        0
-    ].as_py()
-    assert new != old
-    assert found[-1] == new
-    assert len(found) == 2
+        known = history(store, f"http://127.0.0.1:{town.world.port}/photos/{id_}.jpg")
+        images = dict(images_of(store, [old, hashlib.sha256(other).hexdigest()]))
+    new = pq.read_table(started / "stages" / "03_fetch" / "00000.parquet", filters=[("id", "=", id_)])["sha256"]
+    assert [one.sha256 for one in known] == [old, new[0].as_py()]
+    assert known[0].time <= int(started_at) <= known[1].time
+    assert list(images.values()).count(kept) == list(images.values()).count(other) == 1
+
+
+@pytest.mark.parametrize("name", ["record.json", "borders.json", "earlier.parquet"])
+def test_unfinished_files_of_a_killed_process_are_removed(started: Path, name: str) -> None:
+    left = started / f".partial-999999-{name}"
+    left.write_text("{")
+    run(context(started), until="ingest")
+    assert not left.exists()
 
 
 def test_a_store_that_is_no_database_is_one_sentence(started: Path) -> None:
@@ -134,10 +142,29 @@ def test_rows_that_are_gone_are_reported_and_leave_the_run(started: Path, town: 
     town.write(started, 30)
     with counted(town) as counts:
         found = grow(context(started), until="embed")
-    assert found["rows"] == {"new": 0, "gone": 10}
+    assert found["rows"] == {"new": 0, "gone": 10, "kept": 0}
     assert counts == {}
     table = json.loads((started / "stages" / "02_filter" / "done.json").read_text())
     assert table["counts"]["read"] <= 30
+
+
+def test_rows_that_are_gone_stay_if_the_setting_says_so(started: Path, town: Town) -> None:
+    def embedded() -> set[str]:
+        parts = (started / "stages" / "05_embed" / "metadata").glob("*.parquet")
+        return {id_ for part in parts for id_ in pq.read_table(part)["id"].to_pylist()}
+
+    before, keep = embedded(), "collection.gone=keep"
+    with counted(town) as counts:
+        town.write(started, 30)
+        assert grow(context(started, keep), until="embed")["rows"] == {"new": 0, "gone": 0, "kept": 10}
+        assert grow(context(started, keep), until="embed")["rows"] == {"new": 0, "gone": 0, "kept": 10}
+        assert embedded() == before
+        town.write(started, 25)
+        assert grow(context(started, keep), until="embed")["rows"]["kept"] == 15
+        town.write(started, 40)
+        assert grow(context(started, keep), until="embed")["rows"] == {"new": 0, "gone": 0, "kept": 0}
+    assert counts == {}
+    assert embedded() == before
 
 
 class TestFrozen:

@@ -42,8 +42,8 @@ def grow_(
     rows, images, buckets = found["rows"], found["images"], found["buckets"]
     opened = buckets["now"][len(buckets["before"]) :]
     lines = [
-        f"{found['state']}: {rows['new']:,} new rows, {rows['gone']:,} gone; {images['new']:,} new images, "
-        f"{images['near_copies_of_stored']:,} of them near copies of stored ones",
+        f"{found['state']}: {rows['new']:,} new rows, {rows['gone']:,} gone, {rows['kept']:,} kept that are gone; "
+        f"{images['new']:,} new images, {images['near_copies_of_stored']:,} of them near copies of stored ones",
         f"requests {found.get('requests', 0):,}, embeddings {found.get('embeddings', 0):,}",
         f"buckets {len(buckets['now'])}, new: {', '.join(opened) or 'none'}",
     ]
