@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,12 +71,14 @@ def recall(
     return found
 
 
-def keep(place: Place | None, tar: Path, tar_sha256: str, index: pa.Table, asked: Sequence[Asked]) -> None:
-    """Take a shard whose tar is complete. Misses of the network are taken when the whole stage is done: during an
-    outage they say nothing of a photo."""
+def keep(
+    place: Place | None, tar: Path, tar_sha256: str, index: pa.Table, asked: Sequence[Asked], taken: Mapping[str, int]
+) -> None:
+    """Take a shard whose tar is complete. taken: SHA-256 → EXIF date. Misses of the network are taken when the whole
+    stage is done: during an outage they say nothing of a photo."""
     if place is not None:
         with opened(place.folder) as store:
-            keep_shard(store, tar, tar_sha256, index, asked)
+            keep_shard(store, tar, tar_sha256, index, asked, taken)
 
 
 def settle(place: Place, out: Path, number: int, part: pa.Table, rules: bytes, lasting: Collection[str]) -> None:

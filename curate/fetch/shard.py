@@ -294,6 +294,7 @@ def _download(rows: list[tuple[int, str]], settings: FetchSettings, spool: Spool
 def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], rules: bytes) -> None:
     """Check every image and write the shard: tar first, index last. urls: of the rows that were asked."""
     records: list[dict[str, Any]] = []
+    taken: dict[str, int] = {}  # SHA-256 → EXIF date
 
     def members() -> Iterator[tuple[str, bytes]]:
         for id_, row, uploaded in rows_of(part, "id", "row", "uploaded"):
@@ -314,6 +315,8 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
                 if check.converted is not None:
                     data, digest = check.converted, sha256_bytes(check.converted)
                 record |= {"member": name, "sha256": digest, "bytes": len(data), "detail": spool.notes.get(row)}
+                if check.taken is not None:
+                    taken[digest] = check.taken
                 yield name, data
 
     tar, digest = shard_path(shard.out, shard.number), hashlib.sha256()
@@ -324,7 +327,7 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS
     ]
-    keep(shard.store, tar, digest.hexdigest(), index, asked)
+    keep(shard.store, tar, digest.hexdigest(), index, asked, taken)
     write_parquet(index_path(shard.out, shard.number), index)
     if NETWORK_REASONS.isdisjoint(index["fault"].to_pylist()):
         remember(shard.store, shard_key(shard.number, part, rules), shard.out, shard.number, digest.hexdigest())

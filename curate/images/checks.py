@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
+from curate.core.outside.dates import from_exif
 from curate.core.outside.images import work
 from curate.core.settings import Positive, Section
 from curate.images import camera_raw
@@ -53,6 +55,8 @@ class ImageCheck:
     """pixels"""
     converted: bytes | None = None
     """what to store instead of a HEIC, AVIF or RAW file: a JPEG"""
+    taken: int | None = None
+    """EXIF's capture time: seconds since 1970 of the camera's clock"""
 
 
 def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -69,7 +73,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("unsupported_format", HEIC_NEEDS)
     if camera_raw.is_raw(data):
         return _of_preview(data, limits)
-    converted = None
+    converted = date = None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -83,6 +87,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                     return ImageCheck("too_many_pixels", scans)
                 image.draft("L", (1, 1))  # JPEG only: decodes every coefficient but computes fewer pixels
                 image.load()
+                with suppress(Exception):  # damaged EXIF is no reason to drop an image
+                    date, _ = from_exif(image.getexif())
                 if format_ in FORMATS:
                     converted = as_jpeg(image)
     except Image.DecompressionBombError as error:
@@ -95,7 +101,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("too_small", f"{width} × {height}")
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
-    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted)
+    taken = None if date is None else date[0]
+    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted, taken)
 
 
 def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:

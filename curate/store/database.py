@@ -21,14 +21,14 @@ from curate.core.atomic_io import TEMPORARY, sha256_file, writing
 from curate.core.errors import BadInput, Busy, DriftlineError, reason
 from curate.core.system.calls import sync_folder
 
-FORMAT = 1
+FORMAT = 2
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction
 SCHEMA = """
 CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL);
 CREATE TABLE images (
     number INTEGER PRIMARY KEY AUTOINCREMENT, sha BLOB NOT NULL UNIQUE, file INTEGER NOT NULL, start INTEGER NOT NULL,
     size INTEGER NOT NULL, suffix TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL,
-    phash INTEGER, unusable TEXT
+    phash INTEGER, unusable TEXT, taken INTEGER
 );
 CREATE TABLE attempts (
     address BLOB NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, rules BLOB NOT NULL, image INTEGER,
@@ -158,6 +158,12 @@ def _prepare(base: sqlite3.Connection, path: Path) -> None:
         if base.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process was faster
             for statement in SCHEMA.split(";\n"):
                 base.execute(statement)
+            base.execute(f"PRAGMA user_version = {FORMAT}")
+        base.execute("COMMIT")
+    elif known == 1:  # without EXIF dates
+        base.execute("BEGIN IMMEDIATE")
+        if base.execute("PRAGMA user_version").fetchone()[0] == 1:
+            base.execute("ALTER TABLE images ADD COLUMN taken INTEGER")
             base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
     elif known != FORMAT:

@@ -22,6 +22,7 @@ def status(store: Store) -> dict[str, Any]:
     return {
         "folder": str(store.folder),
         "photos": one("SELECT COUNT(*) FROM images"),
+        "dated": one("SELECT COUNT(taken) FROM images"),
         "photo_bytes": one("SELECT SUM(size) FROM images"),
         "addresses": one("SELECT COUNT(DISTINCT address) FROM attempts"),
         "attempts": one("SELECT COUNT(*) FROM attempts"),

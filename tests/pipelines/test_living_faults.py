@@ -6,14 +6,18 @@ import hashlib
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from support.console import answer, driftline, start
 from support.living import Town, context, counted, linked_copy, tree
 
@@ -22,9 +26,12 @@ from curate.bucketing.frozen import assign_frozen, freeze
 from curate.bucketing.settings import BucketSettings
 from curate.core.errors import DriftlineError
 from curate.core.seeding import rng_for
+from curate.fetch.settings import FetchSettings
+from curate.fetch.shard import Shard, fetch_shard
 from curate.images.near_duplicates import near_stored
-from curate.store.database import Store, opened
+from curate.store.database import SCHEMA, Place, Store, opened
 from curate.store.photos import history, images_of
+from curate.store.upkeep import status
 from pipelines.living import grow, heal
 from pipelines.runner import run
 
@@ -136,6 +143,27 @@ def test_a_store_that_is_no_database_is_one_sentence(started: Path) -> None:
     done = driftline("grow", str(started), "--json")
     assert done.returncode == 1
     assert "cannot be used (file is not a database). Expected the index of a store. Move" in done.stderr
+
+
+def test_the_exif_date_of_a_photo_is_in_the_store_and_a_store_without_dates_gets_the_column(
+    tmp_path: Path,
+) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = "2011:05:01 10:00:00"
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "photo.jpg", exif=exif)
+    rows = pa.Table.from_pylist(
+        [{"id": "a", "row": 0, "url": None, "path": str(tmp_path / "photo.jpg"), "uploaded": 1}]
+    )
+    pq.write_table(rows, tmp_path / "part.parquet")
+    with closing(sqlite3.connect(tmp_path / "index.sqlite")) as base, base:
+        base.executescript(SCHEMA.replace(", taken INTEGER", "") + "; PRAGMA user_version = 1")
+    place, out = Place(tmp_path), tmp_path / "out"
+    out.mkdir()
+    fetch_shard(Shard(0, ((tmp_path / "part.parquet", 0, 1),), out, FetchSettings(), store=place))
+    with opened(tmp_path) as store:
+        (taken,) = store.base.execute("SELECT taken FROM images").fetchone()
+        assert status(store)["dated"] == 1
+    assert datetime.fromtimestamp(taken, UTC) == datetime(2011, 5, 1, 10, tzinfo=UTC)
 
 
 def test_rows_that_are_gone_are_reported_and_leave_the_run(started: Path, town: Town) -> None:

@@ -37,7 +37,8 @@ def status(directory: StoreFolder, as_json: Json = False) -> None:
         found = contents(store)
     misses = ", ".join(f"{reason} {n:,}" for reason, n in found["misses"].items())
     lines = [
-        f"{found['folder']}: {found['photos']:,} photos, {found['photo_bytes']:,} bytes",
+        f"{found['folder']}: {found['photos']:,} photos, {found['dated']:,} of them with an EXIF date, "
+        f"{found['photo_bytes']:,} bytes",
         f"misses: {misses or 'none'}",
         f"attempts: {found['attempts']:,} at {found['addresses']:,} addresses",
         *(f"vectors: {n:,} of {name}" for name, n in found["vectors"].items()),
