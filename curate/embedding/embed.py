@@ -27,6 +27,7 @@ from curate.core.executor import Executor
 from curate.core.executor.local import children
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
+from curate.embedding.features import filled
 from curate.embedding.reuse import encoder_name, keep_looks, keep_part, known_looks, part_key, with_known
 from curate.encoders import Encoder, EncoderSpec
 from curate.images.near_duplicates import perceptual_hashes, thumbnail
@@ -42,7 +43,6 @@ PART = pa.schema(
         ("phash", pa.uint64()),
     ]
 )
-LEAST = 8  # images of a batch
 PREFETCH = 4  # batches that each decoding process prepares in advance
 GROUPS = 4  # Ray: groups of shards per worker; a lost machine loses at most one group
 
@@ -193,7 +193,7 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
         for number, last, batch in _batches(tasks, encoder):
             if batch.tensor is not None:
                 before = time.monotonic()
-                vectors.append(encoder.images(_filled(batch.tensor))[: len(batch.tensor)].astype(np.float16))
+                vectors.append(encoder.images(filled(batch.tensor))[: len(batch.tensor)].astype(np.float16))
                 model_seconds += time.monotonic() - before
             batches.append(replace(batch, tensor=None))
             images += len(batch.ids)
@@ -275,15 +275,6 @@ class BatchDataset:
             return Decoded(ids, reasons, None, [None] * len(ids))
         hashes: Iterator[int] = iter(perceptual_hashes(torch.stack(thumbnails)).tolist())
         return Decoded(ids, reasons, torch.stack(tensors), [None if r else next(hashes) for r in reasons])
-
-
-def _filled(tensor: Any) -> Any:
-    """A batch of at least LEAST images: the first one is repeated. For very small batches CPU libraries use other code
-    with other last bits; from LEAST on, an image's vector does not depend on its batch."""
-    import torch
-
-    missing = LEAST - len(tensor)
-    return tensor if missing <= 0 else torch.cat([tensor, tensor[:1].expand(missing, *tensor.shape[1:])])
 
 
 def _write(

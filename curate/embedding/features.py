@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,14 @@ from curate.core.executor import Executor
 from curate.core.outside.images import opened
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
+from curate.embedding.reuse import encoder_name
 from curate.encoders import EncoderSpec
+from curate.store.database import Place
+from curate.store.database import opened as opened_store
+from curate.store.vectors import keep_rows, looks, read_vectors
 
 CHUNK = 256  # images per task
+LEAST = 8  # images of a batch
 
 
 _Chunk = tuple[tuple[bytes, ...], EncoderSpec, int]  # images, encoder, images per batch
@@ -33,6 +40,43 @@ def features(
     return np.concatenate([vectors[i] for i in range(len(chunks))])
 
 
+def features_with_store(
+    images: Sequence[bytes], digests: Sequence[str], spec: EncoderSpec, run_log: RunLog, batch: int,
+    executor: Executor | None, place: Place | None, kind: str,
+) -> npt.NDArray[np.float16]:  # fmt: skip
+    """As `features`, with the vectors that a store has. digests: SHA-256 of the photos that the images were made of, as
+    the store knows them. kind: how they were made."""
+    if place is None or not place.reads:
+        return features(images, spec, run_log, batch, executor)
+    with opened_store(place.folder) as store:
+        known = looks(store, f"{encoder_name(spec.load(), batch)} {kind}", digests)
+        old = [i for i, digest in enumerate(digests) if digest in known and known[digest].fault is None]
+        vectors = read_vectors(store, [known[digests[i]] for i in old])
+    new = sorted(set(range(len(images))) - set(old))
+    made = features([images[i] for i in new], spec, run_log, batch, executor) if new else []
+    rows = dict(zip(old, vectors, strict=True)) | dict(zip(new, made, strict=True))
+    return np.stack([rows[i] for i in range(len(images))])
+
+
+def keep_features(
+    place: Place | None, digests: Sequence[str], spec: EncoderSpec, batch: int, kind: str, npy: Path
+) -> None:
+    """Take a complete file of such vectors, in the order of `digests`."""
+    if place is not None:
+        with opened_store(place.folder) as store:
+            rows = {digest: row for row, digest in enumerate(digests)}
+            keep_rows(store, f"{encoder_name(spec.load(), batch)} {kind}", npy, rows)
+
+
+def filled(tensor: Any) -> Any:
+    """A batch of at least LEAST images: the first one is repeated. For very small batches CPU libraries use other code
+    with other last bits; from LEAST on, an image's vector does not depend on its batch."""
+    import torch
+
+    missing = LEAST - len(tensor)
+    return tensor if missing <= 0 else torch.cat([tensor, tensor[:1].expand(missing, *tensor.shape[1:])])
+
+
 def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
     import torch
 
@@ -46,5 +90,5 @@ def _features(chunk: _Chunk) -> npt.NDArray[np.float16]:
                 with opened(data, "An image") as image:
                     rgb = image.convert("RGB")
                 tensors.append(encoder.prepare(rgb))
-            out.append(encoder.images(torch.stack(tensors)).astype(np.float16))
+            out.append(encoder.images(filled(torch.stack(tensors)))[: len(tensors)].astype(np.float16))
     return np.concatenate(out)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -67,6 +68,7 @@ def is_private(address: str) -> bool:
     return not ip.is_global or tunnel or ip.is_multicast
 
 
+@lru_cache(4096)
 def is_private_host(host: str) -> bool:
     """Whether the host of a URL is a private address in any notation, or localhost.
 

@@ -20,7 +20,7 @@ from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
-from curate.embedding.features import features
+from curate.embedding.features import features_with_store, keep_features
 from curate.encoders import EncoderSpec
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from curate.images.strip_exif import strip_metadata
@@ -36,6 +36,7 @@ from curate.release.versions.changelog import all_withdrawn, changes_since, chec
 from curate.release.versions.tombstones import WITHDRAWN
 from curate.release.writer import write_release
 from curate.retrieval.vector_store import parts, vectors_of
+from curate.store.database import Place
 
 FROM_TABLE = ("user", "title", "licence", "licence_url", "page_url", "url")
 NOT_FOR_TRAINING = ("sensitive", "held_for_review")
@@ -77,6 +78,8 @@ class Collection:
     """name → encoder of further features"""
     batch: int = 64
     """images per batch for these"""
+    store: Place | None = None
+    """where their vectors are kept; None: nowhere"""
 
 
 def compose(
@@ -130,9 +133,12 @@ def compose(
         changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
+    sources, kind = [row["source_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
     for name, spec in collection.backbones.items():
         images = list(packed_images(release / "shards", packed))
-        vectors[name] = features(images, spec, collection.run_log, collection.batch, collection.executor)
+        vectors[name] = features_with_store(
+            images, sources, spec, collection.run_log, collection.batch, collection.executor, collection.store, kind
+        )
     further = None
     if settings.unlabelled != "none":
         n, part = _pack_unlabelled(collection, published, why, release, records)
@@ -156,6 +162,9 @@ def compose(
         further,
         [stone for part in tars for stone in part.tombstones],
     )
+    for name, spec in collection.backbones.items():
+        npy = release / "features" / f"{name}.npy"
+        keep_features(collection.store, sources, spec, collection.batch, kind, npy)
     shutil.rmtree(records, ignore_errors=True)  # a release that only loses images packs none
     return len(accepted), len(chosen), dropped
 

@@ -59,11 +59,7 @@ def read_vectors(store: Store, wanted: Sequence[Look]) -> list[npt.NDArray[np.fl
 
 def keep_vectors(store: Store, encoder: str, npy: Path, made: Mapping[str, Look]) -> None:
     """Take a complete file of vectors. made: SHA-256 → its look, with the row in this file."""
-    name = store.link(npy)
     with store.transaction() as base:
-        base.execute("INSERT OR IGNORE INTO encoders (name) VALUES (?)", (encoder,))
-        (number,) = base.execute("SELECT number FROM encoders WHERE name = ?", (encoder,)).fetchone()
-        file = store.number_of(name)
         base.executemany(
             "UPDATE images SET phash = ?, unusable = ? WHERE sha = ?",
             [
@@ -75,7 +71,17 @@ def keep_vectors(store: Store, encoder: str, npy: Path, made: Mapping[str, Look]
                 for sha, look in made.items()
             ],
         )
+    keep_rows(store, encoder, npy, {sha: look.row for sha, look in made.items() if look.fault is None})
+
+
+def keep_rows(store: Store, encoder: str, npy: Path, rows: Mapping[str, int]) -> None:
+    """Take a complete file of vectors. rows: SHA-256 of an image → its row in the file."""
+    name = store.link(npy)
+    with store.transaction() as base:
+        base.execute("INSERT OR IGNORE INTO encoders (name) VALUES (?)", (encoder,))
+        (number,) = base.execute("SELECT number FROM encoders WHERE name = ?", (encoder,)).fetchone()
+        file = store.number_of(name)
         base.executemany(
             "INSERT OR REPLACE INTO vectors SELECT ?, number, ?, ? FROM images WHERE sha = ?",
-            [(number, file, look.row, bytes.fromhex(sha)) for sha, look in made.items() if look.fault is None],
+            [(number, file, row, bytes.fromhex(sha)) for sha, row in rows.items()],
         )

@@ -51,7 +51,8 @@ def demo_grown(
     with worlds.serve(world):
         found = grow(context)
     simulate_answers(out, world, open_batch(context).folder, "later.csv")
-    found["answers"] = grow(context)["answers"]
+    answered = grow(context)
+    found |= {key: found[key] + answered[key] for key in ("embeddings", "answers")}
     record = folder / "grown.json"
     if not record.is_file():  # a second call finds nothing new
         write_json(

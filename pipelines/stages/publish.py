@@ -83,6 +83,7 @@ class Publish(Stage):
             card=self._text(section.card),
             backbones=self._backbones(),
             batch=config.embed.batch,
+            store=context.store(),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
 

@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from curate.core.errors import DriftlineError
 KINDS = {"kill": 1, "full": 2, "short": 3, "eio": 4}
 SECONDS = 120  # of one job
 ASIDE = {"log.jsonl", "verified.json", "digests.sqlite", "digests.sqlite-journal"}  # times, and memories of digests
+SHORTCUT = re.compile(r"store/files/(.*\.parquet|\.partial-.*)")  # gc removes what nothing names
 OF_CLOCKS = {"seconds", "spent"}
 
 
@@ -142,13 +144,15 @@ def _corrections(folder: Path) -> Any:
 
 
 def _stages_and_store(folder: Path) -> Any:
-    """All files but the store's index, whose pages depend on its history; and whether the store is sound."""
+    """All files but the store's index, whose pages depend on its history, and files of the store by which a finished
+    shard is found at once: without one, its photos are found one by one. And whether the store is sound."""
     from curate.store.database import opened
     from curate.store.upkeep import verify
 
     with opened(folder / "store") as store:
         damaged = verify(store)["damaged"]
-    return {name: digest for name, digest in tree(folder).items() if "index.sqlite" not in name} | {"damaged": damaged}
+    files = {name: digest for name, digest in tree(folder).items() if "index.sqlite" not in name}
+    return {name: d for name, d in files.items() if not SHORTCUT.fullmatch(name)} | {"damaged": damaged}
 
 
 def _asked_once(folder: Path) -> Any:

@@ -13,6 +13,7 @@ from curate.core.atomic_io import read_json, write_json, write_text
 from curate.core.errors import BadInput
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
+from curate.embedding import features
 from curate.release import Release
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
@@ -62,7 +63,9 @@ def test_only_the_earliest_of_near_copies_is_published_when_asked(folder: Path, 
     assert read_json(folder_of(tmp_path / "run", "publish") / "done.json")["counts"]["dropped"]["near_copy"] == 1
 
 
-def test_backbone_features_are_shipped_with_the_release(folder: Path, tmp_path: Path) -> None:
+def test_backbone_features_are_shipped_with_the_release_and_computed_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import timm
     import torch
 
@@ -81,6 +84,17 @@ def test_backbone_features_are_shipped_with_the_release(folder: Path, tmp_path: 
     # drift is measured on features that did not choose the images
     assert "on the features `imagenet`" in (release.path / "README.md").read_text(encoding="utf-8")
     assert audit(release.path)["drift"]["features"] == "imagenet"
+
+    computed: list[int] = []
+    monkeypatch.setattr(features, "features", lambda images, *rest: computed.append(len(images)))
+    changes = [f"release.features=[{entry}]", "release.per_class=2"]
+    run(Context(tmp_path / "run", load(tmp_path / "run" / "driftline.yaml", changes), RunLog(quiet=True)))
+    fewer = Release.open(tmp_path / "run")
+    assert computed == []
+    row_of = {id_: row for row, id_ in enumerate(release.table["id"].to_pylist())}
+    rows = [row_of[id_] for id_ in fewer.table["id"].to_pylist()]
+    assert len(rows) == 8
+    assert np.array_equal(fewer.features("imagenet"), vectors[rows])
 
 
 def test_a_checkpoint_that_does_not_fit_stops_the_release(folder: Path, tmp_path: Path) -> None:
