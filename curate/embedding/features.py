@@ -53,8 +53,9 @@ def features_with_store(
         old = [i for i, digest in enumerate(digests) if digest in known and known[digest].fault is None]
         vectors = read_vectors(store, [known[digests[i]] for i in old])
     new = sorted(set(range(len(images))) - set(old))
-    made = features([images[i] for i in new], spec, run_log, batch, executor) if new else []
-    rows = dict(zip(old, vectors, strict=True)) | dict(zip(new, made, strict=True))
+    rows = dict(zip(old, vectors, strict=True))
+    if new:
+        rows |= dict(zip(new, features([images[i] for i in new], spec, run_log, batch, executor), strict=True))
     return np.stack([rows[i] for i in range(len(images))])
 
 
