@@ -46,7 +46,7 @@ def check_proof(path: Path, root: str) -> dict[str, Any]:
         content = None if proof["content"] is None else base64.b64decode(proof["content"], validate=True)
         kind, length, digest = LEAF.unpack(leaf) if len(leaf) == LEAF.size else (b"", 0, b"")
         name = NAMES[kind]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         expected_form = "Expected the output of driftline ledger proof, and 64 hexadecimal digits."
         raise BadInput(f"{path} or the root {root!r} is damaged.", expected_form) from None
     if not merkle.included(leaf, number, n, way, expected):

@@ -18,6 +18,7 @@ from eval.protocol import Document, primary_of, stored_protocol
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.ranking import ranked, upper_bound
+from eval.scoring.timeline import CALENDAR
 from stream_builder.stream import SPLITS, Split, Stream
 
 SHOWN, PIXELS = 12, 116
@@ -158,7 +159,7 @@ def _about(stream: Stream, positions: Sequence[int]) -> dict[int, dict[str, Any]
 
 def _sample(split: Split, at: int) -> dict[str, Any]:
     day = ""
-    if split.time is not None:
+    if split.time is not None and CALENDAR[0] <= split.time[at] <= CALENDAR[1]:
         day = datetime.fromtimestamp(int(split.time[at]), UTC).strftime("%Y-%m-%d")
     image = None
     if len(getattr(split.x, "shape", ())) == 4 and split.x.shape[-1] == 3:

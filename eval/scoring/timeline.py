@@ -14,6 +14,7 @@ from stream_builder.stream import Stream
 Unit = Literal["years", "months", "days", "steps"]
 DAY = 86400.0
 SECONDS: dict[Unit, float] = {"years": 365.2425 * DAY, "months": 365.2425 * DAY / 12, "days": DAY}
+CALENDAR = (-62_135_596_800, 253_402_300_799)  # seconds of the years 1 to 9999, which a date can show
 LEAST = 2  # of a unit between the first and the last step
 
 
@@ -56,7 +57,8 @@ def timeline(about: Mapping[str, Any], stream: Stream | None = None) -> Timeline
     lists = [said.get(key) if isinstance(said, Mapping) else None for key in ("names", "dates")]
     names, dates = (found if isinstance(found, list) else [] for found in lists)
     shown = tuple(map(str, names if len(names) == steps else range(steps)))
-    numbers = all(isinstance(date, int) for date in dates) and len(dates) == steps
+    known = all(isinstance(date, int) and CALENDAR[0] <= date <= CALENDAR[1] for date in dates)
+    numbers = known and len(dates) == steps
     if not numbers or steps < 2 or bool((np.diff(dates) <= 0).any()):
         return Timeline(shown, np.arange(steps, dtype=np.float64), "steps", tuple(dates) if numbers else ())
     seconds = np.asarray(dates, np.float64) - dates[0]

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hostile.fuzz import CRASHERS, again, attack
-from hostile.readers import READERS
+from hostile.fuzz import CRASHERS, READERS, again, attack
 
 TIMES = 30  # inputs of each reader
 

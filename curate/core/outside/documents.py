@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +43,13 @@ def read_text(path: Path, way_out: str = "") -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 ({error.reason} at byte {error.start}).", "", way_out) from None
+
+
+@contextmanager
+def known_form(what: str, way_out: str = "") -> Iterator[None]:
+    """Around, or as a decorator of, work on answers of a service: one of another form is one sentence (BadInput)."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+        said = f"{type(error).__name__}: {shortened(str(error), 80)}"
+        raise BadInput(f"{what} has another form ({said}).", "Expected that of the documentation.", way_out) from None

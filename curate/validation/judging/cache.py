@@ -10,10 +10,26 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from curate.core.errors import BadInput
+from curate.core.outside.documents import Schema
 
 Key = tuple[str, str, str, str]  # image's SHA-256, question's fingerprint, judge, requested model
-TEXTS = ("image", "question", "judge", "requested", "reported")
+
+
+class _Entry(Schema):
+    image: str
+    question: str
+    judge: str
+    requested: str
+    reported: str
+    model: str
+    labels: list[str]
+    sensitive: bool
+    confidence: float | None = Field(ge=0, le=1)
+    fault: str | None
+    usd: float = Field(ge=0, allow_inf_nan=False)
 
 
 class AnswerCache:
@@ -37,15 +53,14 @@ class AnswerCache:
     def _entry(self, line: bytes, number: int) -> dict[str, Any]:
         try:
             entry = json.loads(line)
+            _Entry.model_validate(entry)
+            json.dumps(entry, ensure_ascii=False).encode()  # half of a surrogate pair is no text
         except (ValueError, RecursionError):
-            entry = None
-        good = isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in TEXTS)
-        if not good or not isinstance(entry.get("labels"), list) or not isinstance(entry.get("usd"), int | float):
             raise BadInput(
                 f"{self.path}, line {number}: {line[:80]!r}.",
                 "Expected the answer of a judge.",
                 "Remove the line: its image is asked again.",
-            )
+            ) from None
         return dict(entry)
 
     def _remember(self, entry: dict[str, Any]) -> None:

@@ -153,13 +153,7 @@ class _Work:
             raise BadConfig(f"The address {address!r} of the judge {self.settings.name!r} is no URL.") from None
         except aiohttp.ClientError as error:
             raise _Again(f"connections lost ({type(error).__name__})", 0.0) from None
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError):
-            raise _Again("responses that are not JSON", 0.0) from None
-        if not isinstance(document, dict) or not isinstance(document.get("choices"), list) or not document["choices"]:
-            raise _Again("responses of another protocol", 0.0)
-        return document
+        return response_of(data)
 
     def _refused(self, status: int, data: bytes) -> DriftlineError:
         """The error for a status that every further request would get, too."""
@@ -217,6 +211,17 @@ class _Work:
                 "usd": usd,
             }
         )
+
+
+def response_of(data: bytes) -> dict[str, Any]:
+    """A document with `choices`. Raises _Again for anything else."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise _Again("responses that are not JSON", 0.0) from None
+    if not isinstance(document, dict) or not isinstance(document.get("choices"), list) or not document["choices"]:
+        raise _Again("responses of another protocol", 0.0)
+    return document
 
 
 async def _at_most(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -18,11 +18,13 @@ from typing import Any
 
 from curate.core.atomic_io import write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, shortened
+from curate.core.outside.documents import known_form
 from curate.core.outside.tables import csv_rows
 from curate.fetch.outcome import seconds_after
 from curate.retrieval.settings import Concept
 from curate.validation.batches import NONE, marketplace_csv
 from curate.validation.mturk import COLUMNS
+from curate.validation.platforms.prolific_journal import Journal as Journal
 
 ENDPOINT, TOKEN = "https://api.prolific.com", "PROLIFIC_TOKEN"
 TRIES, POLLS, POLL_SECONDS, BACKOFF = 5, 600, 2.0, 1.0
@@ -30,6 +32,7 @@ SHORTEST = 100  # characters of the reason of a rejection
 PADDING = (
     " This decision follows questions with known answers in the study; please write to us if you disagree with it."
 )
+KNOWN = known_form("Prolific's answer, or the journal of the study,", "Run the command again; nothing is paid twice.")
 STATES = {"APPROVED": "Approved", "AWAITING REVIEW": "Submitted", "REJECTED": "Rejected"}
 
 
@@ -118,8 +121,11 @@ class Service:
     def all(self, path: str) -> list[dict[str, Any]]:
         """Every result of a list, page by page."""
         found: list[dict[str, Any]] = []
+        results = None
         while True:
             page = self.call("GET", f"{path}{'&' if '?' in path else '?'}limit=100&offset={len(found)}")
+            if (page.get("results") or []) == results:
+                raise BadInput(f"Prolific's list {path} repeats a page.", "Expected the next one.", "Try again.")
             results = page.get("results") or []
             found += results
             total = (page.get("meta") or {}).get("count", len(found))
@@ -130,55 +136,8 @@ class Service:
 def _document(data: bytes, path: str) -> Any:
     try:
         return json.loads(data) if data else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadInput(f"Prolific's answer to {path} is not JSON.", "Expected a document.", "Try again.") from None
-
-
-class Journal:
-    """Steps that were begun and finished, one JSON object per line; `begin` and `end` return when it is on disk."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.done: dict[str, Any] = {}
-        self.begun: set[str] = set()
-        if path.is_file():
-            data = path.read_bytes()
-            if (complete := data.rfind(b"\n") + 1) < len(
-                data
-            ):  # a crash in the middle of a line: its call was not made
-                os.truncate(path, complete)
-            for number, line in enumerate(data[:complete].splitlines(), 1):
-                try:
-                    entry = json.loads(line)
-                    self.begun.add(entry["step"])
-                    if "result" in entry:
-                        self.done[entry["step"]] = entry["result"]
-                except (ValueError, KeyError, TypeError):
-                    raise BadInput(
-                        f"{path}, line {number}: {line[:80]!r}.",
-                        "Expected a step of a study.",
-                        "Restore the line from a copy: a step that is forgotten could be paid twice.",
-                    ) from None
-
-    def _add(self, **entry: Any) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def begin(self, step: str) -> bool:
-        """Record that a step begins; whether it was begun before."""
-        before = step in self.begun
-        self._add(step=step)
-        self.begun.add(step)
-        return before
-
-    def end(self, step: str, result: Any) -> Any:
-        """Record the result of a step, and return it."""
-        self._add(step=step, result=result)
-        self.done[step] = result
-        return result
 
 
 def layout(concepts: Sequence[Concept]) -> list[dict[str, Any]]:
@@ -201,6 +160,7 @@ def layout(concepts: Sequence[Concept]) -> list[dict[str, Any]]:
     return [{"rows": [{"columns": [{"items": [image]}, {"items": [labels, sensitive]}]}]}]
 
 
+@KNOWN
 def publish(
     service: Service,
     batch: Mapping[str, Any],
@@ -315,6 +275,7 @@ def submissions(service: Service, journal: Journal) -> list[dict[str, Any]]:
     return service.all(f"/submissions/?study={_published(journal)}")
 
 
+@KNOWN
 def status(service: Service, journal: Journal) -> dict[str, Any]:
     """State of the study, and submissions by state."""
     study = service.call("GET", f"/studies/{_published(journal)}/")
@@ -322,6 +283,7 @@ def status(service: Service, journal: Journal) -> dict[str, Any]:
     return {"study": study["id"], "state": study["status"], "places": study.get("total_available_places"), **states}
 
 
+@KNOWN
 def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
     """Write the answers as a results CSV for the tally stage; returns their number. The assignment is the submission.
 
@@ -353,6 +315,7 @@ def collect(service: Service, journal: Journal, batch: str, path: Path) -> int:
     return len(rows)
 
 
+@KNOWN
 def decide(service: Service, journal: Journal, rejected: Mapping[str, str], approve: bool) -> dict[str, int]:
     """Reject the submissions of `rejected` (submission → reason) and, with `approve`, approve all others that wait.
 
@@ -372,6 +335,7 @@ def decide(service: Service, journal: Journal, rejected: Mapping[str, str], appr
     return dict(counts)
 
 
+@KNOWN
 def bonus(service: Service, journal: Journal, path: Path, max_spend: float | None) -> dict[str, Any]:
     """Pay the bonuses of a CSV with the columns SubmissionId and Amount, once for each file's content.
 

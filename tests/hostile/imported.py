@@ -1,0 +1,152 @@
+"""Further readers of bytes from outside: imports of other benchmarks, marketplaces, judges, iNaturalist's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from contracts.test_importers import BUILT
+from hostile.readers import Make, drained, files, reader
+
+from curate.core.atomic_io import write_json
+from stream_builder.importers import IMPORTERS
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "clear": {"features": "images:8"},
+    "folder-by-time": {"size": 8},
+    "hub": {"time": "taken", "label": "label", "size": 8},
+    "tic": {"size": 8},
+    "wild-time": {},
+    "wilds": {"size": 8},
+}
+PLACES = {"tic": "tic_year2uids.json", "wild-time": "yearbook.pkl"}
+
+
+def importer(name: str) -> Callable[[Path], None]:
+    """Reads with one importer, and the first images of every split."""
+
+    def read(folder: Path) -> None:
+        options = OPTIONS[name] | ({"table": folder / "mine.csv"} if name == "tic" else {})
+        made = IMPORTERS[name](folder / PLACES.get(name, ""), **options)
+        for step in made.steps:
+            for split in step.splits.values():
+                np.asarray(split.x[:1])
+
+    read.__name__ = f"from_{name.replace('-', '_')}"
+    return read
+
+
+def built(name: str) -> Make:
+    """Writes what an importer reads."""
+
+    def make(folder: Path) -> None:
+        BUILT[name](folder)
+
+    return make
+
+
+for each in OPTIONS:
+    reader(built(each))(importer(each))
+
+BATCH: dict[str, Any] = {"batch": "b1", "items": {"i1": "p1"}, "concepts": ["bus", "car"], "workers": 1}
+RESULT = [
+    {"from_name": "labels", "value": {"choices": ["bus"]}},
+    {"from_name": "sensitive", "value": {"choices": ["no"]}},
+]
+TASK = {
+    "data": {"batch": "b1", "item": "i1"},
+    "annotations": [{"id": 7, "completed_by": {"id": 3, "email": "a@x"}, "result": RESULT, "lead_time": 4.3}],
+}
+
+
+@reader(files({"export.json": json.dumps([TASK, TASK])}))
+def label_studio(folder: Path) -> None:
+    from curate.validation.answers import read_answers, read_lines
+
+    for lines in read_lines([folder / "export.json"]).values():
+        read_answers(lines, BATCH, "k")
+
+
+def prolific_answers(folder: Path) -> None:
+    said = {"instruction_id": "q1", "answer": [{"value": "bus"}]}
+    response = {"id": "r", "metadata": {"item": "i1"}, "response": said, "submission_id": "s", "participant_id": "p"}
+    write_json(folder / "submissions.json", {"results": [{"id": "s", "status": "AWAITING REVIEW", "time_taken": 40}]})
+    write_json(folder / "responses.json", {"results": [response], "meta": {"count": 1}})
+    steps = [{"step": "study", "result": "x"}, {"step": "published", "result": True},
+             {"step": "batch", "result": {"id": "b", "labels": "q1", "sensitive": "q2"}}]  # fmt: skip
+    (folder / "journal.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
+
+
+@reader(prolific_answers)
+def prolific(folder: Path) -> None:
+    """The lists that Prolific answers with, and the journal."""
+    from curate.validation.platforms import prolific_api
+
+    class Pool:
+        def request(self, method: str, address: str, **more: Any) -> Any:
+            name = "submissions.json" if "submissions" in address else "responses.json"
+            return type("Answer", (), {"status": 200, "headers": {}, "data": (folder / name).read_bytes()})()
+
+    service = prolific_api.Service.__new__(prolific_api.Service)
+    vars(service).update(endpoint="", _token="KEY", _pool=Pool())
+    prolific_api.collect(service, prolific_api.Journal(folder / "journal.jsonl"), "b1", folder / "out.csv")
+
+
+def judges_answers(folder: Path) -> None:
+    from curate.validation.judging.cache import AnswerCache
+
+    cache = AnswerCache(folder / "answers.jsonl")
+    for i in "12":
+        cache.add({"image": i, "question": "q", "judge": "j", "requested": "m", "reported": "m", "model": "m",
+                   "labels": ["bus"], "sensitive": False, "confidence": 0.5, "fault": None, "usd": 0.5})  # fmt: skip
+    cache.close()
+    content = json.dumps({"labels": ["bus"], "sensitive": False, "confidence": 0.9})
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2}
+    write_json(folder / "answer.json", {"choices": [choice], "model": "m", "usage": usage})
+
+
+@reader(judges_answers)
+def judges(folder: Path) -> None:
+    """The kept answers of judges, as opinions, and a new one of their endpoint."""
+    from curate.retrieval.settings import Concept
+    from curate.validation.judging.cache import AnswerCache
+    from curate.validation.judging.endpoint import _Again, _Work, response_of
+    from curate.validation.judging.opinions import of_endpoint, table_of
+    from curate.validation.judging.question import question_of
+    from curate.validation.judging.settings import JudgeSettings
+
+    cache = AnswerCache(folder / "answers.jsonl")
+    entries = dict(enumerate(cache.entries.values()))
+    table_of(of_endpoint({str(i): entry for i, entry in entries.items()}, {str(i): 0 for i in entries}))
+    asked = question_of([Concept(name=name, prompts=(name,)) for name in BATCH["concepts"]], "What is it?")
+    settings = JudgeSettings(name="j", url="http://h", model="m", budget_usd=1.0, usd_per_million_in=1.0)
+    work = _Work(settings, asked, None, lambda id_: (b"", "jpg"), cache, lambda n: None)
+    with suppress(_Again):
+        work._store("3", response_of((folder / "answer.json").read_bytes()))
+    cache.close()
+
+
+def naturalists_tables(folder: Path) -> None:
+    tables = {
+        "observations": ["observation_uuid observer_id latitude longitude positional_accuracy taxon_id quality_grade"
+                         " observed_on anomaly_score", "o1 7 50.5 8.25 10 31 research 2019-06-01 1.0"],
+        "photos": ["photo_uuid photo_id observation_uuid observer_id extension license width height position",
+                   "u1 11 o1 7 jpg CC-BY-NC 9 9 1", "u2 10 o1 7 jpeg CC0 9 9 0"],
+        "taxa": ["taxon_id ancestry rank_level rank name active", "1  70 kingdom Animalia true",
+                 "31 1 10 species Apis true"],
+        "observers": ["observer_id login name", "7 nino N."],
+    }  # fmt: skip
+    for name, lines in tables.items():
+        (folder / f"{name}.csv").write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
+
+
+@reader(naturalists_tables)
+def inaturalist(folder: Path) -> None:
+    from curate.sources.inaturalist import INaturalist
+
+    drained(INaturalist(path="."), folder)
