@@ -36,6 +36,8 @@ VERDICTS = pa.schema(
 
 ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence
 LEAST_GOLD = 0.5  # share of them that must be right
+ENOUGH = 10  # fewer answers do not show a habit
+FASTEST = 0.1  # of the time that a typical worker needs; below it nobody looks at the image
 
 
 def verdict(
@@ -162,9 +164,10 @@ def joint_probabilities(
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
     """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
 
-    gold: id → known labels. Adds to each worker the share of correct answers to them; below LEAST_GOLD on at least
-    ENOUGH_GOLD answers, `suggest_reject` is true: a suggestion for a person to check, nothing is rejected
-    automatically.
+    gold: id → known labels; adds to each worker the share of correct answers to them. `reasons` of a worker, and
+    `suggest_reject` where there is one: gold questions below LEAST_GOLD on at least ENOUGH_GOLD answers, faster than
+    FASTEST of the typical worker, one answer to everything against the joint labels. They are suggestions for a person
+    to check; nothing is rejected automatically.
     """
     columns = valid_answers(answers)
     if not columns[0]:
@@ -173,16 +176,17 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     times = [seconds for seconds, fault in rows_of(answers, "seconds", "fault") if fault is None]
     seconds = None if None in times else np.array(times, np.float64)
     table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, one_coin(numbered), seconds)]
-    if gold:
-        right: dict[str, list[bool]] = {}
-        for id_, worker, labels in zip(*columns, strict=True):
-            if id_ in gold:
-                right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
-        for row in table:
-            results = right.get(row["worker"], [])
-            share = sum(results) / len(results) if results else None
-            poor = share is not None and len(results) >= ENOUGH_GOLD and share < LEAST_GOLD
-            row |= {"gold_answers": len(results), "gold_right": share, "suggest_reject": poor}
+    right: dict[str, list[bool]] = {}
+    for id_, worker, labels in zip(*columns, strict=True):
+        if gold and id_ in gold:
+            right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
+    typical = None if seconds is None else float(np.median([row["median_seconds"] for row in table]))
+    for row in table:
+        results = right.get(row["worker"], [])
+        if gold:
+            row |= {"gold_answers": len(results), "gold_right": float(np.mean(results)) if results else None}
+        reasons = _reasons(row, results, typical)
+        row |= {"suggest_reject": bool(reasons), "reasons": reasons}
     return {
         "answers": len(columns[0]),
         "median_seconds": None if seconds is None else float(np.median(seconds)),
@@ -191,14 +195,23 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
     }
 
 
+def _reasons(row: Mapping[str, Any], gold: Sequence[bool], typical: float | None) -> list[str]:
+    """Why a worker's answers look like those of a program, or of nobody who looks; empty for a worker like others."""
+    reasons = []
+    if len(gold) >= ENOUGH_GOLD and sum(gold) < LEAST_GOLD * len(gold):
+        reasons.append(f"{sum(gold) / len(gold):.0%} of {len(gold)} questions with known answers were right")
+    if row["answers"] >= ENOUGH:
+        if typical is not None and row["median_seconds"] < FASTEST * typical:
+            reasons.append(f"{row['median_seconds']:g} seconds for an image, where {typical:g} are typical")
+        if row["longest_run"] == row["answers"] and row["agreement"] < LEAST_GOLD:
+            reasons.append(f"the same answer to all {row['answers']} images; {row['agreement']:.0%} agree with others")
+    return reasons
+
+
 def suggested_rejections(answers: pa.Table, report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(assignment, reason) of all answers of workers with `suggest_reject` in a report of `agreement`."""
-    poor = {row["worker"]: row for row in report.get("workers", []) if row.get("suggest_reject")}
-    return [
-        (name, f"{poor[w]['gold_right']:.0%} of {poor[w]['gold_answers']} questions with known answers were right")
-        for name, w in rows_of(answers, "assignment", "worker")
-        if w in poor and name
-    ]
+    """(assignment, reasons) of all answers of workers with `suggest_reject` in a report of `agreement`."""
+    poor = {row["worker"]: "; ".join(row["reasons"]) for row in report.get("workers", []) if row.get("reasons")}
+    return [(name, poor[w]) for name, w in rows_of(answers, "assignment", "worker") if w in poor and name]
 
 
 def verdicts_from_labels(

@@ -6,8 +6,9 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,13 +30,22 @@ CREATE TABLE IF NOT EXISTS assigned (
 CREATE TABLE IF NOT EXISTS skipped (
     annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
 );
+CREATE TABLE IF NOT EXISTS flagged (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, comment TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE TABLE IF NOT EXISTS shown (
+    annotator TEXT NOT NULL, item TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (annotator, item)
+);
+CREATE INDEX IF NOT EXISTS by_number ON answers (number);
+CREATE INDEX IF NOT EXISTS by_item ON answers (item, labels);
 """
 LONGEST = 500  # characters of a comment
 COLUMNS = (
     "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
-    "Answer.labels", "Answer.sensitive",
+    "Answer.labels", "Answer.sensitive", "Answer.shown",
 )  # fmt: skip
 AGREEMENT_SECONDS = 5.0  # between two computations of the agreement
+RECENT = 2000  # last screens, whose images the agreement counts
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,9 @@ class Progress:
     answers: int
     """answers of all annotators"""
     agreement: float | None
-    """share of equal pairs of answers to one item; None without pairs"""
+    """share of equal pairs of answers to the items of the last RECENT screens; None without pairs"""
+    pace: float | None
+    """images a minute of this annotator, over all timed answers; None without one"""
 
 
 class AnswerStore:
@@ -123,24 +135,66 @@ class AnswerStore:
     def following(self, annotator: str, n: int = 2) -> list[str]:
         """The next `n` items of this annotator's queue, skipped ones last; at most `per_worker` items in total."""
         done = self.answered(annotator)
-        skipped = {r[0] for r in self._database.execute("SELECT item FROM skipped WHERE annotator = ?", (annotator,))}
-        if (cap := self.batch.get("per_worker")) is not None:
-            n = min(n, max(0, cap - len(done)))
-        left = [item for item in self.queue(annotator) if item not in done]
-        return sorted(left, key=skipped.__contains__)[:n]
+        last = self._noted("skipped", annotator)
+        left = [item for item in self.queue(annotator) if item in last and item not in done] if last else []
+        first = (item for item in self.queue(annotator) if item not in done and item not in last)
+        return list(islice(chain(first, left), self._affordable(done, n)))
+
+    def unanswered(self, annotator: str, candidates: Iterable[str], n: int) -> list[str]:
+        """The first `n` of some items that this annotator has not answered; at most `per_worker` items in total."""
+        done = self.answered(annotator)
+        return list(islice((item for item in candidates if item not in done), self._affordable(done, n)))
+
+    def _affordable(self, done: set[str], n: int) -> int:
+        cap = self.batch.get("per_worker")
+        return n if cap is None else min(n, max(0, cap - len(done)))
+
+    def conflicts(self, annotator: str, agree: int) -> list[str]:
+        """Items whose answers differ and of which no set of labels has `agree` votes, without those that this annotator
+        answered."""
+        votes: dict[str, list[int]] = defaultdict(list)
+        for item, n in self._database.execute("SELECT item, COUNT(*) FROM answers GROUP BY item, labels"):
+            votes[item].append(n)
+        done, last = self.answered(annotator), self._noted("skipped", annotator)
+        left = (i for i, n in votes.items() if len(n) > 1 and max(n) < agree and i not in done)
+        return sorted(left, key=lambda item: (item in last, item))
+
+    def votes(self, item: str) -> list[tuple[str, int]]:
+        """(labels joined by ", ", votes) of one item, most votes first."""
+        rows = self._database.execute("SELECT labels, COUNT(*) FROM answers WHERE item = ? GROUP BY labels", (item,))
+        return sorted(((", ".join(json.loads(labels)), n) for labels, n in rows), key=lambda vote: (-vote[1], vote[0]))
+
+    def show(self, annotator: str, item: str, said: str) -> None:
+        """Record that this annotator was shown an answer of others before answering: it is then not independent."""
+        with self._lock:
+            self._database.execute("INSERT OR REPLACE INTO shown VALUES (?, ?, ?)", (annotator, item, said))
 
     def skip(self, annotator: str, item: str, comment: str) -> None:
         """Put an item at the end of this annotator's queue, with a comment ("": none) that the export lists.
 
         Raises BadInput for an item that is not in the batch.
         """
+        self._note("skipped", annotator, item, comment)
+
+    def flag(self, annotator: str, item: str, comment: str) -> None:
+        """Mark an item for the people who run the project; its place in the queue stays. Raises as `skip` does."""
+        self._note("flagged", annotator, item, comment)
+
+    def flagged(self, annotator: str, item: str) -> bool:
+        """Whether this annotator flagged an item."""
+        return item in self._noted("flagged", annotator)
+
+    def _noted(self, table: str, annotator: str) -> set[str]:
+        return {r[0] for r in self._database.execute(f"SELECT item FROM {table} WHERE annotator = ?", (annotator,))}
+
+    def _note(self, table: str, annotator: str, item: str, comment: str) -> None:
         if item not in self.batch["items"]:
             raise BadInput(f"The item {item!r} is not in the batch.")
         text = " ".join(comment.split())[:LONGEST]
         with self._lock:
-            self._database.execute("INSERT OR REPLACE INTO skipped VALUES (?, ?, ?)", (annotator, item, text))
+            self._database.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", (annotator, item, text))
 
-    def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: int) -> None:
+    def answer(self, annotator: str, item: str, labels: list[str], sensitive: bool, seconds: float) -> None:
         """Store an answer; it is on disk when this returns. A second answer to the same item replaces the first.
 
         Raises BadInput for an item that is not in the batch, an unknown label, no label, or "none" with other labels.
@@ -148,9 +202,10 @@ class AnswerStore:
         self.answer_together(annotator, {item: labels}, sensitive, seconds)
 
     def answer_together(
-        self, annotator: str, answers: Mapping[str, list[str]], sensitive: bool = False, seconds: int = 0
+        self, annotator: str, answers: Mapping[str, list[str]], sensitive: bool = False, seconds: float = 0
     ) -> None:
-        """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels.
+        """Store the answers of one screen: all or none, and `undo` takes all back. answers: item → labels. seconds:
+        for one image.
 
         Raises BadInput as `answer` does.
         """
@@ -196,38 +251,46 @@ class AnswerStore:
         now = time.monotonic()
         if now - self._agreed[0] > AGREEMENT_SECONDS:
             self._agreed = (now, self._agreement())
-        items = len(self.queue(annotator))
+        items = len(self._queues.get(annotator, self.batch["items"]))
         asked = min(items, self.batch.get("per_worker") or items)
-        return Progress(done, asked, total, self._agreed[1])
+        timed = "SELECT COUNT(*), SUM(seconds) FROM answers WHERE annotator = ? AND seconds > 0"
+        n, seconds = self._database.execute(timed, (annotator,)).fetchone()
+        return Progress(done, asked, total, self._agreed[1], 60 * n / seconds if n else None)
 
     def _agreement(self) -> float | None:
-        answers_of: dict[str, list[str]] = defaultdict(list)
-        for item, labels in self._database.execute("SELECT item, labels FROM answers"):
-            answers_of[item].append(labels)
+        answers_of: dict[str, list[int]] = defaultdict(list)
+        recent = """SELECT item, COUNT(*) FROM answers WHERE item IN (SELECT item FROM answers WHERE number >
+            (SELECT MAX(number) FROM answers) - ?) GROUP BY item, labels"""
+        for item, n in self._database.execute(recent, (RECENT,)):
+            answers_of[item].append(n)
         same = pairs = 0
-        for answers in answers_of.values():
-            pairs += len(answers) * (len(answers) - 1) // 2
-            same += sum(k * (k - 1) // 2 for k in Counter(answers).values())
+        for counts in answers_of.values():
+            pairs += sum(counts) * (sum(counts) - 1) // 2
+            same += sum(k * (k - 1) // 2 for k in counts)
         return same / pairs if pairs else None
 
-    def comments(self) -> list[dict[str, str]]:
-        """Photo, annotator and comment of every skipped image that has a comment."""
-        query = "SELECT item, annotator, comment FROM skipped WHERE comment != '' ORDER BY item, annotator"
-        rows = self._database.execute(query)
-        return [{"photo": self.batch["items"][i], "annotator": who, "comment": text} for i, who, text in rows]
+    def comments(self) -> list[dict[str, Any]]:
+        """Photo, annotator and comment of every flagged image, and of every skipped one that has a comment."""
+        query = """SELECT item, annotator, comment, 0 FROM skipped WHERE comment != ''
+            UNION ALL SELECT item, annotator, comment, 1 FROM flagged ORDER BY 1, 2, 4"""
+        return [
+            {"photo": self.batch["items"][i], "annotator": who, "comment": text, "flagged": bool(flagged)}
+            for i, who, text, flagged in self._database.execute(query)
+        ]
 
     def export(self, path: Path) -> int:
         """Write all answers as a results CSV for `tally`; returns how many. Without answers, no file is written."""
         if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
             return 0
         answers = self._database.execute(
-            "SELECT annotator, item, labels, sensitive, seconds FROM answers ORDER BY item, annotator"
+            """SELECT annotator, item, labels, sensitive, seconds, said FROM answers LEFT JOIN shown
+            USING (annotator, item) ORDER BY item, annotator"""
         ).fetchall()
         batch = self.batch["batch"]
         rows = [
-            (item, f"{item}-{annotator}", annotator, "Submitted", seconds, batch, item, "|".join(json.loads(labels)),
-             "yes" if sensitive else "no")
-            for annotator, item, labels, sensitive, seconds in answers
+            (item, f"{item}-{annotator}", annotator, "Submitted", round(seconds), batch, item,
+             "|".join(json.loads(labels)), "yes" if sensitive else "no", said or "")
+            for annotator, item, labels, sensitive, seconds, said in answers
         ]  # fmt: skip
         write_text(path, marketplace_csv(COLUMNS, rows))
         return len(rows)

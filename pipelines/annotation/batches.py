@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pyarrow.parquet as pq
 
-from curate.core.errors import BadConfig, MissingFile
+from curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
 from curate.core.s3 import S3
 from curate.core.s3 import client as s3_client
 from curate.validation.batches import read_batch
@@ -103,21 +103,35 @@ def write_batches(
     batch = open_batch(context)
     addresses = _addresses(batch.images(), images or context.config.validation.image_base_url, hours, rules)
     concepts = context.config.retrieve.complete_concepts()
-    facts = batch.facts | ({"opinions": _opinions(context, batch)} if predictions else {})
+    facts = batch.facts | ({"opinions": opinions_of(context, batch)} if predictions else {})
     return {name: write(facts, addresses, concepts, out / name) for name, write in writers.items()}
 
 
-def _opinions(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, Any]]]:
+def opinions_file(context: Context) -> Path | None:
+    """The newest answers of judges: students answer once `tally` trained them. None: the run has no judges."""
+    paths = [folder_of(context.root, stage) / "opinions.parquet" for stage in ("ask", "tally")]
+    return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def opinions_of(context: Context, batch: OpenBatch) -> dict[str, list[dict[str, Any]]]:
     """item → answers of judges. Raises MissingFile if the run has none."""
-    path = folder_of(context.root, "ask") / "opinions.parquet"
-    if not path.is_file():
-        raise MissingFile(f"{context.root} has no answers of judges.", "Expected validation.judges.")
+    if (path := opinions_file(context)) is None:
+        raise MissingFile(
+            f"{context.root} has no answers of judges.",
+            "Expected validation.judges.",
+            f"Name judges in {context.root / 'driftline.yaml'}, then: driftline run {context.root} --until ask.",
+        )
     item_of = {id_: item for item, id_ in batch.facts["items"].items()}
     found: dict[str, list[dict[str, Any]]] = {}
     for row in pq.read_table(path).to_pylist():
         if row["fault"] is None and row["id"] in item_of:
             found.setdefault(item_of[row["id"]], []).append(row)
     return found
+
+
+def unknown_judge(name: str, known: Sequence[str]) -> UnknownName:
+    """The error for a judge that the run does not have."""
+    return UnknownName(f"Unknown judge {name!r}.", did_you_mean(name, known), f"Available: {', '.join(known)}.")
 
 
 def _addresses(files: Mapping[str, Path], place: str, hours: float, rules: S3) -> dict[str, str]:

@@ -23,8 +23,8 @@ from curate.core.atomic_io import write_json
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.parsing import is_count
 from curate.validation.batches import NONE, question_page
-from pipelines.annotation.answer_store import AnswerStore
-from pipelines.annotation.batches import open_batch
+from pipelines.annotation.answer_store import AnswerStore, Progress
+from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
 from pipelines.web.local_server import LOOPBACK, guarded
@@ -80,12 +80,35 @@ def study_address(url: str, study: Study) -> str:
     return f"{study.public or url.rpartition('/')[0].rpartition('/')[0]}/{url.split('/')[3]}/{PLACES}"
 
 
-def application(context: Context, port: int, host: str = LOOPBACK, study: Study | None = None) -> tuple[ASGIApp, str]:
+def suggestions(context: Context, judge: str) -> dict[str, str]:
+    """item → what a judge says of it, for annotators to see.
+
+    Raises UnknownName for a judge that the run does not have, BadConfig where judges decide labels: their guarantee
+    needs people who did not see what judges say.
+    """
+    settings = context.config.validation
+    if judge not in (known := [one.name for one in settings.judges]):
+        raise unknown_judge(judge, known)
+    if settings.skip_people != "never":
+        raise BadConfig(
+            f"--suggest was given with validation.skip_people: {settings.skip_people}.",
+            "Expected people who do not see the answers of judges: the audit compares both.",
+            "Leave out --suggest, or set skip_people: never.",
+        )
+    rows = opinions_of(context, open_batch(context))
+    return {item: ", ".join(row["labels"]) for item, some in rows.items() for row in some if row["judge"] == judge}
+
+
+def application(
+    context: Context, port: int, host: str = LOOPBACK, study: Study | None = None, suggest: str | None = None
+) -> tuple[ASGIApp, str]:
     """(app, path to open, which contains a secret).
 
     host: a name or address, besides loopback, under which the page may be opened. study: participants see their images
-    one by one, without the grid, whose answers are not independent.
+    one by one, without the grid, whose answers are not independent. suggest: a judge whose answer annotators see one by
+    one; the results file says where.
     """
+    suggested = {} if suggest is None else suggestions(context, suggest)
     store = answer_store_of(context)
     images = open_batch(context).images()
     blurred = set(store.batch["blur"])
@@ -97,10 +120,10 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
     question = question_page(concepts)
     style = re.search(r"<style>(.*?)</style>", question, re.S)
     digest = base64.b64encode(hashlib.sha256((style.group(1) if style else "").encode()).digest()).decode()
-    expected = {}
-    for row in _items(context):
-        expected[row["id"]] = row["concept"]
-    item_of = {id_: item for item, id_ in store.batch["items"].items()}
+    expected = {row["id"]: row["concept"] for row in _items(context)}
+    candidates: dict[str, list[str]] = {}  # concept → its items
+    for id_, item in sorted((id_, item) for item, id_ in store.batch["items"].items()):
+        candidates.setdefault(expected.get(id_, ""), []).append(item)
     names = [c.name for c in concepts]
     app = local_app("pipelines.annotation", on_shutdown=[lambda: store.export(results)])
 
@@ -112,8 +135,13 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
         progress = store.progress(annotator) if annotator else None
         return page.render(
             mode=mode, annotator=annotator, concept=concept, grid=grid or [], concepts=names, progress=progress,
-            blurred=blurred, size=GRID, complete=f"{COMPLETE}{study.code}" if study else "",
+            blurred=blurred, size=GRID, begun=int(time.time()), complete=f"{COMPLETE}{study.code}" if study else "",
         )  # fmt: skip
+
+    def asked(coming: list[str], annotator: str, note: str, view: str = "label") -> str:
+        flagged = store.flagged(annotator, coming[0])
+        blur = coming[0] in blurred
+        return _asked(question, coming, annotator, store.progress(annotator), blur, note, view, flagged)
 
     def assign(annotator: str) -> None:
         if study is not None:
@@ -135,14 +163,28 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
         if not coming:
             store.export(results)
             return rendered("done", annotator)
-        return _asked(question, coming, annotator, store.progress(annotator), coming[0] in blurred)
+        note = ""
+        if coming[0] in suggested:
+            note = f"{suggest} suggests: {suggested[coming[0]]}"
+            store.show(annotator, coming[0], note)
+        return asked(coming, annotator, note)
+
+    @app.get("/conflicts", response_class=HTMLResponse)
+    def conflicts(annotator: Annotated[str, Query(pattern=NAME)]) -> str:
+        """Adjudication: images on which annotators differ, one by one, with their answers."""
+        one_by_one(study)
+        coming = store.conflicts(annotator, context.config.validation.agree)
+        if not coming:
+            store.export(results)
+            return rendered("settled", annotator)
+        votes = "; ".join(f"{n} × {labels}" for labels, n in store.votes(coming[0]))
+        store.show(annotator, coming[0], f"others: {votes}")
+        return asked(coming[:2], annotator, f"{len(coming):,} in conflict. Others say: {votes}", "conflicts")
 
     @app.get("/grid", response_class=HTMLResponse)
     def grid(annotator: Annotated[str, Query(pattern=NAME)], concept: str) -> str:
         one_by_one(study)
-        left = set(store.following(annotator, len(item_of)))
-        candidates = [item_of[id_] for id_ in sorted(item_of) if expected.get(id_) == concept]
-        return rendered("grid", annotator, concept, [item for item in candidates if item in left][:GRID])
+        return rendered("grid", annotator, concept, store.unanswered(annotator, candidates.get(concept, []), GRID))
 
     @app.get("/image/{item}")
     def image(item: str) -> Response:
@@ -156,31 +198,31 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
     async def answer(request: Request) -> Response:
         form = await _form(request)
         annotator = _annotator(form)
-        begun = form.get("begun", ["0"])[0]
-        seconds = int(time.time()) - int(begun) if is_count(begun) else 0
         sensitive = form.get("sensitive", ["no"])[0] == "yes"
         assign(annotator)
         if study is not None and form.get("item", [""])[0] not in store.queue(annotator):
             raise DriftlineError("This image was not given to you.", "", "Open the study from Prolific again.")
-        store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, min(seconds, 86_400))
-        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
+        store.answer(annotator, form.get("item", [""])[0], form.get("labels", []), sensitive, _seconds(form))
+        return RedirectResponse(_back(form, annotator), 303)
 
     @app.post("/skip")
-    async def skip(request: Request) -> Response:
+    @app.post("/flag")
+    async def note(request: Request) -> Response:
+        """Skip an image, or flag it and stay; both with a comment, which may be empty."""
         form = await _form(request)
         annotator = _annotator(form)
-        store.skip(annotator, form.get("item", [""])[0], form.get("comment", [""])[0])
+        keep = store.flag if request.scope["path"] == "/flag" else store.skip
+        keep(annotator, form.get("item", [""])[0], form.get("comment", [""])[0])
         write_json(context.root / "annotate" / "comments.json", store.comments())
-        return RedirectResponse(f"label?annotator={quote(annotator)}", 303)
+        return RedirectResponse(_back(form, annotator), 303)
 
     @app.post("/undo")
     async def undo(request: Request) -> Response:
-        """Take back the last screen; a form with a concept comes from the grid."""
+        """Take back the last screen."""
         form = await _form(request)
-        annotator, concept = _annotator(form), form.get("concept", [""])[0]
+        annotator = _annotator(form)
         store.undo(annotator)
-        back = f"grid?annotator={quote(annotator)}&concept={quote(concept)}" if concept else None
-        return RedirectResponse(back or f"label?annotator={quote(annotator)}", 303)
+        return RedirectResponse(_back(form, annotator), 303)
 
     @app.post("/reject")
     async def reject(request: Request) -> Response:
@@ -188,9 +230,10 @@ def application(context: Context, port: int, host: str = LOOPBACK, study: Study 
         one_by_one(study)
         form = await _form(request)
         annotator, concept = _annotator(form), form.get("concept", [""])[0]
-        wrong = set(form.get("wrong", []))
-        store.answer_together(annotator, {item: [NONE if item in wrong else concept] for item in form.get("shown", [])})
-        return RedirectResponse(f"grid?annotator={quote(annotator)}&concept={quote(concept)}", 303)
+        wrong, shown = set(form.get("wrong", [])), form.get("shown", [])
+        answers = {item: [NONE if item in wrong else concept] for item in shown}
+        store.answer_together(annotator, answers, seconds=_seconds(form) / max(1, len(shown)))
+        return RedirectResponse(_back(form, annotator), 303)
 
     @app.post("/finish")
     async def finish(request: Request) -> Response:
@@ -219,6 +262,20 @@ async def _form(request: Request) -> dict[str, list[str]]:
     return parse_qs((await request.body()).decode("utf-8", "replace"), max_num_fields=1000)
 
 
+def _seconds(form: dict[str, list[str]]) -> int:
+    """Time since the page was made; 0 if it does not say when."""
+    begun = form.get("begun", ["0"])[0]
+    return max(0, min(int(time.time()) - int(begun), 86_400)) if is_count(begun) and int(begun) else 0
+
+
+def _back(form: dict[str, list[str]], annotator: str) -> str:
+    """The page that a form came from: the grid of a concept, the conflicts, or one by one."""
+    concept, view = form.get("concept", [""])[0], form.get("view", ["label"])[0]
+    if concept:
+        return f"grid?annotator={quote(annotator)}&concept={quote(concept)}"
+    return f"{view if view == 'conflicts' else 'label'}?annotator={quote(annotator)}"
+
+
 def _annotator(form: dict[str, list[str]]) -> str:
     name = form.get("annotator", [""])[0]
     if not re.fullmatch(NAME, name):
@@ -226,26 +283,36 @@ def _annotator(form: dict[str, list[str]]) -> str:
     return name
 
 
-def _asked(question: str, coming: list[str], annotator: str, progress: Any, blurred: bool) -> str:
-    """The MTurk page with this item's image, a form that posts to this server, and the next image preloaded."""
+def _asked(
+    question: str,
+    coming: list[str],
+    annotator: str,
+    progress: Progress,
+    blurred: bool,
+    note: str,
+    view: str,
+    flagged: bool,
+) -> str:
+    """The MTurk page with this item's image, a form that posts to this server, and the next image preloaded.
+
+    note: what others say of the image. view: label or conflicts.
+    """
     item, *after = coming
-    hidden = "".join(
-        f'<input type="hidden" name="{name}" value="{html.escape(value, quote=True)}">'
-        for name, value in (("item", item), ("annotator", annotator), ("begun", str(int(time.time()))))
-    )
+    fields = {"item": item, "annotator": annotator, "begun": str(int(time.time())), "view": view}
+    hidden = "".join(f'<input type="hidden" name="{name}" value="{html.escape(v)}">' for name, v in fields.items())
     agreement = "" if progress.agreement is None else f" · agreement {progress.agreement:.0%}"
+    pace = "" if progress.pace is None else f" · {progress.pace:.0f} a minute"
     bar = (
         '<header class="top bar"><h1><span class="brand">driftline</span> annotate '
-        f"<small>{html.escape(annotator)}: {progress.done} of {progress.total}{agreement}</small></h1>"
+        f"<small>{html.escape(annotator)}: {progress.done} of {progress.total}{pace}{agreement}</small></h1>"
         f'<progress max="{progress.total}" value="{progress.done}" aria-label="Answered"></progress>'
         '<span class="soft keys"><kbd>1</kbd> … options <kbd>n</kbd> none <kbd>s</kbd> sensitive <kbd>Enter</kbd> next '
-        '<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">'
-        f'<input type="hidden" name="annotator" value="{html.escape(annotator)}">'
-        "<button>Undo <kbd>u</kbd></button></form>"
-        f'<form method="post" action="skip" id="skip"><input type="hidden" name="annotator" '
-        f'value="{html.escape(annotator)}"><input type="hidden" name="item" value="{item}">'
+        f'<kbd>v</kbd> view</span><form method="post" action="undo" id="undo">{hidden}'
+        f'<button>Undo <kbd>u</kbd></button></form><form method="post" action="skip" id="skip">{hidden}'
         '<input name="comment" maxlength="500" placeholder="Comment" aria-label="Comment" autocomplete="off"> '
-        "<button>Skip <kbd>k</kbd></button></form></header>"
+        f'<button>Skip <kbd>k</kbd></button> <button id="flag" formaction="flag">{"Flagged" if flagged else "Flag"} '
+        "<kbd>f</kbd></button></form></header>"
+        + (f'<aside class="note" aria-label="What others say">{html.escape(note)}</aside>' if note else "")
     )
     ahead = "".join(f'<link rel="prefetch" href="image/{i}" as="image">' for i in after)
     head = (

@@ -1,4 +1,4 @@
-"""`driftline browse`, `explore`, `annotate`, `batch`, `prolific`, `mturk`, `release`, `audit`: photos and answers."""
+"""`driftline browse`, `explore`, `annotate`, `judges`, `batch`, `prolific`, `mturk`, `release`, `audit`."""
 
 from __future__ import annotations
 
@@ -109,6 +109,9 @@ def annotate(
     public: Annotated[
         str, typer.Option("--public", metavar="URL", help="--study: https address of the reverse proxy.")
     ] = "",
+    suggest: Annotated[
+        str | None, typer.Option("--suggest", metavar="JUDGE", help="Show annotators what this judge says.")
+    ] = None,
     open_page: Open = False,
     sets: Sets = None,
     as_json: Json = False,
@@ -134,9 +137,55 @@ def annotate(
         def say_study(url: str) -> None:
             say(study_address(url, rules))
 
-        serve(lambda taken: application(context, taken, host, rules), port, say_study, host)
+        serve(lambda taken: application(context, taken, host, rules, suggest), port, say_study, host)
         return
-    serve(lambda taken: application(context, taken, host=host), port, say, host)
+    serve(lambda taken: application(context, taken, host, suggest=suggest), port, say, host)
+
+
+@command(curation_app, "judges", "driftline judges photos2024", panel="Validate")
+def judges(
+    directory: RunFolder,
+    images: Annotated[int, typer.Option("--images", min=1, help="Images to list that people should answer next.")] = 20,
+    serve_them: Annotated[
+        bool, typer.Option("--serve", help="Answer Label Studio: an ML backend for each judge.")
+    ] = False,
+    port: Port = 9090,
+    host: Annotated[
+        str, typer.Option("--host", help="--serve: also accept requests to this name or address.")
+    ] = "127.0.0.1",
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Show how often judges agree with people, which prompts retrieve worst, and what to ask next.
+
+    With --serve, Label Studio gets the judges' answers as predictions: its address of a model is the printed one,
+    followed by the name of a judge.
+    """
+    from dataclasses import asdict
+
+    from pipelines.annotation.advice import advice
+    from pipelines.annotation.ml_backend import application
+    from pipelines.web.local_server import serve
+
+    context = context_of(directory, sets, True)
+    if serve_them:
+        serve(lambda taken: application(context, taken, host), port, say_address(as_json, False), host)
+        return
+    found = advice(context, images)
+    lines = [
+        f"{row['judge']}, bucket {row['bucket']}: agrees with people on {row['agreement']:.0%} of {row['answers']}"
+        + (" (worse than elsewhere: decides nothing here)" if row["worse"] else "")
+        for row in found.judges
+    ]
+    lines += [
+        f"{row['concept']}, bucket {row['bucket']}: {row['precision']:.0%} of {row['images']} images are accepted "
+        f"({row['low']:.0%} to {row['high']:.0%})"
+        for row in found.weakest[:10]
+    ]
+    lines += [
+        f"ask next: {row['id']} ({row['concept']}, bucket {row['bucket']}; {row['bits']} bits)" for row in found.next
+    ]
+    show(as_json, asdict(found), "\n".join(lines) or f"Nothing was answered yet.\n{next_step('run', directory)}")
 
 
 @command(curation_app, "batch", "driftline batch photos2024 --format turkle --out for-turkle", panel="Validate")

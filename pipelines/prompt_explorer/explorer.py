@@ -28,6 +28,7 @@ from curate.retrieval.retrieve import text_encoder
 from curate.retrieval.settings import Concept
 from curate.retrieval.vector_store import Store
 from curate.validation.batches import estimate
+from pipelines.annotation.advice import advice, said_of
 from pipelines.config.loader import load
 from pipelines.config.yaml_edit import set_value
 from pipelines.stage import Context
@@ -38,6 +39,7 @@ from pipelines.web.thumbnails import Thumbnails, cache_folder
 
 BINS = 200  # of the histogram, over cosines from -1 to 1
 Z = 1.959964  # 95 % of a normal distribution
+ADVISED = 12  # images whose answer would tell most
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,10 @@ class Shot:
     """True: right, False: wrong, None: not marked"""
     also: tuple[str, ...]
     """other concepts that retrieve it"""
+    verdict: str = ""
+    """what the stage tally decided for this concept; "": nothing yet"""
+    said: tuple[str, ...] = ()
+    """answers of judges, "JUDGE: LABELS" """
 
 
 @dataclass(frozen=True)
@@ -189,6 +195,8 @@ class Explorer:
         self._readers: dict[int, Reader] = {}
         self._searches: dict[tuple[Query, int], tuple[SearchResult, list[str]]] = {}
         self._listed: dict[str, dict[int, set[int]]] | None = None
+        self._said = said_of(context)
+        self.advice = advice(context, ADVISED)
         self._thumbnails = Thumbnails(cache_folder("explore", sorted(vectors.glob("metadata/*.parquet"))))
 
     @cached_property
@@ -240,11 +248,13 @@ class Explorer:
 
     def _bucket(self, name: str, ranked: Ranked, histogram: list[int], concept: str, bucket: int, k: int) -> BucketView:
         listed = self._candidates()
+        verdicts, opinions = self._said
         shots = []
         shown = ranked.rows[:k]
         for id_, row, score in zip(self.store.names(shown), shown.tolist(), ranked.scores[:k].tolist(), strict=True):
             also = tuple(c for c, lists in listed.items() if c != concept and row in lists[bucket])
-            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also))
+            verdict, said = verdicts.get((concept, id_), ""), tuple(opinions.get(id_, ()))
+            shots.append(Shot(id_, score, self.marks.values.get((concept, id_)), also, verdict, said))
         marks = [s.mark for s in shots if s.mark is not None]
         cut = float(ranked.scores[-1]) if len(ranked.scores) else -1.0
         return BucketView(name, shots, cut, histogram, Share(sum(marks), len(marks)))

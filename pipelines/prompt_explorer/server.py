@@ -45,7 +45,8 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
             page_of.render(
                 a=a, b=b, concept=concept, k=k, max_images=MAX_IMAGES, concepts=known, views=found,
                 samples=[] if found else explorer.samples(k), cost=explorer.cost(),
-                buckets=list(explorer.buckets.values()), name=context.root.resolve().name, max_prompt=MAX_PROMPT,
+                buckets=list(explorer.buckets.values()), advice=explorer.advice, bucket_names=explorer.buckets,
+                name=context.root.resolve().name, max_prompt=MAX_PROMPT,
             )
         )  # fmt: skip
 

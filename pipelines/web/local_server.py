@@ -30,7 +30,14 @@ LOOPBACK = "127.0.0.1"
 
 
 def guarded(
-    app: ASGIApp, port: int, command: str, styles: tuple[str, ...] = (), host: str = LOOPBACK, public: str = ""
+    app: ASGIApp,
+    port: int,
+    command: str,
+    styles: tuple[str, ...] = (),
+    host: str = LOOPBACK,
+    public: str = "",
+    largest: int = BODY,
+    programs: bool = False,
 ) -> tuple[ASGIApp, str]:
     """(app, path to open): all paths of `app` behind a new secret, which is the first part of the path.
 
@@ -39,6 +46,7 @@ def guarded(
 
     command: it printed the address. styles: hashes of allowed inline styles. host: a further name or address of this
     server. public: the address that a reverse proxy gives this server, such as https://labels.example.org; "": none.
+    largest: bytes of a body. programs: programs write, too: they send no origin, as every browser does.
     """
     secret = secrets.token_urlsafe(16)
     policy = POLICY.replace("style-src 'self'", " ".join(("style-src 'self'", *styles)))
@@ -57,11 +65,11 @@ def guarded(
         if not secrets.compare_digest(scope["path"].split("/")[1].encode(), secret.encode()):
             return PlainTextResponse(f"Open the address that driftline {command} printed: it contains a secret.", 401)
         if scope["method"] not in ("GET", "HEAD"):
-            if headers.get("origin") not in origins:
+            if headers.get("origin") not in origins and not (programs and "origin" not in headers):
                 return PlainTextResponse("Only pages of this server may change data.", 403)
             size = headers.get("content-length", "")
-            if not is_count(size) or int(size) > BODY:
-                return PlainTextResponse(f"Expected a body of at most {BODY:,} bytes, with its length.", 413)
+            if not is_count(size) or int(size) > largest:
+                return PlainTextResponse(f"Expected a body of at most {largest:,} bytes, with its length.", 413)
         return None
 
     async def checked(scope: Scope, receive: Receive, send: Send) -> None:

@@ -153,6 +153,18 @@ class TestGold:
         few = agreement(answers, {"p0": frozenset({"bus"})})
         assert not suggested_rejections(answers, few), "one wrong answer is not evidence"
 
+    def test_bots_are_suggested_for_rejection_with_the_reason(self) -> None:
+        rows = [
+            {"item": f"i{n}", "id": f"p{n}", "worker": w, "assignment": f"A{w}", "sensitive": False, "fault": None,
+             "labels": ["car" if w == "line" else ("bus", "van")[n % 2]], "seconds": 0 if w == "fast" else 5}
+            for n in range(12) for w in ("ann", "bob", "eve", "fast", "line")
+        ]  # fmt: skip
+        answers = pa.Table.from_pylist(rows, ANSWERS)
+        assert dict(suggested_rejections(answers, agreement(answers))) == {
+            "Afast": "0 seconds for an image, where 5 are typical",
+            "Aline": "the same answer to all 12 images; 0% agree with others",
+        }
+
 
 class TestRounds:
     """Further candidates for classes with too few accepted images."""

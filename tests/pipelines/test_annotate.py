@@ -156,6 +156,26 @@ class TestDesk:
         with pytest.raises(BadInput, match="is not in the batch"):
             store.skip("ann", "x", "")
 
+    def test_a_flagged_image_keeps_its_place_and_is_listed(self, store: AnswerStore) -> None:
+        first, _ = store.following("ann")
+        store.flag("ann", first, "")
+        assert store.following("ann", 1) == [first]
+        assert (store.flagged("ann", first), store.flagged("bob", first)) == (True, False)
+        assert store.comments() == [
+            {"photo": BATCH["items"][first], "annotator": "ann", "comment": "", "flagged": True}  # type: ignore[index]
+        ]
+
+    def test_conflicts_are_what_no_answer_wins_and_one_more_vote_settles_them(self, store: AnswerStore) -> None:
+        for who, one, two in (("ann", "bus", "bus"), ("bob", "car", "bus"), ("cat", "none", "car")):
+            store.answer(who, "i1", [one], False, 2)
+            store.answer(who, "i2", [two], False, 2)
+        store.answer("ann", "i3", ["bus"], False, 2)
+        assert store.conflicts("eve", 2) == ["i1"]
+        assert store.votes("i1") == [("bus", 1), ("car", 1), ("none", 1)]
+        store.answer("eve", "i1", ["car"], False, 2)
+        assert (store.conflicts("eve", 2), store.conflicts("zoe", 2)) == ([], [])
+        assert store.progress("ann").pace == 30
+
     def test_nothing_is_written_before_anyone_answered(self, store: AnswerStore, tmp_path: Path) -> None:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
         assert not (tmp_path / "answers").exists()
@@ -239,6 +259,24 @@ class TestPage:
         assert told.count('"none"') == 2
         assert told.count('"bus"') == len(shown) - 2
 
+    def test_an_adjudicator_sees_what_others_said_and_it_is_recorded(self, client: httpx.Client, folder: Path) -> None:
+        item = min(read_json(folder_of(folder, "ask") / "batch.json")["items"])
+        for who, label in (("ann", "bus"), ("bob", "none")):
+            client.post("/answer", data={"annotator": who, "item": item, "labels": label, "sensitive": "no"})
+        page = client.get("/conflicts", params={"annotator": "eve"}).text
+        assert "1 in conflict. Others say: 1 × bus; 1 × none" in page
+        form = {"annotator": "eve", "item": item, "labels": "bus", "sensitive": "no", "view": "conflicts"}
+        assert "No conflict is left" in client.post("/answer", data=form).text
+        assert '"others: 1 × bus; 1 × none"' in (folder / "answers" / "annotate.csv").read_text()
+
+    def test_a_flag_stays_on_the_image_and_markup_is_text(self, client: httpx.Client, folder: Path) -> None:
+        page = client.get("/label", params={"annotator": "ann"}).text
+        item = page.split('name="item" value="')[1].split('"')[0]
+        page = client.post("/flag", data={"annotator": "ann", "item": item, "comment": "<script>1</script>"}).text
+        assert page.split('name="item" value="')[1].split('"')[0] == item
+        assert "Flagged" in page
+        assert read_json(folder / "annotate" / "comments.json")[0]["comment"] == "<script>1</script>"
+
     def test_a_mistake_is_told_and_loses_nothing(self, client: httpx.Client) -> None:
         answer = client.post("/answer", data={"annotator": "ann", "item": "x", "labels": "bus"})
         assert (answer.status_code, "is not in the batch" in answer.text) == (400, True)
@@ -309,6 +347,7 @@ class TestStudy:
         assert study.get("/", params={**self.COMING, "PROLIFIC_PID": "<b>"}).status_code == 400
         assert study.get("/grid", params={"annotator": "p1", "concept": "bus"}).status_code == 400
         assert study.post("/reject", data={"annotator": "p1", "concept": "bus"}).status_code == 400
+        assert study.get("/conflicts", params={"annotator": "p1"}).status_code == 400
 
     @pytest.mark.parametrize(("code", "public"), [("<b>", ""), ("C1", "http://x.example"), ("C1", "https://x/y")])
     def test_what_prolific_would_refuse_is_one_sentence(self, code: str, public: str) -> None:

@@ -29,7 +29,7 @@ def write(
     tasks = [
         {
             "data": {"image": url, "batch": batch["batch"], "item": item},
-            "predictions": [_prediction(one) for one in opinions.get(item, ())],
+            "predictions": [prediction(one) for one in opinions.get(item, ())],
         }
         for item, url in addresses.items()
     ]
@@ -52,7 +52,8 @@ def interface(concepts: Sequence[Concept]) -> str:
     )
 
 
-def _prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
+def prediction(opinion: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of OPINIONS as a prediction for the labelling interface."""
     said = {"labels": list(opinion["labels"]), "sensitive": ["yes" if opinion["sensitive"] else "no"]}
     result = [
         {"id": name, "from_name": name, "to_name": "image", "type": "choices", "value": {"choices": choices}}
