@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from starlette.testclient import TestClient
+from support.console import answer
 
 from curate.core.atomic_io import read_json, write_parquet
 from curate.core.errors import BadConfig, MissingFile, UnknownName
@@ -19,7 +20,6 @@ from curate.validation.judging.opinions import opinion, table_of
 from pipelines.annotation import ml_backend, server
 from pipelines.annotation.advice import advice
 from pipelines.annotation.server import answer_store_of
-from pipelines.cli import main
 from pipelines.config.loader import load
 from pipelines.prompt_explorer.explorer import Explorer, Query
 from pipelines.stage import Context
@@ -89,8 +89,8 @@ class TestLabelStudio:
         "body", [b"no", b"[" * 10_000, b"{}", b'{"tasks": {}}', b'{"tasks": [3]}', b'{"tasks": [{"data": []}, null]}']
     )
     def test_a_hostile_request_is_one_sentence(self, judged: Make, body: bytes) -> None:
-        answer = browser(ml_backend.application(judged(), 8)).post("qwen/predict", content=body)
-        assert (answer.status_code, "Expected a request of Label Studio" in answer.json()["error"]) == (400, True)
+        told = browser(ml_backend.application(judged(), 8)).post("qwen/predict", content=body)
+        assert (told.status_code, "Expected a request of Label Studio" in told.json()["error"]) == (400, True)
 
     def test_odd_tasks_have_no_prediction(self, judged: Make, folder: Path) -> None:
         tasks = [self.task(folder, item=["x"]), self.task(folder, batch=None), {"data": "x"}, {}]
@@ -133,7 +133,6 @@ class TestSuggestions:
 
 class TestAdvice:
     def test_the_lowest_precision_and_the_most_telling_image_come_first(self, judged: Make, folder: Path) -> None:
-        shutil.rmtree(folder / "none", ignore_errors=True)
         answers = folder_of(folder, "tally") / "answers.parquet"
         before = pq.read_table(answers)
         write_parquet(answers, before.slice(0, 0))
@@ -154,5 +153,5 @@ class TestAdvice:
         assert any(shot.said == ("qwen: bus",) for shot in shots)
 
     def test_the_command_prints_them(self, judged: Make) -> None:
-        told = answer("judges", judged().root, "--images", 2)
+        told = answer("judges", str(judged().root), "--images", "2", "--json")
         assert set(told) == {"judges", "weakest", "next"}
