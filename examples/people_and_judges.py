@@ -1,6 +1,6 @@
 """People alone against people and judges: how many questions, and how precise are the accepted labels?
 
-    python examples/people_and_judges.py [--usda DIR] [--world RUN]
+    python examples/people_and_judges.py [--usda DIR] [--world RUN] [--seeds N]
 
 usda: the 6,562 dated watercolours of ../shared/data/usda with MobileNet vectors and the museum's labels, in six
 periods. Candidates are what a search might find: four of five show the fruit. One judge is simulated (right on 95 %,
@@ -95,14 +95,14 @@ def compare(items: list[dict[str, Any]], truth: Truth, panel: Panel) -> dict[str
     }
 
 
-def usda(folder: Path) -> tuple[list[dict[str, Any]], Truth, Panel]:
-    """Candidates of the museum's pictures."""
+def usda(folder: Path, seed: int = 0) -> tuple[list[dict[str, Any]], Truth, Panel]:
+    """Candidates of the museum's pictures. seed: of the candidates and of the simulated judge."""
     data = np.load(folder / "usda_mnv1_embeddings_u8.npz")
     labels, years = data["label"].astype(str), data["year"]
     vectors: npt.NDArray[Any] = data["embedding_u8"].astype(np.float32) * float(data["scale"])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     names = sorted(set(labels.tolist()))
-    rng = rng_for(0, "usda")
+    rng = rng_for(seed, "usda")
     truth = {f"{i:05d}": frozenset({label}) for i, label in enumerate(labels.tolist())}
     items, rows = [], []
     for i, id_ in enumerate(truth):
@@ -123,8 +123,8 @@ def usda(folder: Path) -> tuple[list[dict[str, Any]], Truth, Panel]:
     return items, truth, Panel(settings, tuple(names), table_of(rows), lambda ids: vectors[[int(i) for i in ids]], 0)
 
 
-def world(run: Path) -> tuple[list[dict[str, Any]], Truth, Panel]:
-    """Candidates of a finished `driftline demo`."""
+def world(run: Path, seed: int = 0) -> tuple[list[dict[str, Any]], Truth, Panel]:
+    """Candidates of a finished `driftline demo`. seed: of the simulated judge."""
     stages = run / "stages"
     table = pq.read_table(stages / "07_ask" / "items.parquet", columns=["id", "bucket", "concept"])
     items: list[dict[str, Any]] = table.to_pylist()
@@ -132,7 +132,7 @@ def world(run: Path) -> tuple[list[dict[str, Any]], Truth, Panel]:
     shown = json.loads((run / "world" / "truth.json").read_text())
     truth = {i: frozenset(set(things) & set(names)) for i, things in shown.items()}
     bucket = {item["id"]: item["bucket"] for item in items}
-    oldest, rng = min(bucket.values()), rng_for(0, "world")
+    oldest, rng = min(bucket.values()), rng_for(seed, "world")
     rows = []
     for id_ in sorted(bucket):
         right = rng.random() < (0.75 if bucket[id_] == oldest else 0.95)
@@ -155,15 +155,17 @@ def world(run: Path) -> tuple[list[dict[str, Any]], Truth, Panel]:
 
 
 def main() -> None:
-    """Print one JSON line for each collection."""
+    """Print one JSON line for each collection and seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--usda", type=Path, default=Path("../shared/data/usda"))
     parser.add_argument("--world", type=Path)
+    parser.add_argument("--seeds", type=int, default=1, help="how many simulated judges")
     given = parser.parse_args()
-    if given.usda.is_dir():
-        print(json.dumps({"collection": "usda", **compare(*usda(given.usda))}), flush=True)
-    if given.world is not None:
-        print(json.dumps({"collection": "world", **compare(*world(given.world))}), flush=True)
+    for seed in range(given.seeds):
+        if given.usda.is_dir():
+            print(json.dumps({"collection": "usda", "seed": seed, **compare(*usda(given.usda, seed))}), flush=True)
+        if given.world is not None:
+            print(json.dumps({"collection": "world", "seed": seed, **compare(*world(given.world, seed))}), flush=True)
 
 
 if __name__ == "__main__":

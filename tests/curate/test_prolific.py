@@ -200,6 +200,30 @@ def test_a_returned_submission_does_not_count(prolific: Prolific, batch: dict[st
     assert set(answers["fault"].to_pylist()) == {"rejected"}
 
 
+def test_answers_of_a_withdrawn_study_do_not_count(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
+    publish(prolific, batch, tmp_path)
+    prolific.work("ann", sorted(batch["items"])[:4], lambda item: ["bus"])
+    prolific.studies.clear()
+    prolific.submissions.clear()
+    service, journal = api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl")
+    with pytest.raises(DriftlineError, match="HTTP 404: .*No Study matches"):
+        api.status(service, journal)
+    api.collect(service, journal, batch["batch"], tmp_path / "a.csv")
+    answers = read_answers(read_lines([tmp_path / "a.csv"])[batch["batch"]], batch, "k")
+    assert set(answers["fault"].to_pylist()) == {"rejected"}
+
+
+def test_a_second_answer_of_one_participant_is_a_duplicate(
+    prolific: Prolific, batch: dict[str, Any], tmp_path: Path
+) -> None:
+    publish(prolific, batch, tmp_path)
+    for label in ("bus", "car"):
+        prolific.work("ann", sorted(batch["items"])[:4], lambda item, label=label: [label])
+    api.collect(api.Service(prolific.url), api.Journal(tmp_path / "study.jsonl"), batch["batch"], tmp_path / "a.csv")
+    answers = read_answers(read_lines([tmp_path / "a.csv"])[batch["batch"]], batch, "k")
+    assert sorted(answers["fault"].to_pylist(), key=str) == [None] * 4 + ["duplicate"] * 4
+
+
 def test_a_response_without_an_item_is_refused(prolific: Prolific, batch: dict[str, Any], tmp_path: Path) -> None:
     publish(prolific, batch, tmp_path)
     prolific.work("ann", ["x"], lambda item: ["bus"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import shutil
@@ -27,6 +28,8 @@ from pipelines.demo.world import World
 from pipelines.runner import run
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "people_and_judges.py"
 
 
 @pytest.fixture
@@ -110,3 +113,17 @@ def test_a_judge_that_is_worse_on_old_photos_is_caught_and_no_label_is_its_alone
     assert unseen > 0
     card = (folder_of(folder, "publish") / "release" / "README.md").read_text()
     assert f"No person saw {unseen:,} of the {len(kept):,} accepted labels" in card
+
+
+def test_judges_save_60_percent_of_the_questions_on_the_photo_world(journey: Path) -> None:
+    """The example of docs/guides/validate.md. The first seed is the published one; with 3, some buckets are doubted."""
+    spec = importlib.util.spec_from_file_location("people_and_judges", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    for seed in (0, 3, 7):
+        found = example.compare(*example.world(journey, seed))
+        assert found["share"] <= 0.4
+        assert found["precision"] >= found["precision_alone"] - 0.005, "three labels of 700"
+        assert found["caught"] == [["simulated", 1]]

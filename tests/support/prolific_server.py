@@ -137,7 +137,8 @@ class Prolific:
             self.studies[id_] = body | {"id": id_, "status": "UNPUBLISHED", "total_cost": cost,
                                         "total_available_places": groups}  # fmt: skip
             return 201, self.studies[id_]
-        study = self.studies[parts[0]]
+        if (study := self.studies.get(parts[0])) is None:
+            return 404, {"error": {"title": "Not found", "detail": "No Study matches the given query."}}
         if parts[1:] == ["transition"]:
             if study["status"] != "UNPUBLISHED":
                 return 400, {"error": "the study was published before"}

@@ -29,6 +29,7 @@ from curate.validation.judging.zero_shot import zero_shot
 from curate.validation.settings import ValidationSettings
 
 Items = list[dict[str, Any]]  # id, bucket, concept, …
+ERROR = 0.05  # chance that a bucket is doubted although people confirm enough decisions in it
 VectorsOf = Callable[[list[str]], npt.NDArray[Any]]
 
 
@@ -154,12 +155,9 @@ class Panel:
         table = judge_table(opinions, told)
         bad = distrusted(table)
         routes = route(items, opinions, self.rules(first=False), bad)
-        right: dict[int, list[bool]] = {}
-        for item in items:
-            one = routes[item["id"]]
-            if item["id"] in audited and item["id"] in told and one.to in ("skip", "audit"):
-                right.setdefault(item["bucket"], []).append(told[item["id"]] == one.label)
-        failing = {b for b, r in right.items() if classical(sum(r), len(r)).high < self.settings.skip_confidence}
+        right = _confirmed(items, routes, told, audited)
+        level = 1 - ERROR / max(1, len(right))  # of all buckets together (Bonferroni)
+        failing = {b for b, r in right.items() if classical(sum(r), len(r), level).high < self.settings.skip_confidence}
         if failing:
             bad |= {(worker, b) for worker in pc.unique(opinions["worker"]).to_pylist() for b in failing}
             routes = route(items, opinions, self.rules(first=False), bad)
@@ -169,9 +167,9 @@ class Panel:
         """(doubtful items, further audits) among those that no person saw, to be asked in the next round.
 
         Doubtful: a judge that they relied on proved worse in their bucket, people confirm too few decisions there, or a
-        student disagrees. Further audits,
-        drawn at random: the interval of their class and bucket is wider than `half_width`. seen: ids that people were
-        asked. audited: those of them that were drawn at random.
+        student disagrees. Further audits, drawn at random: as many again in a bucket where people seem to confirm too
+        few decisions; and where the interval of a class and bucket is wider than `half_width`. seen: ids that people
+        were asked. audited: those of them that were drawn at random.
         """
         _, _, routes = self.final_routes(items, answers, audited)
         before = self.routes(items)
@@ -181,9 +179,24 @@ class Panel:
             (i for i in unseen if routes[i["id"]].to != "people"), key=lambda i: audit_name(self.seed, i["id"])
         )
         more: Items = []
+        for bucket, right in _confirmed(items, routes, majority(answers), audited).items():
+            if classical(sum(right), len(right), 1 - ERROR).high < self.settings.skip_confidence:
+                more += [i for i in rest if i["bucket"] == bucket][: len(right)]
         if self.settings.half_width is not None:
             rows = guarantee(items, routes, answers, seen, audited, self.settings)
             for row in rows:
                 wanted = images_for(row["half_width"], self.settings.half_width, row["audited"])
                 more += [i for i in rest if (i["bucket"], i["concept"]) == (row["bucket"], row["concept"])][:wanted]
-        return doubtful, more
+        return doubtful, list({(i["id"], i["concept"]): i for i in more}.values())
+
+
+def _confirmed(
+    items: Items, routes: Mapping[str, Route], told: Mapping[str, frozenset[str]], audited: set[str]
+) -> dict[int, list[bool]]:
+    """bucket → whether people gave the judges' answer, for each audited decision."""
+    right: dict[int, list[bool]] = {}
+    for item in items:
+        one = routes[item["id"]]
+        if item["id"] in audited and item["id"] in told and one.to in ("skip", "audit"):
+            right.setdefault(item["bucket"], []).append(told[item["id"]] == one.label)
+    return right
