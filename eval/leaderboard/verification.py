@@ -66,6 +66,7 @@ def verify(
     public_value: str = "",
     limits: Limits | None = None,
     run_code: bool = False,
+    elsewhere: bool = False,
 ) -> Verdict:
     """Check members and hashes, compute rows and scores again, and run some again. Everything that reads the
     submission or runs its settings is done in child processes without network, each under `limits`; modules that it
@@ -73,7 +74,8 @@ def verify(
 
     streams: folders of the streams that it names; `again` runs on them (None: a tenth) are drawn by the hash of the
     file and `public_value`, a text that nobody knew when it was handed in ("": a random one, which the verdict states).
-    run_code: also run learners that are code of the submission, in namespaces (`enclosure`). Raises MissingFile,
+    run_code: also run learners that are code of the submission, in namespaces (`enclosure`). elsewhere: it may have no
+    run on the given streams. Raises MissingFile,
     BadInput for a file that is no submission, IntegrityError for a member whose hash is not the manifest's, Stopped if
     a limit is too small for the check itself, NotEnclosed if code cannot be run safely here.
     """
@@ -101,7 +103,7 @@ def verify(
             else:
                 done.append(run | {"differs": result["differs"]})
         problems += [f"{run['learner']}, seed {run['seed']}: {run['differs']}" for run in done if run["differs"]]
-    if streams and not problems and not here:
+    if streams and not problems and not here and not elsewhere:
         problems.append("No run is on one of the given streams.")
     tried = {run["run"] for run in done}
     not_again = [run | {"because": run["because"] or "it was not drawn"} for run in left if run["run"] not in tried]

@@ -306,7 +306,7 @@ def stream_portraits(
 
 @command(from_app, "from-baseline", "driftline stream from-baseline painted-fruit --out fruit")
 def stream_from_baseline(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="painted-fruit or banking77.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="painted-fruit, photo-world or banking77.")],
     out: Out,
     as_json: Json = False,
 ) -> None:

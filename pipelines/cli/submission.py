@@ -131,14 +131,15 @@ def leaderboard(
         paths += on(stream or ())
     if not paths:
         raise BadConfig("There is no submission to show.", "", "Name files of driftline submit, or add --baselines.")
-    verdicts = [check(path, stream or (), again, public_value, Limits(seconds), run_code) for path in paths]
+    limits = Limits(seconds)
+    verdicts = [check(path, stream or (), again, public_value, limits, run_code, unverified) for path in paths]
     write_text(out, board(verdicts, unverified))
     document: dict[str, Any] = {"leaderboard": str(out)}
     text = f"leaderboard: {out}"
     if site is not None:
         from eval.leaderboard.site import write_site
 
-        counts = write_site(paths, verdicts, stream or (), site, Limits(seconds))
+        counts = write_site(paths, verdicts, stream or (), site, limits)
         document["site"] = {"folder": str(site), **counts}
         text += f"\nsite: {site / 'index.html'}, {counts['tables']} tables of {counts['submissions']} submissions"
     show(as_json, document, text)

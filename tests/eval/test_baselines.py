@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, IncompatibleStream, UnknownName
-from eval.leaderboard import baselines
+from eval.leaderboard import baselines, verification
 from eval.leaderboard import site as site_module
 from eval.leaderboard.site import write_site
 from eval.leaderboard.submission import opened, runs_of
-from eval.leaderboard.verification import Verdict, examined
+from eval.leaderboard.verification import Verdict, examined, verify
 from eval.rows import Run
 from pipelines.cli.app import app
 from stream_builder.stream import Stream
@@ -53,7 +53,7 @@ def test_twenty_learners_ran_on_each_stream(name: str, runs: dict[str, list[Run]
 def test_shipped_streams_are_those_of_the_runs(streams: dict[str, Path], runs: dict[str, list[Run]]) -> None:
     ran_on = {run.about["stream"]["sha256"] for listed in runs.values() for run in listed}
     assert set(streams) <= ran_on
-    assert len(streams) >= 2
+    assert len(streams) >= 3
 
 
 def test_the_rows_are_those_of_the_answers_and_the_streams_labels(
@@ -86,6 +86,17 @@ def test_only_those_of_the_given_streams_are_compared(streams: dict[str, Path], 
     drifting().save(tmp_path / "other")
     with pytest.raises(IncompatibleStream, match=r"No baseline ran on 'drifting' .* Expected one of .*painted-fruit"):
         baselines.on([tmp_path / "other"])
+
+
+def test_a_page_with_unverified_results_may_hold_submissions_of_other_streams(
+    streams: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "isolated", lambda task, request, limits: examined(request))
+    path, folder = SHIPPED["cifar10"], next(iter(streams.values()))
+    assert verify(path, [folder]).problems == ["No run is on one of the given streams."]
+    verdict = verify(path, [folder], elsewhere=True)
+    assert verdict.holds
+    assert {run["because"] for run in verdict.unverified} == {"its stream is not here"}
 
 
 def test_a_stream_is_written_once_and_by_its_name(tmp_path: Path) -> None:
