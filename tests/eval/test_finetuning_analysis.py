@@ -205,8 +205,16 @@ class TestSvcca:
 
 
 class TestPictures:
-    @pytest.mark.parametrize("kind", ["interpolation", "projection", "svcca", "adjacent"])
-    @pytest.mark.parametrize("ending", [".svg", ".png"])
+    @pytest.mark.parametrize(
+        ("kind", "ending"),
+        [
+            ("interpolation", ".svg"),
+            ("projection", ".svg"),
+            ("svcca", ".svg"),
+            ("adjacent", ".svg"),
+            ("adjacent", ".png"),
+        ],
+    )
     def test_the_same_bytes_twice(self, made: Any, kind: str, ending: str, tmp_path: Path) -> None:
         _, stream, runs = made
 

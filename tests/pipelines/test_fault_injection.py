@@ -1,4 +1,4 @@
-"""Four thousand addresses, a third misbehaving, two kills, a lost Ray worker: nothing is lost or differs.
+"""Two thousand addresses, a third misbehaving, two kills, a lost Ray worker: nothing is lost or differs.
 
 DRIFTLINE_FAULT_URLS=10000 does it with more.
 """
@@ -22,7 +22,7 @@ from support.helpers import yfcc_line
 
 from curate.core.atomic_io import read_json
 
-URLS = int(os.environ.get("DRIFTLINE_FAULT_URLS", "4000"))
+URLS = int(os.environ.get("DRIFTLINE_FAULT_URLS", "2000"))
 HOSTILE = 0.35  # share of them
 GOOD = [kind for kind, fault in EXPECTED.items() if fault is None]
 BAD = [kind for kind, fault in EXPECTED.items() if fault is not None and kind != "inside"]
