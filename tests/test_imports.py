@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import typer.main
 from support.old import unpacked
 
-from pipelines.cli.app import app
+from pipelines.cli.app import app, called
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("curate", "stream_builder", "eval", "pipelines")
@@ -145,3 +147,31 @@ def test_commands_about_a_run_load_no_library_that_learns(tmp_path: Path) -> Non
     (photo,) = pq.read_table(next((tmp_path / "waiting").glob("stages/*_ingest/table/*.parquet")))["id"].to_pylist()[:1]
     commands = [["init", str(tmp_path / "a"), "--preset", "mini"], ["status", run], ["run", run, "--dry-run"]]
     assert loaded([*commands, ["trace", run, photo], ["list", "presets"], ["list", "stages"]], LEARNING) == "[]"
+
+
+WORK = ("curate.release.compose", "curate.embedding.embed", "curate.retrieval.retrieve", "curate.bucketing.assign",
+        "curate.metadata.filtering", "curate.validation.judging.panel")  # fmt: skip
+
+
+def test_the_state_of_a_run_is_told_without_the_work_of_its_stages(tmp_path: Path) -> None:
+    assert loaded([["status", str(unpacked("waiting", tmp_path))]], WORK) == "[]"
+
+
+def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The words and the object of every command."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+def test_only_the_called_command_is_made_and_it_is_the_same() -> None:
+    for path, command in leaves(typer.main.get_command(app)):
+        ((alone, made),) = leaves(typer.main.get_command(called([*path, "--help"])))
+        assert alone == path
+        assert [p.opts for p in made.params] == [p.opts for p in command.params]
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-q", "status"], ["fly"]], ids=" ".join)
+def test_without_a_command_all_are_made(words: list[str]) -> None:
+    assert called(words) is app

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer.main import get_command_name
 
 from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
 from pipelines import VERSION
@@ -75,10 +78,31 @@ app.add_typer(living_app)
 app.add_typer(store_app, name="store", rich_help_panel="Build")
 
 
+def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
+    """The application with no other command than the one that `words` begin with; the whole of it where they begin with
+    none. To make all sixty commands takes longer than most of them do."""
+    if not words:
+        return part
+    one = copy.copy(part)
+    one.registered_commands, one.registered_groups = [], []
+    for command in part.registered_commands:
+        if (command.name or get_command_name(getattr(command.callback, "__name__", ""))) == words[0]:
+            one.registered_commands = [command]
+            return one
+    for group in part.registered_groups:
+        whole = group.typer_instance or part
+        inner = called(words[1:] if group.name == words[0] else words, whole)
+        if group.name == words[0] or (inner is not whole and not isinstance(group.name, str)):
+            one.registered_groups = [copy.copy(group)]
+            one.registered_groups[0].typer_instance = inner
+            return one
+    return part
+
+
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage, 3 waiting for answers; an error is one paragraph."""
     try:
-        app()
+        called(sys.argv[1:])()
     except (DriftlineError, OSError) as error:
         if OUTPUT.debug:
             traceback.print_exc()

@@ -29,8 +29,9 @@ def load(path: Path, changes: Sequence[str] = ()) -> Config:
         raise MissingFile(f"There is no configuration {path}.", "", way_out)
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        values = yaml.safe_load(text)
+        reader = yaml.SafeLoader(text)
+        node = reader.get_single_node()
+        values = None if node is None else reader.construct_document(node)
     except yaml.YAMLError as error:
         raise BadConfig(
             f"{path} is not valid YAML: {' '.join(str(error).split())}.", "", "Correct the line named."

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,15 @@ from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
 from curate.core.parsing import rows_of
 from curate.release.packing import FetchedImages
-from curate.retrieval.retrieve import text_encoder
 from curate.retrieval.settings import BACKGROUND
-from curate.retrieval.vector_store import vectors_of
 from curate.store.answers import Answers, options_of
 from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
-from curate.validation.judging.panel import Panel, first_opinions
 from curate.validation.judging.settings import key_of
 from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.embed import spec_of
+
+if TYPE_CHECKING:
+    from curate.validation.judging.panel import Panel
 
 ITEMS = pa.schema(
     [
@@ -84,6 +84,9 @@ class Ask(Stage):
         context, section = self.context, self.context.config.validation
         if not section.judges:
             return items
+        from curate.retrieval.vector_store import vectors_of
+        from curate.validation.judging.panel import first_opinions
+
         ids = {item["id"] for item in items}
         images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
         opinions = first_opinions(
@@ -108,6 +111,9 @@ class Ask(Stage):
 
 def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -> Panel:
     """The judges of a run, with the opinions of those that need no answers of people."""
+    from curate.retrieval.vector_store import vectors_of
+    from curate.validation.judging.panel import Panel
+
     config = context.config
     names = tuple(concept.name for concept in config.retrieve.concepts)
     return Panel(config.validation, names, opinions, lambda ids: vectors_of(inputs["embed"], ids), config.seed)
@@ -189,6 +195,9 @@ def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
     wanted = round(section.blur_share * len(ids))
     if not section.sensitive_prompts or not wanted:
         return set()
+    from curate.retrieval.retrieve import text_encoder
+    from curate.retrieval.vector_store import vectors_of
+
     texts = text_encoder(spec_of(context), embedded, context.run_log).texts(section.sensitive_prompts)
     scores = (vectors_of(embedded, list(ids)).astype(np.float32) @ texts.T).max(1)
     return {ids[i] for i in np.argsort(-scores, kind="stable")[:wanted].tolist()}

@@ -12,9 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.bucketing.assign import assign
-from curate.bucketing.frozen import assign_frozen
-from curate.bucketing.timeline_plot import timeline
 from curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
 from curate.images.shards import good
 from curate.metadata.schema import REJECTS, whole
@@ -51,6 +48,10 @@ class Bucket(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """index → members.parquet (index + bucket), buckets.json, timeline.png, rejects.parquet."""
+        from curate.bucketing.assign import assign
+        from curate.bucketing.frozen import assign_frozen
+        from curate.bucketing.timeline_plot import timeline
+
         index = inputs["fetch"] / "index.parquet"
         times = pq.read_table(index, columns=["id", "uploaded", "fault"])
         times = good(times).select(["id", "uploaded"]).combine_chunks()

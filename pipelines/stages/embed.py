@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import read_json, write_json
 from curate.core.errors import MissingFile
-from curate.embedding.embed import embed
-from curate.embedding.import_vectors import import_vectors
 from curate.encoders import EncoderSpec, describe
 from curate.encoders.seen import NOBODY, seen
 from pipelines.stage import Context, Counts, Records, Stage
@@ -87,6 +85,9 @@ class Embed(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """shards → img_emb/, metadata/, encoder.json."""
+        from curate.embedding.embed import embed
+        from curate.embedding.import_vectors import import_vectors
+
         section = self.context.config.embed
         spec = spec_of(self.context)
         encoder = spec.load()  # before any work: a wrong model is one clear error

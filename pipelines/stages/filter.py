@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.metadata.filtering import filter_table
-from curate.metadata.filters import check
 from curate.metadata.settings import FilterSettings
 from pipelines.stage import Counts, Records, Stage
 
@@ -36,6 +34,8 @@ class FilterTable(Stage):
 
     def check(self) -> None:
         """The list of withdrawn ids and the expression can be read."""
+        from curate.metadata.filters import check
+
         check(self._located())
 
     def _located(self) -> FilterSettings:
@@ -49,6 +49,8 @@ class FilterTable(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table/*.parquet → table/*.parquet and rejects/*.parquet, part by part."""
+        from curate.metadata.filtering import filter_table
+
         parts = sorted((inputs["ingest"] / "table").glob("part-*.parquet"))
         counts = filter_table(parts, out, self._located(), self.context.run_log, self.context.executor)
         kept = counts.pop("", 0)

@@ -15,7 +15,6 @@ from curate.encoders import EncoderSpec
 from curate.encoders.seen import seen
 from curate.metadata.filters import withdrawn_ids
 from curate.release import Release
-from curate.release.compose import Collection, compose
 from pipelines import VERSION
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.embed import built_in
@@ -64,6 +63,8 @@ class Publish(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
+        from curate.release.compose import Collection, compose
+
         context, config, section = self.context, self.context.config, self.context.config.release
         collection = Collection(
             table=parts_of(inputs["filter"]),

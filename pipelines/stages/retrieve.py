@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.core.atomic_io import read_json
-from curate.retrieval.retrieve import Collection, retrieve, text_encoder
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.embed import spec_of
 
@@ -38,6 +37,8 @@ class Retrieve(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """vectors → candidates.parquet, queries.npy, search.json."""
+        from curate.retrieval.retrieve import Collection, retrieve, text_encoder
+
         context, config = self.context, self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
         read, fates = retrieve(

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,10 +15,11 @@ from curate.core.atomic_io import read_json, write_parquet
 from curate.core.parsing import rows_of
 from curate.validation.answers import read_lines
 from curate.validation.batches import read_batch
-from curate.validation.judges import Catalogue, Crowd, Items
-from curate.validation.rounds import describe_short, next_candidates, short_cells
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.ask import ITEMS, answers_of, batch_of, panel_of
+
+if TYPE_CHECKING:
+    from curate.validation.judges import Catalogue, Crowd, Items
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Tally(Stage):
 
     def _next_items(self, inputs: Mapping[str, Path], asked: Items, verdicts: pa.Table, number: int) -> Items:
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
+        from curate.validation.rounds import describe_short, next_candidates, short_cells
+
         config = self.context.config
         buckets = config.buckets.labelled(read_json(inputs["bucket"] / "buckets.json"))
         short = short_cells(verdicts, self._wanted(), [b["index"] for b in buckets])
@@ -92,11 +95,15 @@ class Tally(Stage):
         return items
 
     def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
+        from curate.validation.judges import Catalogue
+
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
         known = dict(rows_of(table, "id", "label"))
         return Catalogue(known, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
 
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
+        from curate.validation.judges import Crowd
+
         context = self.context
 
         def write_batch(items: Items, folder: Path, earlier: set[str], before: str) -> dict[str, Any]:
