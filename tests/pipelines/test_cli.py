@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import typer.main
 from PIL import Image
+from support import console
 from support.console import answer
 from support.helpers import drifting, yfcc_line
 from support.old import unpacked
@@ -47,8 +48,7 @@ retrieve:
 
 
 def driftline(*args: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pipelines.cli", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return console.driftline(*map(str, args))
 
 
 def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -358,7 +358,8 @@ class TestList:
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[driftline.learners]\nlost = no_such_module:Learner\ner = os:sep\n")
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-        rows = {row["name"]: row for row in json.loads(driftline("list", "learners", "--json").stdout)}
+        command = [sys.executable, "-m", "pipelines.cli", "list", "learners", "--json"]  # it reads the variable
+        rows = {row["name"]: row for row in json.loads(subprocess.check_output(command))}
         assert "no_such_module" in rows["lost"]["summary"]
         assert rows["lost"]["origin"] == "broken 1.0"
         assert "registered by driftline" in rows["er"]["summary"]

@@ -112,10 +112,10 @@ def test_a_header_of_four_petabytes_is_refused_at_once(plain: Path) -> None:
     with path.open("wb") as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (12, 10**14)}
         np.lib.format.write_array_header_1_0(file, header)
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(IntegrityError, match=r"train_x\.npy"):
         Stream.load(plain)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_arrays_of_objects_are_never_unpickled(plain: Path) -> None:
