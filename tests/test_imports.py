@@ -175,3 +175,17 @@ def test_only_the_called_command_is_made_and_it_is_the_same() -> None:
 @pytest.mark.parametrize("words", [[], ["--help"], ["-q", "status"], ["fly"]], ids=" ".join)
 def test_without_a_command_all_are_made(words: list[str]) -> None:
     assert called(words) is app
+
+
+def test_the_public_names_load_no_library_that_learns_and_take_little_time() -> None:
+    """Half a second each is the limit on a quiet machine; all of them together may take ten times as long here."""
+    code = f"""
+import sys, time
+begun = time.process_time()
+import driftline
+for name in driftline.__all__:
+    getattr(driftline, name)
+print([name for name in {LEARNING} if name in sys.modules], time.process_time() - begun < 5)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"

@@ -157,6 +157,8 @@ def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path:
 def test_the_demo_runs_with_no_repository_around(installed: Path, tmp_path: Path) -> None:
     said = run(installed, "driftline", "demo", "--quick", "--out", str(tmp_path / "demo"), where=tmp_path)
     assert Path(said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
+    parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
+    assert set(parts) == {"photo world", "build", "evaluate", "report"}
 
 
 SOME = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html
 import io
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from pipelines.config import presets
 from pipelines.config.loader import load
 from pipelines.demo.about import NOTICE, WORKER_ERROR, about
 from pipelines.demo.draw import CONCEPTS
+from pipelines.demo.parts import Parts
 from pipelines.demo.workers import answer
 from pipelines.demo.world import World, build, has_grown, serve
 from pipelines.reporting.audit import audit
@@ -59,15 +59,16 @@ QUICK = Scale(1600, 14, 4, 2)
 
 
 def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -> dict[str, object]:
-    """Run all steps in `out`; returns {"report", "seconds", "stages"}. Finished steps are not repeated.
+    """Run all steps in `out`; returns {"report", "seconds", "parts", "stages"}. Finished steps are not repeated.
 
-    workers: processes; None: one per core.
+    workers: processes; None: one per core. parts: name of a part → seconds.
     """
-    clock = time.monotonic()
+    parts = Parts()
     run_log.say(NOTICE)
     if has_grown(out / "world"):
         raise BadConfig(f"{out} holds a demo that has grown.", "", f"Run: driftline demo --out {out} --grow.")
     world = build(out / "world", scale.records, seed=0, run_log=run_log)
+    parts.done("photo world")
     config_path = out / "driftline.yaml"
     if not config_path.is_file():
         write_text(config_path, configuration(world, scale))
@@ -81,11 +82,12 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     entries = run(context)
     release = Release.open(out)
     stream = from_release(release, FEATURES).save(out / "stream")
+    parts.done("build")
     runs = out / "runs"
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
             evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
-    seconds = time.monotonic() - clock
+    parts.done("evaluate")
     truth = {
         id_: (things[0] if things[0] in CONCEPTS else BACKGROUND)
         for id_, things in world.truth().items()
@@ -105,11 +107,14 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [audited, Section("about", "About this demonstration", about(seconds))],
+        [audited, Section("about", "About this demonstration", about(sum(parts.values())))],
         "driftline demo: how ten everyday things aged",
     )
-    write_json(out / "demo.json", {"seconds": round(seconds, 1), "stages": entries})
-    return {"report": str(page), "seconds": round(seconds, 1), "stages": entries}
+    parts.done("report")
+    run_log.say(str(parts))
+    seconds = round(sum(parts.values()), 1)
+    write_json(out / "demo.json", {"seconds": seconds, "parts": parts, "stages": entries})
+    return {"report": str(page), "seconds": seconds, "parts": parts, "stages": entries}
 
 
 def configuration(world: World, scale: Scale) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 import zipfile
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +17,7 @@ from eval.plotting.charts import Section
 from eval.run import evaluate
 from pipelines.config import presets
 from pipelines.config.loader import load
+from pipelines.demo.parts import Parts
 from pipelines.reporting.run_report import journey_report
 from pipelines.runner import run
 from pipelines.stage import Context
@@ -43,25 +43,20 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
     workers: processes; None: one per core. parts: name of a part → seconds.
     """
     run_log.say(NOTICE)
-    clock = time.monotonic()
-    parts: dict[str, float] = {}
-
-    def done(part: str) -> None:
-        parts[part] = round(time.monotonic() - clock - sum(parts.values()), 1)
-
+    parts = Parts()
     unpack(out)
     if not (out / "driftline.yaml").is_file():
         write_text(out / "driftline.yaml", presets.full_text(configuration(), "The demo with real pictures"))
     context = Context(out, load(out / "driftline.yaml"), run_log, Executor(workers=workers or default_workers()))
-    done("unpack")
+    parts.done("unpack")
     run(context)
     release = Release.open(out)
     stream = from_release(release, FEATURES).save(out / "stream")
-    done("build")
+    parts.done("build")
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * SEEDS, "runs") as tick:
             evaluate(stream, protocol, LEARNERS, list(range(SEEDS)), out=out / "runs", progress=tick)
-    done("evaluate")
+    parts.done("evaluate")
     page = journey_report(
         context,
         release,
@@ -71,10 +66,10 @@ def demo(out: Path, run_log: RunLog, workers: int | None = None) -> dict[str, An
         extra=[Section("about", "About this demonstration", about())],
         title=TITLE,
     )
-    done("report")
+    parts.done("report")
     write_json(out / "demo.json", {"parts": parts})
-    run_log.say("seconds: " + ", ".join(f"{name} {spent:.0f}" for name, spent in parts.items()))
-    return {"report": str(page), "seconds": round(time.monotonic() - clock, 1), "parts": parts}
+    run_log.say(str(parts))
+    return {"report": str(page), "seconds": round(sum(parts.values()), 1), "parts": parts}
 
 
 def unpack(out: Path) -> None:
