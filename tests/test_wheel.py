@@ -71,7 +71,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(here / "dist"), str(here / "source")]
     subprocess.run(build, check=True, capture_output=True)
     (_,) = (here / "dist").glob("*.tar.gz")
-    (made,) = (here / "dist").glob("*.whl")
+    (made,) = (here / "dist").glob("driftline-*-cp311-abi3-*.whl")  # one for every Python
+    assert any(name.endswith("_kernel.abi3.so") for name in zipfile.ZipFile(made).namelist()) == bool(
+        shutil.which("cc")
+    )
     return made
 
 
