@@ -54,13 +54,15 @@ def croissant(
 
 
 def croissant_tars(
-    facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]]
-) -> dict[str, Any]:
+    facts: Mapping[str, Any], columns: Mapping[str, str], table: tuple[str, int], tars: Sequence[tuple[str, str, int]],
+    names_are_unique: bool = True,
+) -> dict[str, Any]:  # fmt: skip
     """The document of a release in tars. columns: of `metadata.parquet`; table: its (sha256, bytes). tars: (path,
     sha256, bytes) of each.
 
-    Images are joined with their rows by id, the part of the file name before the first dot. Readers apply the regular
-    expression to both sides, so it must not change an id.
+    Rows are joined with images by the name of the file: images in the tars that have no row any more are left out. If
+    names are not unique, an image that changed is in two tars, of which readers would take both: then only the rows are
+    described, which name the tar.
     """
     url = facts["provenance"].get("url")
     source = {"fileObject": {"@id": "metadata.parquet"}}
@@ -76,17 +78,25 @@ def croissant_tars(
         *(_file(path, digest, size, "application/x-tar", url) for path, digest, size in tars),
         pictures,
     ]
-    from_files: dict[str, Any] = {"fileSet": {"@id": "pictures"}}
-    content = from_files | {"extract": {"fileProperty": "content"}}
-    by_name = {"extract": {"fileProperty": "filename"}, "transform": {"regex": r"^([^.]+)(?:\..*)?$"}}
-    id_ = _field("images", "id", "string", from_files | by_name) | {"references": {"field": {"@id": "metadata/id"}}}
-    joined = [
-        _field("images", column, columns[column], {"field": {"@id": f"metadata/{column}"}})
-        for column in ("bucket", "class", "label")
-    ]
-    fields = [_field("images", "image", "", content), id_, *joined]
     rows = [_field("metadata", name, kind, source | _column(name)) for name, kind in columns.items()]
-    return _document(facts, distribution, [_records("metadata", rows), _records("images", fields)], url)
+    if not names_are_unique:
+        return _document(facts, distribution[:-1], [_records("metadata", rows)], url)
+    files = [
+        _field("files", name, "string", {"fileSet": {"@id": "pictures"}, "extract": {"fileProperty": kind}})
+        for name, kind in (("name", "filename"), ("image", "content"))
+    ]
+    joined = {
+        name: _field("images", name, columns[name], {"field": {"@id": f"metadata/{name}"}})
+        for name in ("member", "id", "bucket", "class", "label")
+    }
+    joined["member"] |= {"references": {"field": {"@id": "files/name"}}}
+    image = _field("images", "image", "", {"field": {"@id": "files/image"}})
+    records = [
+        _records("metadata", rows),
+        _records("files", files, "name"),
+        _records("images", [*joined.values(), image]),
+    ]
+    return _document(facts, distribution, records, url)
 
 
 def _document(
@@ -130,8 +140,8 @@ def _file(path: str, digest: str, size: int, kind: str, url: str | None) -> dict
     return _node("FileObject", path, **facts) | {"name": path}
 
 
-def _records(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
-    return _node("RecordSet", name, key={"@id": f"{name}/id"}, field=fields)
+def _records(name: str, fields: list[dict[str, Any]], key: str = "id") -> dict[str, Any]:
+    return _node("RecordSet", name, key={"@id": f"{name}/{key}"}, field=fields)
 
 
 def _field(records: str, name: str, kind: str, source: Mapping[str, Any]) -> dict[str, Any]:

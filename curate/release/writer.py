@@ -93,20 +93,26 @@ def write_release(
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
     tars = {f"shards/{name}": digest for name, digest in packed.sums.items()}
-    write_croissant(out, facts, table, tars)
+    ids = {row["id"] for row in rows}
+    twice = any(stone.id in ids and stone.tar in tars for stone in tombstones)
+    write_croissant(out, facts, table, tars, not twice)
     write_text(out / "README.md", card(facts, template=template))
     seal(out, tars | (dict(unlabelled[1]) if unlabelled else {}))
     return facts
 
 
-def write_croissant(out: Path, facts: Mapping[str, Any], table: pa.Table, tars: Mapping[str, str]) -> None:
-    """Write croissant.json of a release in tars. table: metadata.parquet. tars: path → SHA-256."""
+def write_croissant(
+    out: Path, facts: Mapping[str, Any], table: pa.Table, tars: Mapping[str, str], names_are_unique: bool = True
+) -> None:
+    """Write croissant.json of a release in tars. table: metadata.parquet. tars: path → SHA-256.
+
+    names_are_unique: whether each image of the table is in one tar only.
+    """
     kinds = {field.name: str(field.type) for field in table.schema}
     metadata = out / "metadata.parquet"
     sizes = [(name, digest, (out / name).stat().st_size) for name, digest in tars.items()]
-    write_json(
-        out / "croissant.json", croissant_tars(facts, kinds, (sha256_file(metadata), metadata.stat().st_size), sizes)
-    )
+    place = sha256_file(metadata), metadata.stat().st_size
+    write_json(out / "croissant.json", croissant_tars(facts, kinds, place, sizes, names_are_unique))
 
 
 def score_quantiles(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:

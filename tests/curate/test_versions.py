@@ -21,7 +21,7 @@ from curate.release.selection import all_splits, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.versions.appending import Former, append_tars, labelled
 from curate.release.versions.comparison import compare_releases, comparison_text
-from curate.release.versions.tombstones import FILE
+from curate.release.versions.tombstones import FILE, Tombstone
 from pipelines.cli.eval import compare
 
 BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
@@ -92,6 +92,17 @@ class TestJoining:
         old = Release(release.path, release.facts, release.table.drop_columns(["group"]))
         with pytest.raises(BadConfig, match=r"is a release of driftline 0\.1.*Publish it again without"):
             Former.of(old)
+
+
+@pytest.mark.parametrize(("tar", "names"), [("unlabelled/a.tar", True), ("shards/bucket_01-00000.tar", False)])
+def test_croissant_does_not_describe_images_that_are_in_two_tars(tmp_path: Path, tar: str, names: bool) -> None:
+    rows = photos()
+    images = {row["id"]: (row["id"].encode(), "jpg") for row in rows}
+    vectors, out = np.zeros((len(rows), 2), np.float16), tmp_path / "a"
+    stones = [Tombstone(tar, "1-bus-0", "2.0.0", "relabelled: bus → car")]
+    release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, out, ReleaseSettings(), tombstones=stones)
+    records = [record["name"] for record in read_json(out / "croissant.json")["recordSet"]]
+    assert records == (["metadata", "files", "images"] if names else ["metadata"])
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,17 @@ def test_more_images_of_an_old_bucket_go_into_its_next_tar_and_old_ones_keep_the
     assert {(s.tar.partition("/")[0], s.reason, s.since) for s in stones} == {("unlabelled", "labelled", "1.1.0")}
 
 
-def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(folder: Path, tmp_path: Path) -> None:
+def croissant_ids(release: Release) -> list[str]:
+    """The ids of the images that mlcroissant reads."""
+    import mlcroissant
+
+    records = mlcroissant.Dataset(jsonld=str(release.path / "croissant.json")).records("images")
+    return [id_.decode() if isinstance(id_, bytes) else id_ for id_ in (record["images/id"] for record in records)]
+
+
+def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = Release.open(folder)
     gone, old = before.table["id"][0].as_py(), tars_of(before)
     hidden = pq.read_table(before.path / "unlabelled.parquet")["id"][0].as_py()
@@ -139,6 +149,9 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     assert not {raw[gone], raw[hidden]} & set(seen)
     assert sum(map(len, unlabelled_images(after, 8, False).values())) == after.facts["unlabelled"]
     from_release(after, "images:8")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    assert len(croissant_ids(after)) == len(after.table) == len(before.table) - 1
+    assert set(croissant_ids(after)) == set(after.table["id"].to_pylist())
     for name in EXPORTS:
         assert EXPORTS[name](after, tmp_path / name)["images"] == len(after.table)
         content = b"".join(p.read_bytes() for p in (tmp_path / name).rglob("*") if p.suffix in (".tar", ".parquet"))

@@ -22,6 +22,7 @@ from curate.release import Release
 from curate.release.packing import SHARD_IMAGES, pack
 from curate.release.selection import all_splits, split_groups
 from curate.release.settings import ReleaseSettings
+from curate.release.versions.tombstones import Tombstone
 from curate.release.writer import write_release
 from pipelines.demo.draw import photo
 from stream_builder.class_texts import ClassTexts
@@ -143,6 +144,7 @@ def release_of(
     rules: ReleaseSettings,
     strip: bool = False,
     shard_images: int = SHARD_IMAGES,
+    tombstones: Sequence[Tombstone] = (),
 ) -> Release:
     """Publish rows as they come from `select`."""
     groups = split_groups(rows)
@@ -153,7 +155,7 @@ def release_of(
     splits = all_splits(full, groups, rules, 0)
     records = folder.parent / f"{folder.name}-records"
     packed = pack(full, ImagesInMemory(images), folder / "shards", records, shard_images, strip)
-    write_release(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules)
+    write_release(packed, {"clip": vectors}, buckets, classes, splits, provenance, folder, rules, tombstones=tombstones)
     return Release.open(folder)
 
 
