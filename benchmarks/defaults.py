@@ -5,9 +5,10 @@
 Streams: the photo world (photos of ten things that age, vectors of the demo's CLIP), the USDA's watercolours by year
 (MobileNet vectors) and Banking77's sentences in runs of one intent (MiniLM vectors). The two latter need the data.
 
-Grids: near-future's learning rates (those of "auto", and the paper's for images); CLEAR's two learning rates, the α of
-its reservoirs, and a tenth, once and ten times the strength of its penalties. Scores: `near_future` and `next_domain`,
-in points. A row is the default, the best of the grid, and how far the default is below it.
+Grids: near-future's learning rates (those of "auto", and the paper's for images) and settings of closed forms; CLEAR's
+two learning rates, the α of its reservoirs, and a tenth, once and ten times the strength of its penalties. Scores:
+`near_future` and `next_domain`, in points. A row is the default, the best of the grid, and how far the default is below
+it.
 """
 
 from __future__ import annotations
@@ -34,23 +35,35 @@ from stream_builder.stream import Stream
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 STAY = 0.98  # probability that the next sentence has the intent of the one before
 STRENGTHS = {"ewc": ("strength", 0.4), "si": ("strength", 1e-4), "lwf": ("weight", 2.0)}  # [CLEAR]
+CLOSED: dict[str, dict[str, Sequence[Any]]] = {  # closed forms, under near-future
+    "slda": {"shrinkage": (1e-4, 1e-2, 0.1, 0.5, 1.0)},
+    "ridge": {"penalty": (1e-4, 1e-2, 0.1, 1.0, 10.0)},
+    "random-features": {"penalty": (1e-4, 1e-2, 0.1, 1.0), "gamma": (0.25, 1.0, 4.0)},
+    "ranpac": {"penalty": (1e-4, 1e-2, 0.1, 1.0, 10.0)},
+    "randumb": {"shrinkage": (1e-4, 1e-2, 0.1, 0.5), "gamma": (0.25, 1.0, 4.0)},
+    "fecam": {"tukey": (0.5, 1.0), "others": (0.0, 1.0), "covariance": ("class", "common")},
+    "knn": {"k": (1, 5, 20, 50), "temperature": (0.02, 0.07, 0.2)},
+}
 Grid = Mapping[str, Sequence[Any]]
 
 
 def trained(name: str) -> list[str]:
-    """The learners of a protocol whose defaults include a learning rate that is not their paper's own."""
+    """The learners of a protocol whose defaults include a learning rate that is not their paper's own, and closed
+    forms."""
     fitting = [
         n
         for n, kind in LEARNERS.items()
         if issubclass(kind, NetLearner) and LEARNERS[n]().lr is None and not kind.needs_images
     ]
     if name == "near-future":
-        return [n for n in fitting if not LEARNERS[n].needs_whole_steps]
+        return [*(n for n in fitting if not LEARNERS[n].needs_whole_steps), *CLOSED]
     return [n for n in fitting if not issubclass(LEARNERS[n], OnlineLearner)]
 
 
 def grid(protocol: str, learner: str) -> Grid:
     """Setting → values of the paper's grid."""
+    if learner in CLOSED:
+        return CLOSED[learner]
     if protocol == "near-future":
         return {"lr": [*RATES, *RATES_OF_IMAGES]}
     values: dict[str, list[Any]] = {"lr": sorted(set(HEADS.values()))}

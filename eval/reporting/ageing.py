@@ -71,12 +71,12 @@ def seen_section(document: Mapping[str, Any]) -> Section:
     if unknown:
         text = "What the encoder was trained on is unknown: it may have seen every test sample."
     rows = []
-    for name, bands in zip((r["learner"] for r in document["results"]), about["results"], strict=False):
+    for result in (r for r in document["results"] if r.get("seen")):
         cells = "".join(
             f"<td>{value}<br><span class='sd'>{ends}</span></td>"
-            for value, ends in (interval(bands[k]) for k in ("before", "after", "gap"))
+            for value, ends in (interval(result["seen"][k]) for k in ("before", "after", "gap"))
         )
-        rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
+        rows.append(f"<tr><th scope='row'>{html.escape(result['learner'])}</th>{cells}</tr>")
     table = ""
     if rows:
         heads = ["learner", "samples that it may have seen", "newer samples", "gap"]
@@ -84,19 +84,14 @@ def seen_section(document: Mapping[str, Any]) -> Section:
         table = (
             f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"
             f"<tbody>{''.join(rows)}</tbody></table></div><p class='soft'>Accuracy in per cent on the tests that "
-            "decide the ranking, with 95 % intervals. The gap is an upper bound of what having seen the tests may give "
-            "(contamination): newer samples may also be harder. † marks newer steps.</p>"
+            "decide the ranking, with 95 % intervals. The gap estimates what having seen the tests gives "
+            "(contamination); newer samples may also be harder for other reasons. † marks newer steps.</p>"
         )
     elif not unknown:
-        newer = about["newer"]
-        side = (
-            "newer"
-            if newer and all(newer)
-            else "not newer"
-            if newer and not any(newer)
-            else "without dates or outcomes"
-        )
-        table = f"<p class='soft'>All test samples are {side}: there is no gap to measure.</p>"
+        newer = set(about["newer"])
+        why = "All test samples are " + ("newer" if newer == {True} else "not newer")
+        why = why if len(newer) == 1 else "The samples have no dates, or the rows no outcomes"
+        table = f"<p class='soft'>{why}: there is no gap to measure.</p>"
     return Section("seen", "What the encoder may have seen", f"<p>{text}</p>{table}")
 
 

@@ -43,6 +43,7 @@ def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbna
         "texts": kind,
         "figures": kind.figures(document) if results else [],
         "note": kind.note(document) if results else "",
+        "scale": _scale(results),
         "names": names_of(document, stream),
         "span": (min(cells), max(cells)) if cells else (0.0, 1.0),
         "lacks": _lacks(document),
@@ -124,6 +125,20 @@ def _seeds(results: Sequence[Mapping[str, Any]]) -> str:
     if high == 1:
         return "1 seed"
     return f"mean ± standard deviation over {high if low == high else f'{low} to {high}'} seeds"
+
+
+def _scale(results: Sequence[Mapping[str, Any]]) -> str:
+    """How heads scale features; "" without heads on features.
+
+    >>> _scale([{"learner": "er", "settings": {"scale": "rms"}}])[:42]
+    'Trained heads divide features by one const'
+    """
+    heads = [r for r in results if "scale" in r["settings"] and r["settings"].get("net", "linear") in ("linear", "mlp")]
+    if not heads:
+        return ""
+    raw = ", ".join(r["learner"] for r in heads if r["settings"]["scale"] == "none")
+    text = "Trained heads divide features by one constant, the root mean square length of the first training data"
+    return text + (f"; unscaled: {raw}" if raw else "") + ". Closed forms and neighbours do not depend on their unit."
 
 
 def _cost(document: Mapping[str, Any]) -> Figure | None:

@@ -66,10 +66,12 @@ def linked(documents: Documents) -> list[dict[str, Any]]:
     for d in documents:
         aged = d["ageing"]["results"] if d.get("ageing") else [None] * len(d["results"])
         sure = d["calibration"]["results"] if d.get("calibration") else [None] * len(d["results"])
+        seen = (d["seen"]["results"] if d.get("seen") else None) or [None] * len(d["results"])
         results = [
-            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age, "calibration": calibration}
-            for r, age, calibration in zip(d["results"], aged, sure, strict=True)
-        ]
+            {**r, "page": learner_page(r["learner"]), "anchor": anchor(d, r), "ageing": age, "calibration": calibration,
+             "seen": gap}
+            for r, age, calibration, gap in zip(d["results"], aged, sure, seen, strict=True)
+        ]  # fmt: skip
         stream = {**d["stream"], "page": stream_page(d["stream"])}
         full.append({**d, "stream": stream, "page": protocol_page(d["protocol"]), "results": results})
     return full

@@ -64,9 +64,12 @@ def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> Non
     assert near_future(gaussian(), name) > best - 0.1
 
 
-@pytest.mark.parametrize(("name", "setting"), [("slda", "shrinkage"), ("ridge", "penalty")])
-def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, setting: str) -> None:
-    grid = (1e-4, 1e-2, 0.1, 0.5, 1.0)
+@pytest.mark.parametrize(
+    ("name", "setting", "grid"),
+    [("slda", "shrinkage", (1e-4, 1e-2, 0.1, 0.5, 1.0)), ("ridge", "penalty", (1e-4, 1e-2, 0.1, 0.5, 1.0)),
+     ("knn", "k", (5, 50))],
+)  # fmt: skip
+def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, setting: str, grid: Any) -> None:
     best = max(near_future(gaussian(), name, **{setting: value}) for value in grid)
     assert near_future(gaussian(), name) > best - 0.1
 
@@ -82,7 +85,9 @@ def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_o
 @pytest.mark.shared
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs ../shared/data")
-@pytest.mark.parametrize(("data", "learner"), [("usda", "ace"), ("usda", "ewc"), ("banking77", "fc-only")])
+@pytest.mark.parametrize(
+    ("data", "learner"), [("usda", "ace"), ("usda", "ewc"), ("banking77", "fc-only"), ("banking77", "slda")]
+)
 def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_real_data(data: str, learner: str) -> None:
     """ACE ended 11 points below on the USDA's pictures, when a rate was chosen by 31 updates."""
     defaults = benchmark("defaults")
