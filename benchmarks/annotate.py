@@ -3,10 +3,10 @@ answer.
 
     python benchmarks/annotate.py [--images N] [--folder F]
 
-`grid_ms`, `label_ms`: what the server needs for the next page, medians after 200,000 stored answers. `*_screen_ms`:
-what headless Chromium needs from the key Enter to the next page with all its pictures on the screen. People are an
-assumption: SECONDS for an image one by one, SCAN for a look at an image of the grid and CLICK for each of the WRONG
-ones. One JSON line; without Chromium, no `*_screen_ms` and no rates.
+`grid_ms`, `label_ms`, `conflicts_ms`: what the server needs for the next page, medians after 200,000 stored answers.
+`*_screen_ms`: what headless Chromium needs from the key Enter to the next page with all its pictures on the screen.
+People are an assumption: SECONDS for an image one by one, SCAN for a look at an image of the grid and CLICK for each
+of the WRONG ones. One JSON line; without Chromium, no `*_screen_ms` and no rates.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def waiting(run: Path, images: int) -> Context:
     write_json(ask / "batch.json", {"batch": "b", "after": None, "items": items, "concepts": names, "gold": {},
                                     "blur": [], "workers": 3, "per_worker": None})  # fmt: skip
     store = answer_store_of(context)
-    for who in ("bob", "eve"):
-        store.answer_together(who, {item: [names[i % len(names)]] for i, item in enumerate(items)})
+    for who, off in (("bob", 0), ("eve", 1)):  # they differ on a tenth
+        said = {item: [names[(i + off * (i % 10 == 0)) % len(names)]] for i, item in enumerate(items)}
+        store.answer_together(who, said)
     store.close()
     return context
 
@@ -72,12 +73,13 @@ def waiting(run: Path, images: int) -> Context:
 def measured(address: str, concept: str) -> dict[str, float]:
     """Milliseconds of the server for the next grid and the next image."""
     origin = "/".join(address.split("/")[:3])
-    took: dict[str, list[float]] = {"grid_ms": [], "label_ms": []}
+    took: dict[str, list[float]] = {"grid_ms": [], "label_ms": [], "conflicts_ms": []}
     with httpx.Client(base_url=address, headers={"origin": origin}, timeout=60) as client:
         for _ in range(REPEATS):
             for name, path in (
                 ("grid_ms", f"grid?annotator=ann&concept={concept}"),
                 ("label_ms", "label?annotator=ann"),
+                ("conflicts_ms", "conflicts?annotator=ann"),
             ):
                 clock = time.perf_counter()
                 page = client.get(path).raise_for_status().text

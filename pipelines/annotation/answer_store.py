@@ -152,11 +152,10 @@ class AnswerStore:
     def conflicts(self, annotator: str, agree: int) -> list[str]:
         """Items whose answers differ and of which no set of labels has `agree` votes, without those that this annotator
         answered."""
-        votes: dict[str, list[int]] = defaultdict(list)
-        for item, n in self._database.execute("SELECT item, COUNT(*) FROM answers GROUP BY item, labels"):
-            votes[item].append(n)
+        open_ones = """SELECT item FROM (SELECT item, COUNT(*) AS n FROM answers GROUP BY item, labels)
+            GROUP BY item HAVING COUNT(*) > 1 AND MAX(n) < ?"""
         done, last = self.answered(annotator), self._noted("skipped", annotator)
-        left = (i for i, n in votes.items() if len(n) > 1 and max(n) < agree and i not in done)
+        left = (row[0] for row in self._database.execute(open_ones, (agree,)) if row[0] not in done)
         return sorted(left, key=lambda item: (item in last, item))
 
     def votes(self, item: str) -> list[tuple[str, int]]:
