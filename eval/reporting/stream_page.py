@@ -22,7 +22,7 @@ CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 def facts(stream: Stream) -> dict[str, str]:
     """Properties of the whole stream."""
     shape = " × ".join(map(str, stream.x_shape)) or "texts"
-    properties = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "a sample": shape}
+    properties = {"steps": str(len(stream.steps)), "classes": str(len(stream.classes)), "shape of a sample": shape}
     if stream.prior is not None:
         properties["unlabelled, before the first step"] = f"{len(stream.prior):,}"
     properties["shared uploaders"] = shared_text(stream)

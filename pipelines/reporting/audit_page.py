@@ -136,13 +136,14 @@ def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 def lines(findings: Mapping[str, Any]) -> list[str]:
     """One sentence for each finding."""
     copies = findings["near_copies"]
-    across = ", ".join(f"{n} across {name}" for name, n in copies["groups_across"].items())
+    across = ", ".join(f"{n} across {name}" for name, n in copies["groups_across"].items() if n)
+    groups = f"{copies['groups']:,} groups" + (f" ({across})" if across else "")
     cells = findings["balance"]
     sentences = [
         f"{findings['images']:,} images, {findings['classes']} classes, "
         f"{cells['fewest']} to {cells['most']} images per class and bucket"
         + (f" ({len(cells['empty'])} without images)" if cells["empty"] else ""),
-        f"near-duplicates: {copies['images_in_groups']:,} images in {copies['groups']:,} groups ({across})",
+        f"near-duplicates: {copies['images_in_groups']:,} images in {groups}",
     ]
     if u := findings.get("uploaders", {}).get("split_0"):
         sentences.append(

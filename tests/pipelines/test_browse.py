@@ -86,6 +86,12 @@ class TestTheTable:
         assert dates == sorted(dates)
         assert collection.dated == len(dates)
 
+    def test_impossible_dates_come_last(self, collection: Collection) -> None:
+        reasons = values(collection, "reason")
+        wrong = [n for n, reason in enumerate(reasons) if reason == "filter: impossible_upload_date"]
+        assert wrong
+        assert min(wrong) >= collection.dated
+
     def test_a_release_and_a_stream_open_too(self, journey: Path) -> None:
         release = open_collection(Release.open(journey).path)
         assert (release.source.kind, release.size) == ("release", Release.open(journey).facts["images"])
