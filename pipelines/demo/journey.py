@@ -36,7 +36,8 @@ from pipelines.stage_folder import folder_of
 from pipelines.stages.embed import OF_2004
 from stream_builder.builders.release import from_release
 
-LEARNERS = ["majority", "nearest-mean", "slda", "ranpac", "nap", "scratch", "finetune", "cumulative", "er"]
+CLOSED = ["nearest-mean", "simple-cil", "slda", "ridge", "ranpac", "fecam"]
+LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]
 FEATURES = "photos-of-2004"
 

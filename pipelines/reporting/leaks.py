@@ -18,7 +18,7 @@ from stream_builder.stream import Stream
 BLOCK = 1 << 22  # pairs that are compared at a time
 EXAMPLES = 20  # findings that are listed
 EXPECTED = (
-    "Expected another release; a .npy file of vectors (N, D) or of perceptual hashes (N,) uint64; or a text file with "
+    "Expected another release; a .npy file of vectors (N, D) or of perceptual hashes (N,) uint64; or a .txt file with "
     "a SHA-256 or a perceptual hash (16 hexadecimal digits) a line."
 )
 Array = npt.NDArray[Any]
@@ -40,8 +40,10 @@ def leaks(
         kind = "vectors" if entries.ndim == 2 and entries.dtype.kind == "f" else "perceptual hashes"
         if kind != "vectors" and (entries.ndim != 1 or entries.dtype != np.uint64):
             raise BadInput(f"{index} has shape {entries.shape} and dtype {entries.dtype}.", EXPECTED)
-    else:
+    elif index.suffix == ".txt":
         kind, entries = _listed(index)
+    else:
+        raise BadInput(f"{index} is no index.", EXPECTED)
     ids, buckets, rows = _tests(audited)
     if kind == "vectors":
         found = _nearest_cosines(_vectors(audited, rows, index, entries), entries)

@@ -238,12 +238,13 @@ class TestLeaks:
         ("write", "message"),
         [
             (lambda p: p.write_text("0123\nxyz"), "line 1: '0123' is no hash"),
+            (lambda p: p.with_suffix(".npz").write_bytes(b"PK"), "seen.npz is no index"),
             (lambda p: np.save(p.open("wb"), np.zeros(3)), "shape .3,. and dtype float64"),
             (lambda p: np.save(p.open("wb"), np.zeros((3, 5), np.float32)), "has none of this width .clip: .2,"),
         ],
     )
     def test_what_is_no_index_is_named(self, release: Release, tmp_path: Path, write: Any, message: str) -> None:
-        index = tmp_path / ("seen.txt" if "line" in message else "seen.npy")
+        index = tmp_path / ("seen.txt" if "line" in message else "seen.npz" if "npz" in message else "seen.npy")
         write(index)
         with pytest.raises(BadInput, match=message):
             audit(release.path, index)

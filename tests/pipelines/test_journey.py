@@ -179,8 +179,11 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
     assert {r["learner"] for r in results[0]["results"]} == {
         "majority",
         "nearest-mean",
+        "simple-cil",
         "slda",
+        "ridge",
         "ranpac",
+        "fecam",
         "nap",
         "scratch",
         "finetune",
