@@ -141,6 +141,7 @@ def damage(folder: Path, read_all: bool = False) -> list[str]:
 def _files(folder: Path) -> dict[str, Content] | None:
     try:
         known = read_json(folder / "files.json")
+        "".join(known).encode()  # half of a surrogate pair names no file
         return {str(name): Content(int(size), str(digest)) for name, (size, digest) in known.items()}
     except (DriftlineError, OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None

@@ -43,7 +43,7 @@ EXTEND = ROOT / "docs" / "guides" / "extend.md"
 LAB_BOOK = ROOT / "docs" / "project" / "lab_book.md"  # tells what was
 RUN = [page for page in PAGES if page != TUTORIAL]
 JOURNEY = ROOT / "examples" / "journey.py"  # test_journey_script.py runs it
-OTHER_OPTIONS = {"--nproc-per-node"}  # torchrun's
+OTHER_OPTIONS = {"--nproc-per-node", "--network"}  # torchrun's, docker's
 
 
 def blocks(page: Path, kind: str) -> list[str]:
