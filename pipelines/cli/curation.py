@@ -156,8 +156,9 @@ def judges(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Show how often judges agree with people, which prompts retrieve worst, and what to ask next.
+    """Show how often judges agree with people, and what to ask next.
 
+    It also names the prompts that retrieve worst.
     With --serve, Label Studio gets the judges' answers as predictions: its address of a model is the printed one,
     followed by the name of a judge.
     """
