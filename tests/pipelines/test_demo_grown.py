@@ -20,10 +20,12 @@ def test_a_year_later_only_new_photos_are_paid_for_and_old_models_are_tested_on_
     out = Path(shutil.copytree(journey, tmp_path / "demo"))
     found = demo_grown(out, QUICK, RunLog(quiet=True), workers=1, learners=["nearest-mean"])
     grown = found["grown"]
-    assert 100 < grown["embeddings"] <= grown["requests"] <= grown["rows"]["new"] < 170
+    new = grown["images"]["new"]
+    assert 100 < new <= grown["requests"] <= grown["rows"]["new"] < 170
+    assert new < grown["embeddings"] <= 2 * new, "by the model that finds photos, and of published ones by another one"
     assert grown["rows"]["gone"] == 0
     assert grown["buckets"]["now"] == [*grown["buckets"]["before"], "11"]
-    assert 0 < grown["answers"] <= 3 * grown["embeddings"]
+    assert 0 < grown["answers"] <= 3 * new
     assert found["compare"]["comparable"] == [str(i) for i in range(1, 11)]
     (row,) = found["learners"]
     assert row["learner"] == "nearest-mean"
