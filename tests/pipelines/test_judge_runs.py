@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from support.vision_server import vision_server
@@ -116,14 +117,14 @@ def test_a_judge_that_is_worse_on_old_photos_is_caught_and_no_label_is_its_alone
 
 
 def test_judges_save_60_percent_of_the_questions_on_the_photo_world(journey: Path) -> None:
-    """The example of docs/guides/validate.md. The first seed is the published one; with 3, some buckets are doubted."""
+    """The example of docs/guides/validate.md, with as many simulated judges as its sentence names."""
     spec = importlib.util.spec_from_file_location("people_and_judges", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    for seed in (0, 3, 7):
-        found = example.compare(*example.world(journey, seed))
-        assert found["share"] <= 0.4
-        assert found["precision"] >= found["precision_alone"] - 0.005, "three labels of 700"
-        assert found["caught"] == [["simulated", 1]]
+    found = [example.compare(*example.world(journey, seed)) for seed in range(16)]
+    assert np.mean([one["share"] for one in found]) <= 0.4
+    assert max(one["share"] for one in found) < 0.5
+    assert all(one["precision"] >= one["precision_alone"] - 0.005 for one in found), "three labels of 700"
+    assert all(one["caught"] == [["simulated", 1]] for one in found)
