@@ -24,7 +24,6 @@ import numpy as np
 
 from curate.core.seeding import rng_for
 from eval.experiment.learner_sets import ALPHAS
-from eval.experiment.settings import setting_names
 from eval.learners import LEARNERS
 from eval.run import evaluate
 from eval.training.online_learner import OnlineLearner
@@ -67,7 +66,7 @@ def grid(protocol: str, learner: str) -> Grid:
     if protocol == "near-future":
         return {"lr": [*RATES, *RATES_OF_IMAGES]}
     values: dict[str, list[Any]] = {"lr": sorted(set(HEADS.values()))}
-    if "alpha" in setting_names(LEARNERS[learner]):
+    if learner.endswith("reservoir"):
         values["alpha"] = list(ALPHAS)
     if learner in STRENGTHS:
         key, strength = STRENGTHS[learner]
