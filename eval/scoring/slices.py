@@ -55,7 +55,7 @@ def end_of(date: str) -> int | None:
     (31536000, 2678400, 86400, None)
     """
     try:
-        return int((np.datetime64(date) + 1).astype("datetime64[s]").astype(np.int64)) if date[:4].isdigit() else None
+        return int((np.datetime64(date) + 1).astype("datetime64[s]").astype(np.int64)) if date[:4].isdecimal() else None
     except ValueError:
         return None
 

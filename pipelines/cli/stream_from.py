@@ -310,7 +310,7 @@ def stream_from_baseline(
     out: Out,
     as_json: Json = False,
 ) -> None:
-    """Write a stream that comes with the results of all learners.
+    """Write a stream whose results come with driftline.
 
     Compare your own with them: driftline leaderboard ours.zip --baselines --stream OUT --out board.md.
     """

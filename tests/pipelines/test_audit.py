@@ -205,11 +205,11 @@ class TestLeaks:
         leaks = audit(path, index)["leaks"]
         return leaks["found"], [example["id"] for example in leaks["examples"]]
 
-    def tests(self, release: Release) -> list[int]:
+    def rows_of_tests(self, release: Release) -> list[int]:
         return [i for i, side in enumerate(release.table["split_0"].to_pylist()) if side == "test"]
 
     def test_hashes_find_a_copy_that_was_compressed_again(self, release: Release, tmp_path: Path) -> None:
-        leaked = self.tests(release)[0]
+        leaked = self.rows_of_tests(release)[0]
         planted = image_hashes(release)[leaked] ^ np.uint64(0b101)  # two bits differ
         np.save(tmp_path / "seen.npy", np.array([0x123456789ABCDEF0, planted], np.uint64))
         (tmp_path / "seen.txt").write_text(f"123456789abcdef0\n{int(planted):016x}\n")
@@ -219,7 +219,7 @@ class TestLeaks:
         assert "leaks: 1 of" in lines(audit(release.path, tmp_path / "seen.npy"))[-1]
 
     def test_training_images_are_no_leak(self, release: Release, tmp_path: Path) -> None:
-        digests, tests = release.table["sha256"].to_pylist(), self.tests(release)
+        digests, tests = release.table["sha256"].to_pylist(), self.rows_of_tests(release)
         training = [digest for i, digest in enumerate(digests) if i not in tests]
         (tmp_path / "seen.txt").write_text("\n".join([*training, digests[tests[1]]]))
         assert self.found(release.path, tmp_path / "seen.txt")[0] == 1

@@ -187,7 +187,8 @@ def test_a_source_named_by_its_module_brings_its_own_keys(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(tmp_path)
     source = "collection.source=museum_source:Museum"
     written = presets.write_run_file(tmp_path, "mini", [source, "collection.room=7"])
-    assert yaml.safe_load(written.read_text())["collection"] == {"source": "museum_source:Museum", "room": 7}
+    collection = yaml.safe_load(written.read_text())["collection"]
+    assert collection == {"source": "museum_source:Museum", "room": 7, "gone": "drop"}
     with pytest.raises(BadConfig, match=r"--set collection\.room is 'x'\. Expected a whole number"):
         load(written, ["collection.room=x"])
     with pytest.raises(
