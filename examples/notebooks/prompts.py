@@ -40,7 +40,7 @@ THINGS
 # %% [markdown]
 # ## Embed
 #
-# The run stops after the stage `embed`: each photo has a vector, and nobody has been asked anything yet.
+# The run stops after the stage `embed`: each photo has a vector, and no question has been asked yet.
 
 # %%
 run = dl.init_run(

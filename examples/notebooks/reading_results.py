@@ -21,29 +21,22 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
-import csv
-import io
-import zipfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from PIL import Image
 
 import driftline as dl
 from eval.reporting.report import results_of
-from pipelines.demo.real import CUTS, FRUITS, packed
+from pipelines.demo.real import CUTS, FRUITS, pictures
 
 x, y, step, time = [], [], [], []
-with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
-    for row in csv.DictReader(io.StringIO(pictures.read("table.csv").decode())):
-        picture = Image.open(io.BytesIO(pictures.read(f"images/{row['filename']}")))
-        picture.draft("RGB", (32, 32))
-        x.append(np.asarray(picture.convert("RGB").resize((8, 8)), np.float32).ravel() / 255)
-        y.append(FRUITS.index(row["label"]))
-        step.append(sum(int(row["year"]) >= cut for cut in CUTS[1:]))
-        time.append(f"{row['year']}-01-01")
+for picture, fruit, year in pictures(32):
+    x.append(np.asarray(picture.resize((8, 8)), np.float32).ravel() / 255)
+    y.append(FRUITS.index(fruit))
+    step.append(sum(year >= cut for cut in CUTS[1:]))
+    time.append(f"{year}-01-01")
 split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
 arrays = {"x": np.array(x), "y": np.array(y), "step": np.array(step), "split": split, "classes": np.array(FRUITS)}
 stream = dl.from_arrays(arrays | {"time": np.array(time, "datetime64[s]").astype(int)}).save("fruit-stream")

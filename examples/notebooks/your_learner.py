@@ -21,26 +21,18 @@ if find_spec("driftline") is None:  # in Colab
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "driftline"], check=True)
 
 # %%
-import csv
-import io
-import zipfile
-
 import numpy as np
-from PIL import Image
 
 import driftline as dl
-from pipelines.demo.real import CUTS, FRUITS, packed
+from pipelines.demo.real import CUTS, FRUITS, pictures
 
 x, y, step, time = [], [], [], []
-with zipfile.ZipFile(io.BytesIO(packed())) as pictures:
-    for row in csv.DictReader(io.StringIO(pictures.read("table.csv").decode())):
-        picture = Image.open(io.BytesIO(pictures.read(f"images/{row['filename']}")))
-        picture.draft("RGB", (32, 32))
-        colours = np.asarray(picture.convert("RGB")) // 64  # four levels of each channel
-        x.append(np.bincount((colours @ [16, 4, 1]).ravel(), minlength=64) / colours[..., 0].size)
-        y.append(FRUITS.index(row["label"]))
-        step.append(sum(int(row["year"]) >= cut for cut in CUTS[1:]))
-        time.append(f"{row['year']}-01-01")
+for picture, fruit, year in pictures(32):
+    colours = np.asarray(picture) // 64  # four levels of each channel
+    x.append(np.bincount((colours @ [16, 4, 1]).ravel(), minlength=64) / colours[..., 0].size)
+    y.append(FRUITS.index(fruit))
+    step.append(sum(year >= cut for cut in CUTS[1:]))
+    time.append(f"{year}-01-01")
 
 # %% [markdown]
 # ## A stream

@@ -55,9 +55,7 @@ def demo_grown(
     found |= {key: found[key] + answered[key] for key in ("embeddings", "answers")}
     record = folder / "grown.json"
     if not record.is_file():  # a second call finds nothing new
-        write_json(
-            record, {key: found[key] for key in ("rows", "images", "buckets", "requests", "embeddings", "answers")}
-        )
+        write_json(record, {key: found[key] for key in PAID})
     release = Release.open(out)
     stream = from_release(release, FEATURES).save(folder / "stream")
     with run_log.progress(PROTOCOL, len(learners) * scale.seeds, "runs") as tick:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import zipfile
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 from curate.core.atomic_io import write_bytes, write_json, write_text
 from curate.core.executor import Executor
@@ -78,6 +82,15 @@ def unpack(out: Path) -> None:
         for name in pictures.namelist():
             if not (out / "collection" / name).is_file():
                 write_bytes(out / "collection" / name, pictures.read(name))
+
+
+def pictures(edge: int) -> Iterator[tuple[Image.Image, str, int]]:
+    """(RGB picture, fruit, year) of each row of the table. edge: pixels below which a picture is not reduced."""
+    with zipfile.ZipFile(io.BytesIO(packed())) as archive:
+        for row in csv.DictReader(io.StringIO(archive.read("table.csv").decode())):
+            picture = Image.open(io.BytesIO(archive.read(f"images/{row['filename']}")))
+            picture.draft("RGB", (edge, edge))
+            yield picture.convert("RGB"), row["label"], int(row["year"])
 
 
 def packed() -> bytes:
