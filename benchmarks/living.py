@@ -11,21 +11,26 @@ import argparse
 import hashlib
 import io
 import json
+import multiprocessing
 import random
 import resource
+import shutil
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from PIL import Image
 
 from curate.core.run_log import RunLog
+from curate.embedding import embed
+from curate.fetch import shard
 from curate.images.near_duplicates import near_stored
 from curate.store.database import opened
 from curate.store.photos import address_key, outcomes
@@ -45,35 +50,21 @@ retrieve: {per_class: 10, depth: 50, background: false, concepts: [{name: car, p
 
 
 class Photos:
-    """A loopback server of generated photos, /N.jpg, each of its own."""
+    """A loopback server of generated photos, /N.jpg, each of its own, in a process of its own."""
 
     def __init__(self, edge: int) -> None:
-        self.asked: Counter[str] = Counter()
         rng = np.random.default_rng(0)
         small = Image.fromarray(rng.integers(0, 256, (edge // 8, edge // 8, 3)).astype(np.uint8)).resize((edge, edge))
         buffer = io.BytesIO()
         small.save(buffer, "JPEG", quality=85)
-        body = buffer.getvalue()
-        outer = self
+        fork = multiprocessing.get_context("fork")
+        self._asked, (here, there) = fork.Value("q", 0), fork.Pipe(duplex=False)
+        fork.Process(target=_serve, args=(buffer.getvalue(), self._asked, there), daemon=True).start()
+        self.base = f"http://127.0.0.1:{here.recv()}"
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                outer.asked[self.path] += 1
-                comment = self.path.encode().ljust(14)
-                data = body[:2] + b"\xff\xfe\x00\x10" + comment + body[2:]
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.base = f"http://127.0.0.1:{self.server.server_address[1]}"
+    def asked(self) -> int:
+        """Requests so far."""
+        return int(self._asked.value)
 
     def table(self, root: Path, rows: int) -> None:
         """The metadata of the first `rows` photos."""
@@ -81,53 +72,119 @@ class Photos:
         (root / "photos.csv").write_text("\n".join(["url,uploaded", *lines]) + "\n", encoding="utf-8")
 
 
+def _serve(body: bytes, asked: Any, port: Any) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with asked.get_lock():
+                asked.value += 1
+            comment = self.path.encode().ljust(14)
+            data = body[:2] + b"\xff\xfe\x00\x10" + comment + body[2:]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    port.send(server.server_address[1])
+    server.serve_forever()
+
+
+class StoreClock:
+    """Seconds on the clock and of the processor inside the store, while a run does its work in this process."""
+
+    USES = (
+        (shard, ("keep", "recall", "remember", "reuse_part", "shard_key")),
+        (embed, ("keep_looks", "keep_part", "known_looks", "part_key", "reuse_part", "with_known")),
+    )
+
+    def __init__(self) -> None:
+        self.clock = self.cpu = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Measure inside."""
+        with ExitStack() as stack:
+            for module, names in self.USES:
+                for name in names:
+                    stack.enter_context(patch.object(module, name, self._measured(getattr(module, name))))
+            yield
+
+    def _measured(self, do: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*given: Any) -> Any:
+            clock, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return do(*given)
+            finally:
+                self.clock += time.perf_counter() - clock
+                self.cpu += time.thread_time() - cpu
+
+        return measured
+
+
 def timed(do: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Seconds on the clock, seconds of the processor (of this process: the server of photos, too), and the result."""
+    """Seconds on the clock, seconds of this process's processor, and the result."""
     clock, cpu = time.perf_counter(), time.process_time()
     result = do()
     return time.perf_counter() - clock, time.process_time() - cpu, result
 
 
-def built(root: Path, photos: Photos, rows: int, until: str, *changes: str) -> tuple[float, float]:
-    """Run up to a stage; returns seconds on the clock and of the processor."""
+def built(root: Path, photos: Photos, rows: int, *changes: str) -> tuple[float, float]:
+    """Run up to embed; returns seconds on the clock and of the processor."""
     root.mkdir(exist_ok=True)
     photos.table(root, rows)
     (root / "driftline.yaml").write_text(CONFIG, encoding="utf-8")
-    return timed(lambda: run(context(root, *changes), until=until, yes=True))[:2]
+    return timed(lambda: run(context(root, *changes), until="embed", yes=True))[:2]
 
 
 def context(root: Path, *changes: str) -> Context:
     return Context(root, load(root / "driftline.yaml", changes), RunLog(quiet=True), changes=changes)
 
 
-def journey(folder: Path, rows: int, edge: int) -> dict[str, Any]:
-    """A fresh run with and without a store, a changed filter, and 1 % more rows."""
-    photos = Photos(edge)
-    built(folder / "first", photos, min(rows, 200), "embed")  # imports and the model
-    photos.asked.clear()
-    bare, bare_cpu = built(folder / "bare", photos, rows, "embed", "store.use=false")
-    fresh, fresh_cpu = built(folder / "run", photos, rows, "embed")
-    asked = photos.asked.total()
-    other = context(folder / "run", "filter.where=id not like '%7.jpg'")
-    filtered, filtered_cpu, _ = timed(lambda: run(other, until="embed", yes=True))
-    refetched = photos.asked.total() - asked
-    run(context(folder / "run"), until="embed", yes=True)
-    photos.table(folder / "run", rows + rows // 100)
-    asked = photos.asked.total()
-    grown, grown_cpu, found = timed(lambda: grow(context(folder / "run"), until="embed"))
+def pairs(folder: Path, photos: Photos, rows: int, count: int = 5) -> dict[str, Any]:
+    """Fresh runs with and without a store, in turn: what the store costs, with the noise of the machine."""
+    ratios = []
+    for i in range(count):
+        seconds = {}
+        for use in (("true", "false"), ("false", "true"))[i % 2]:
+            seconds[use] = built(folder / "pair", photos, rows, f"store.use={use}")[1]
+            shutil.rmtree(folder / "pair")
+        ratios.append(seconds["true"] / seconds["false"] - 1)
+    return {"part": "pairs", "photos": rows, "cpu_overhead": round(median(ratios), 4),
+            "all": [round(ratio, 4) for ratio in sorted(ratios)]}  # fmt: skip
+
+
+def journey(folder: Path, photos: Photos, rows: int) -> dict[str, Any]:
+    """A fresh run, 1 % more rows, and a changed filter."""
+    inside, asked = StoreClock(), photos.asked()
+    with inside.running():
+        fresh, fresh_cpu = built(folder / "run", photos, rows)
+    fresh_asked = photos.asked() - asked
     stored = sum(p.stat().st_size for p in (folder / "run" / "stages").rglob("*") if p.is_file())
     index = sum(p.stat().st_size for p in (folder / "run" / "store").glob("index.sqlite*"))
+    photos.table(folder / "run", rows + rows // 100)
+    asked = photos.asked()
+    grown, grown_cpu, found = timed(lambda: grow(context(folder / "run"), until="embed"))
+    grown_asked = photos.asked() - asked
+    changed = context(folder / "run", "filter.where=id not like '%7.jpg'")
+    filtered, filtered_cpu, _ = timed(lambda: run(changed, until="embed", yes=True))
     return {
-        "part": "run", "photos": rows, "photo_bytes": stored // rows, "seconds_without_store": round(bare, 2),
-        "seconds": round(fresh, 2), "time_overhead": round(fresh / bare - 1, 4),
-        "cpu_seconds": round(fresh_cpu, 2), "cpu_overhead": round(fresh_cpu / bare_cpu - 1, 4),
-        "filter_cpu_share": round(filtered_cpu / fresh_cpu, 4), "grow_cpu_share": round(grown_cpu / fresh_cpu, 4),
-        "grow_stages": {e["stage"]: e["seconds"] for e in found["stages"] if e["seconds"] is not None},
+        "part": "run", "photos": rows, "photo_bytes": stored // rows,
+        "seconds": round(fresh, 1), "cpu_seconds": round(fresh_cpu, 1), "requests": fresh_asked,
+        "time_overhead": round(inside.cpu / (fresh_cpu - inside.cpu), 4),
+        "clock_overhead": round(inside.clock / (fresh - inside.clock), 4),
         "bytes_overhead": round(index / stored, 4), "index_bytes_a_photo": index // rows,
-        "filter_seconds": round(filtered, 2), "filter_requests": refetched,
-        "grow_seconds": round(grown, 2), "grow_share": round(grown / fresh, 4),
-        "grow_requests_share": round((photos.asked.total() - asked) / rows, 4),
+        "grow_requests_share": round(grown_asked / fresh_asked, 4),
         "grow_embeddings_share": round(found["embeddings"] / rows, 4),
+        "grow_share": round(grown_cpu / fresh_cpu, 4), "grow_cpu_seconds": round(grown_cpu, 1),
+        "grow_clock_share": round(grown / fresh, 4), "grow_seconds": round(grown, 1),
+        "grow_stages": {e["stage"]: e["seconds"] for e in found["stages"] if e["seconds"] is not None},
+        "filter_requests": photos.asked() - asked - grown_asked,
+        "filter_share": round(filtered_cpu / fresh_cpu, 4), "filter_seconds": round(filtered, 1),
     }  # fmt: skip
 
 
@@ -195,7 +252,10 @@ def main() -> None:
         if not given.only_run:
             print(json.dumps(near()), flush=True)
             print(json.dumps(look_ups(Path(folder, "many"), given.entries)), flush=True)
-        print(json.dumps(journey(Path(folder), given.photos, given.edge)), flush=True)
+        photos = Photos(given.edge)
+        built(Path(folder, "first"), photos, min(given.photos, 200))  # imports and the model
+        print(json.dumps(journey(Path(folder), photos, given.photos)), flush=True)
+        print(json.dumps(pairs(Path(folder), photos, max(500, given.photos // 20))), flush=True)
 
 
 if __name__ == "__main__":
