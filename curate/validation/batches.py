@@ -6,6 +6,7 @@ The modules of `platforms/` bring a batch into the form of a marketplace.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.core.atomic_io import csv_text, read_object, write_bytes, write_json, write_text
-from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.outside.tables import csv_rows
 from curate.core.seeding import name_for, rng_for
+from curate.core.system.calls import sync_folder
 from curate.retrieval.settings import Concept
 from curate.validation.settings import ValidationSettings
 
@@ -57,11 +59,13 @@ def write_batch(
     gold: Mapping[str, frozenset[str]] | None = None,
     after: str | None = None,
     blur: Collection[str] = (),
+    earlier: Path | None = None,
 ) -> dict[str, Any]:
     """Write `batch.csv`, `page.html`, `images/` and last `batch.json`, whose content is returned; rows in seeded order.
 
     asked: (id, image bytes, extension). gold: id → known labels; workers cannot tell gold questions from others. after:
-    name of the previous batch. blur: ids of images that annotators see blurred at first.
+    name of the previous batch. blur: ids of images that annotators see blurred at first. earlier: folder of a batch
+    whose images are linked instead of written again, under their new names.
     """
     for concept in concepts:
         if concept.name == NONE or "|" in concept.name:
@@ -72,12 +76,16 @@ def write_batch(
     order = rng_for(seed, "batch order").permutation(len(asked))
     items: dict[str, str] = {}
     rows = []
+    images, written = out / "images", {} if earlier is None else _images_by_id(earlier)
     for i in order.tolist():
         id_, data, extension = asked[i]
         item = name_for(seed, "item", batch, id_)
         items[item] = id_
-        write_bytes(out / "images" / f"{item}.{extension}", data)
+        if not _linked(written.get(id_), images / f"{item}.{extension}", data):
+            write_bytes(images / f"{item}.{extension}", data)
         rows.append((batch, item, f"{settings.image_base_url.rstrip('/')}/{item}.{extension}"))
+    if written and asked:
+        sync_folder(images)
     write_text(out / "batch.csv", marketplace_csv(COLUMNS, rows))
     write_text(out / "page.html", question_page(concepts))
     known = gold or {}
@@ -96,6 +104,30 @@ def write_batch(
     }
     write_json(out / "batch.json", facts)
     return facts
+
+
+def _images_by_id(folder: Path) -> dict[str, Path]:
+    """Id → image of a batch; none if it is not complete or not readable."""
+    try:
+        items = read_batch(folder)["items"]
+    except DriftlineError:
+        return {}
+    return {items[path.stem]: path for path in (folder / "images").glob("*.*") if path.stem in items}
+
+
+def _linked(written: Path | None, path: Path, data: bytes) -> bool:
+    """Make `path` a hard link to a file that has these bytes; returns whether that was done."""
+    try:
+        if written is None or written.read_bytes() != data:
+            return False
+        if written == path:  # of the same batch, which was interrupted
+            return True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.link(written, path)
+    except OSError:
+        return False
+    return True
 
 
 def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

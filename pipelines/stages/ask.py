@@ -70,7 +70,10 @@ class Ask(Stage):
         items = candidates.filter(asked).select(ITEMS.names)
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
-            facts = batch_of(self.context, self._left_to_people(items.to_pylist(), inputs, out), inputs, out)
+            from pipelines.stage_folder import folder_of
+
+            left = self._left_to_people(items.to_pylist(), inputs, out)
+            facts = batch_of(self.context, left, inputs, out, standing=folder_of(self.context.root, self.name))
             self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} workers, about "
                 f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
@@ -126,10 +129,12 @@ def batch_of(
     out: Path,
     asked: set[str] | None = None,
     after: str | None = None,
+    standing: Path | None = None,
 ) -> dict[str, Any]:
     """Write a batch about `items` (id, bucket, concept, score), gold questions among them; returns its facts.
 
     asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
+    standing: folder of the output that this batch replaces.
     """
     config = context.config
     ids = {item["id"] for item in items}
@@ -145,6 +150,7 @@ def batch_of(
         gold,
         after,
         _blurred(context, inputs["embed"], shown),
+        standing,
     )
     if (known := answers_of(context, inputs["bucket"])) is not None:
         known.take_batch(facts)

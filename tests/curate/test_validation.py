@@ -84,6 +84,25 @@ class TestBatch:
         assert len(set(order)) == 20
         assert read_batch(tmp_path / "a") == facts
 
+    def test_images_of_an_earlier_batch_are_linked_if_their_bytes_are_the_same(self, tmp_path: Path) -> None:
+        def written(name: str, images: dict[str, bytes], earlier: str | None = None) -> tuple[Path, dict[str, Path]]:
+            asked, plan = [(id_, data, "jpg") for id_, data in images.items()], ValidationSettings()
+            out, before = tmp_path / name, None if earlier is None else tmp_path / earlier
+            items = write_batch(asked, CONCEPTS, out, 0, plan, earlier=before)["items"]
+            return out, {id_: out / "images" / f"{item}.jpg" for item, id_ in items.items()}
+
+        _, old = written("old", {"a": b"A", "b": b"B", "gone": b"G"})
+        grown = {"a": b"A", "b": b"other bytes", "new": b"N"}
+        out, new = written("new", grown, "old")
+        alone, _ = written("alone", grown)
+        assert {id_ for id_ in old if id_ in new and old[id_].samefile(new[id_])} == {"a"}
+        assert [(p.name, p.read_bytes()) for p in sorted(out.rglob("*.*"))] == [
+            (p.name, p.read_bytes()) for p in sorted(alone.rglob("*.*"))
+        ]
+        (tmp_path / "new" / "batch.json").write_text("{")
+        written("new", grown, "new")
+        assert old["b"].read_bytes() == b"B"
+
     def test_the_estimate_includes_mturks_minimum_fee(self, tmp_path: Path) -> None:
         assert self.write(tmp_path)["estimate_usd"] == 1.80  # 20 images × 3 workers × ($0.02 + $0.01)
 

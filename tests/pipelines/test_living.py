@@ -197,6 +197,13 @@ PUBLISHED = (
 )
 
 
+def inodes(root: Path) -> dict[str, int]:
+    """Id → inode of the images that the stage ask shows to people."""
+    folder = root / "stages" / "07_ask"
+    items = json.loads((folder / "batch.json").read_text())["items"]
+    return {items[path.stem]: path.stat().st_ino for path in (folder / "images").iterdir()}
+
+
 class TestGrow:
     def test_three_steps_give_the_bytes_of_one_build_with_the_same_borders(self, town: Town, tmp_path: Path) -> None:
         grown, whole = town.run(tmp_path / "grown", 60, LOOSE), tmp_path / "whole"
@@ -204,6 +211,7 @@ class TestGrow:
         with counted(town) as counts:
             run(context(grown, *PUBLISHED), until="ask")
             asked.append(answer(context(grown, *PUBLISHED), town, "first"))
+            shown = inodes(grown)
             run(context(grown, *PUBLISHED))
             embedded = [len(pq.read_table(sorted((grown / "stages" / "05_embed" / "metadata").glob("*"))))]
             for lines, name in ((85, "second"), (110, "third")):
@@ -213,6 +221,8 @@ class TestGrow:
                 assert found["rows"] == {"new": 25, "gone": 0, "kept": 0}
                 assert len(found["buckets"]["now"]) == len(found["buckets"]["before"]) + 1
                 embedded.append(found["embeddings"])
+                shown, before = inodes(grown), shown
+                assert {id_: shown[id_] for id_ in before} == before, "images of the batch before are linked"
                 asked.append(answer(context(grown, *PUBLISHED), town, name))
                 assert grow(context(grown, *PUBLISHED))["state"] == "done"
             again = grow(context(grown, *PUBLISHED))
