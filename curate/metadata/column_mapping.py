@@ -55,7 +55,8 @@ def rows_of_batch(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+    # not `type.tz`: that fails for a name that is not UTF-8
+    if pa.types.is_timestamp(column.type) and column.type != pa.timestamp(column.type.unit):
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))  # the same moments, also of unknown zones
     try:
         values: list[Any] = column.to_pylist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadConfig, BadInput
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.metadata.filtering import filter_table, mark
+from curate.metadata.filtering import MARKS, filter_table, late_rows, mark
 from curate.metadata.filters import check, reasons
 from curate.metadata.schema import TABLE, batch_of
 from curate.metadata.settings import FilterSettings
@@ -151,6 +152,21 @@ def test_the_first_good_row_of_an_id_stays_across_parts(tmp_path: Path) -> None:
     counts = filter_table(parts, tmp_path / "out", FilterSettings(), QUIET)
     assert counts == {"": 3, "video": 1, "duplicate_id": 2}
     assert kept_rows(tmp_path / "out") == [1, 3, 5]
+
+
+@pytest.mark.parametrize("times", [2, 200_000])
+def test_many_rows_of_one_id_take_no_square_of_time(tmp_path: Path, times: int) -> None:
+    rows = pa.array(range(200_000))
+    ids = pa.array([str(i // times) for i in range(len(rows))])
+    nothing = pa.nulls(len(rows), pa.string())
+    marks = pa.Table.from_arrays([ids, rows, nothing, nothing], ["id", "row", "user", "reason"]).cast(MARKS)
+    write_parquet(tmp_path / "marks.parquet", marks)
+
+    begun = time.process_time()
+    late = late_rows([tmp_path / "marks.parquet"], FilterSettings(), tmp_path)
+
+    assert late.num_rows == 200_000 - 200_000 // times
+    assert time.process_time() - begun < 10  # .2 seconds; the square of the rows would be 40 billion pairs
 
 
 def test_one_user_does_not_fill_a_collection(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -251,3 +252,13 @@ def test_real_exif_photos_are_dated_or_say_why_not(shared: Path, tmp_path: Path)
     table = pa.Table.from_batches(Folder(path=tmp_path).batches())
     dated = sum(value is not None for value in table["taken"].to_pylist())
     assert 20 < dated < len(table)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse such names")
+def test_a_file_name_that_is_not_utf8_costs_its_own_row(tmp_path: Path) -> None:
+    jpeg(tmp_path / "2001-02-03.jpg")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jpg")).write_bytes((tmp_path / "2001-02-03.jpg").read_bytes())
+
+    rows = pa.Table.from_batches(Folder(path=tmp_path).batches()).to_pylist()
+
+    assert [(r["fault"], r["raw"]) for r in rows] == [(None, None), ("not_utf8", "caf\\xe9.jpg")]
