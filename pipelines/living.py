@@ -33,7 +33,7 @@ from pipelines.stage_folder import done_of, folder_of
 from pipelines.stages import STAGES
 from pipelines.stages.ask import answers_of
 from pipelines.stages.bucket import borders_of
-from pipelines.stages.ingest import earlier_of
+from pipelines.stages.ingest import Ingest, earlier_of
 
 DAY = 86_400
 FAILED = sorted(NETWORK_REASONS | TEMPORARY_REASONS)  # a later attempt may succeed; other misses are gone, or refused
@@ -86,12 +86,13 @@ def grow(
 
 
 def keep_what_was(context: Context) -> None:
-    """If the source has changed: keep the borders of the finished buckets, which later photos must not move, and if
-    collection.gone is keep, the rows."""
+    """Ask what is new. If the source has changed: keep the borders of the finished buckets, which later photos must not
+    move, and if collection.gone is keep, the rows."""
     ingested, stages = done_of(context.root, "ingest"), {stage.name: stage for stage in make(context)}
     if ingested is None:
         return
     stages["ingest"].prepare()
+    Ingest(context).renew()
     if is_current(stages["ingest"], ingested):
         return
     if context.config.collection.gone == "keep":

@@ -29,6 +29,7 @@ from curate.fetch.address_guard import names_private, origin
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch, safe_id
 from curate.sources.base import HERE, Source, Workplace
+from curate.sources.iiif_changes import is_list_of_changes, published
 
 DATE = re.compile(r"(?<!\d)(1[0-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?)?(?!\d)")
 MAKERS = ("creator", "artist", "photographer", "author", "maker")  # titles of metadata entries
@@ -40,11 +41,12 @@ class Iiif(Source):
     """Museums that publish IIIF: all images of a collection, with the dates of their objects.
 
     The date is `navDate`, else the first date or year in an entry of the object's metadata. Collections, manifests and
-    pages that were read are kept in DIR/downloads and not asked for again.
+    pages that were read are kept in DIR/downloads and not asked for again. Of a list of changes, `driftline grow` reads
+    what is new, and asks for new and changed manifests.
     """
 
     manifest: Url
-    """address of a IIIF collection or manifest, version 2 or 3"""
+    """address of a IIIF collection or manifest, version 2 or 3, or of a museum's list of changes (Change Discovery)"""
     dates: tuple[str, ...] = ("Date", "Date created", "Creation date", "Date of creation", "Dated", "Year")
     """titles of metadata entries that have the date, in any case; the first that is there counts"""
     label: str | None = None
@@ -59,8 +61,21 @@ class Iiif(Source):
     """requests an hour"""
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
-        """None: the source is not on this machine."""
-        return []
+        """What is known of a list of changes; else none: the source is not on this machine."""
+        return [path] if (path := self._changes(at)).is_file() else []
+
+    def prepare(self, at: Workplace = HERE, again: bool = False) -> None:
+        """Read a list of changes, or what is new in it."""
+        path, known = self._changes(at), None
+        if path.is_file():
+            if not again:
+                return
+            known = read_json(path)
+        api = self._api()
+        entry = self._asked(api, self.manifest, at)["document"]
+        if is_list_of_changes(entry):
+            entry = entry if known is None else api.get(self.manifest).document
+            write_json(path, published(entry or {}, api.get, self.manifest, known, self.limit))
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a canvas, objects in the order of the collection; a document that cannot be read is a record
@@ -71,7 +86,11 @@ class Iiif(Source):
         """Folder of the documents that were read."""
         return at.work / "iiif" / fingerprint([self.manifest])[:16]
 
+    def _changes(self, at: Workplace) -> Path:
+        return self.ledger(at) / "changes.json"
+
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
+        self.prepare(at)
         row = 0
         for records in self._objects(at):
             if row + len(records) > skip and records:
@@ -85,26 +104,34 @@ class Iiif(Source):
                 "Check collection.manifest.",
             )
 
-    def _objects(self, at: Workplace) -> Iterator[list[dict[str, Any]]]:
-        """The records of each manifest, and one with a fault for each document that cannot be read."""
+    def _api(self) -> JsonApi:
         home, own = origin(self.manifest), names_private(self.manifest)
 
         def refused(url: str) -> bool:
             return names_private(url) and not (own and origin(url) == home)
 
-        api = JsonApi("The IIIF server", self.rate, {"User-Agent": agent(self.contact)}, refused=refused)
-        waiting, met, read = deque([self.manifest]), {self.manifest}, 0
+        return JsonApi("The IIIF server", self.rate, {"User-Agent": agent(self.contact)}, refused=refused)
+
+    def _asked(self, api: JsonApi, url: str, at: Workplace, time: str = "") -> Any:
+        """A document, as it was kept. time: of its last change, if known."""
+        path = self.ledger(at) / f"{fingerprint([url, time] if time else url)[:24]}.json"
+        if not path.is_file():
+            answer = api.get(url)
+            write_json(path, {"url": url, "fault": answer.fault, "document": answer.document})
+        return read_json(path)
+
+    def _objects(self, at: Workplace) -> Iterator[list[dict[str, Any]]]:
+        """The records of each manifest, and one with a fault for each document that cannot be read."""
+        api, changes = self._api(), self._changes(at)
+        times = dict(read_json(changes)["manifests"]) if changes.is_file() else {self.manifest: ""}
+        waiting, met, read = deque(times), set(times), 0
         while waiting:
             url = waiting.popleft()
             if read == self.limit:
                 yield [_bad("too_many_documents", f"{url}: collection.limit is {self.limit:,}")]
                 return
             read += 1
-            path = self.ledger(at) / f"{fingerprint(url)[:24]}.json"
-            if not path.is_file():
-                answer = api.get(url)
-                write_json(path, {"url": url, "fault": answer.fault, "document": answer.document})
-            page = read_json(path)
+            page = self._asked(api, url, at, times.get(url, ""))
             document, kind = page["document"], kind_of(page["document"])
             if page["fault"] or kind == "":
                 yield [_bad(page["fault"] or "not_iiif", f"{url}: {json.dumps(document)}")]

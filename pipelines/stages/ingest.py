@@ -50,9 +50,14 @@ class Ingest(Stage):
         self.outside()
 
     def prepare(self) -> None:
-        """Download the metadata from S3, unless it is here already."""
+        """Download the metadata from S3, unless it is here already; let a live source get ready."""
         if (remote := self._remote()) is not None:
             fetch(remote.path, self._place().work, remote.s3, self.context.run_log)
+        self.context.config.collection.prepare(self._place())
+
+    def renew(self) -> None:
+        """Ask a live source what is new."""
+        self.context.config.collection.prepare(self._place(), again=True)
 
     def _remote(self) -> FileSource | None:
         """The source, if it reads what is on S3."""
