@@ -22,6 +22,7 @@ from eval.learner import Array, Labels, Learner, Task
 Floats = npt.NDArray[np.float64]
 Squares = Literal["none", "common", "class"]  # which matrices of second moments are kept
 BLOCK = 256  # samples that are converted to float64 at once
+TILE = 64  # width of what is transposed at once: it stays in the first-level cache
 LEAST = 1e-9  # share of all weights below which a class is forgotten: rounding would decide its mean
 
 
@@ -98,12 +99,12 @@ def mirrored(square: Floats) -> Iterator[Floats]:
     matrix is needed. At the end the diagonal is put back."""
     assert square.flags.f_contiguous  # else BLAS would write into a copy
     diagonal = square.diagonal().copy()
-    for low in range(0, len(square), BLOCK):
-        rows = slice(low, low + BLOCK)
-        square[:low, rows] = square[rows, :low].T
-        corner = square[rows, rows]
-        upper = np.triu_indices(len(corner), 1)
-        corner[upper] = corner.T[upper]
+    for low in range(0, len(square), TILE):
+        rows = slice(low, low + TILE)
+        for left in range(0, low, TILE):
+            square[left : left + TILE, rows] = square[rows, left : left + TILE].T
+        corner = np.tril(square[rows, rows])
+        square[rows, rows] = corner + np.tril(corner, -1).T
     try:
         yield square
     finally:

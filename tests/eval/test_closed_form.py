@@ -17,6 +17,7 @@ from curate.core.errors import BadArray
 from curate.core.seeding import rng_for
 from eval.experiment.learner_spec import spec_of
 from eval.learner import Learner, Task
+from eval.learners import ridge
 from eval.learners.knn import Knn
 from eval.learners.nearest_mean import NearestMean
 from eval.learners.ridge import PENALTIES, RandomFeatures, Ranpac, Ridge
@@ -165,6 +166,26 @@ def test_ranpac_is_its_algorithm_with_the_penalty_of_its_held_out_samples() -> N
     expected = np.maximum(TEST.astype(np.float64) @ learner.projection, 0) @ weights(features, targets, best)
     assert np.allclose(learner.of_classes(TEST), expected, atol=1e-7)
     assert learner.metadata() == {"penalty": best}
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0, 30.0])
+def test_a_penalty_is_chosen_with_few_solutions_and_is_the_best_of_all(
+    noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+    original = ridge.fitted
+
+    def counted(moments: Any, penalty: float, intercept: bool) -> Any:
+        tried.append(penalty)
+        return original(moments, penalty, intercept)
+
+    learner = taught(Ridge(penalty="held-out"), X + noise * rng_for(3).normal(size=X.shape))
+    errors = [ridge.error(learner.held, *original(learner.moments, each, True)) for each in PENALTIES]
+    monkeypatch.setattr(ridge, "fitted", counted)
+    learner.predict(TEST)
+    best = int(np.argmin(errors))
+    assert learner.chosen == PENALTIES[best]
+    assert len(tried) <= abs(best - PENALTIES.index(0.1)) + 4  # its neighbours, the way to it, and the final one
 
 
 def test_randumb_is_scikit_learns_lda_on_random_features() -> None:
