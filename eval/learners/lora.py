@@ -106,12 +106,12 @@ class Lora(Learner):
             made = self.reader(images=[np.asarray(image) for image in x], return_tensors="pt")
         return {name: value.to(self.place) for name, value in made.items()}
 
-    def _step(self, optimiser: Any, x: Array, y: Labels) -> None:
+    def _step(self, optimiser: Any, inputs: dict[str, Any], y: Labels) -> None:
         import torch
 
         with torch.enable_grad():
             loss = torch.nn.functional.cross_entropy(
-                self.net(**self._inputs(x)).logits, torch.from_numpy(np.array(y, np.int64)).to(self.place)
+                self.net(**inputs).logits, torch.from_numpy(np.array(y, np.int64)).to(self.place)
             )
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -124,13 +124,15 @@ class Lora(Learner):
 
         self._check(y)
         optimiser = torch.optim.AdamW(self.learned(), lr=self.lr)
+        tokens = self._inputs(x) if self.texts else {}  # once for all passes; normalised pixels would take much memory
         with seeded(self.rng), one_thread():  # the seed of dropout
             self.net.train()
             for _ in range(self.epochs):
                 order = self.rng.permutation(len(y))
                 for low in range(0, len(y), self.batch):
                     rows = order[low : low + self.batch]
-                    self._step(optimiser, np.asarray(x)[rows], np.asarray(y)[rows])
+                    inputs = cut(tokens, rows) if self.texts else self._inputs(np.asarray(x)[rows])
+                    self._step(optimiser, inputs, np.asarray(y)[rows])
 
     def correct(self, x: Array, y: Labels) -> None:
         """One step of SGD without dropout. Raises BadConfig for an undeclared class."""
@@ -139,7 +141,7 @@ class Lora(Learner):
         self._check(y)
         self.net.eval()
         with one_thread():
-            self._step(torch.optim.SGD(self.learned(), self.correct_lr), x, y)
+            self._step(torch.optim.SGD(self.learned(), self.correct_lr), self._inputs(x), y)
 
     def _check(self, y: Labels) -> None:
         if int(np.max(y)) >= self.task.n_classes:
@@ -175,6 +177,12 @@ class Lora(Learner):
     def learned(self) -> list[Any]:
         """The parameters that learn: matrices of the adapters, and the classifier."""
         return [p for p in self.net.parameters() if p.requires_grad]
+
+
+def cut(tokens: dict[str, Any], rows: Labels) -> dict[str, Any]:
+    """Tokens of some texts, without the columns that are padding in all of them."""
+    read = tokens["attention_mask"][rows].any(0)
+    return {name: value[rows][:, read] for name, value in tokens.items()}
 
 
 @dataclass

@@ -271,6 +271,19 @@ class TestLora:
         assert (answers[0] == answers[1]).all()
         assert (answers[0] == test.y).mean() > 0.8
 
+    def test_texts_become_tokens_once_and_a_batch_is_as_wide_as_its_longest_text(self, tmp_path: Path) -> None:
+        learner, calls = self.begun(tiny_bert(tmp_path / "bert"), epochs=3, batch=2), []
+        reader, widths = learner.reader, []
+        learner.reader = lambda *given, **more: calls.append(given) or reader(*given, **more)
+        learner.net.register_forward_pre_hook(
+            lambda _, args, given: widths.append(given["input_ids"].shape[1]), with_kwargs=True
+        )
+        learner.learn(np.array(["1", "2 2", "3 3 3", "4 4 4 4"]), np.array([0, 1, 2, 0]))
+
+        assert len(calls) == 1
+        assert len(widths) == 6
+        assert min(widths) < max(widths) == 6  # four words and two marks
+
     def test_only_adapters_and_the_classifier_learn(self, texts: Stream, tmp_path: Path) -> None:
         learner = self.begun(tiny_bert(tmp_path / "bert"))
         frozen = {n: p.clone() for n, p in learner.net.named_parameters() if not p.requires_grad}
