@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from curate.core.errors import BadConfig, reason
 from curate.core.run_log import RunLog
@@ -56,9 +56,11 @@ def opened(place: Path) -> tuple[Stream, str]:
 
 
 def encoded_at(
-    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog
-) -> Stream:
-    """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples."""
+    stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog,
+    bits: Literal[8, 16] = 16,
+) -> Stream:  # fmt: skip
+    """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples.
+    bits: of a stored number."""
     from curate.core.atomic_io import fingerprint
     from curate.encoders import spec_of
     from curate.encoders.seen import seen
@@ -67,11 +69,11 @@ def encoded_at(
 
     spec = spec_of(encoder, device)
     loaded = spec.load()
-    key = fingerprint([source, encoder, loaded.fingerprint])
+    key = fingerprint([source, encoder, loaded.fingerprint, *([bits] if bits == 8 else [])])
     if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
         with run_log.progress(name, count_samples(stream), "samples") as tick:
             made = encode(stream, loaded, encoder, tick)
         known = seen(spec.encoder, spec.model, spec.weights).facts()
         facts = {**made.facts, "features": name, "made_from": key, **known}
-        return replace(made, name=f"{stream.name}, {name}").save(where, facts)
+        return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)
     return Stream.load(where)

@@ -5,8 +5,10 @@
     step_00000/train_x.npy …        arrays of each step and split: x, y, ids, and time, group, test_in if known
     class_texts/x.npy, y.npy, prompts.npy   vectors of texts about the classes, if there are any
     step_00000/train_x.json …       lazy images instead of x: names in files/, and train_where.npy with locations
+    step_00000/train_x.npy, train_scale.npy   vectors in 8 bits: int8, and float32 scales (bits=8)
 
-Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million.
+Arrays are memory-mapped, so opening takes the same time for a thousand samples and for 39 million; vectors in 8 bits
+are decoded when a stream is opened.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +28,7 @@ from curate.core.errors import DriftlineError, IntegrityError, MissingFile
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
+from curate.embedding.eight_bits import check_vectors, coded, decoded, least_cosine
 from stream_builder.class_texts import ClassTexts
 from stream_builder.document import LazyDocument, StreamDocument
 from stream_builder.lazy_images import LazyImages
@@ -48,39 +52,61 @@ def write(
     prior: Any,
     facts: Mapping[str, Any],
     class_texts: ClassTexts | None = None,
+    bits: Literal[8, 16] = 16,
 ) -> None:
-    """Write the fields of a stream into a new folder; `stream.json` is written last."""
+    """Write the fields of a stream into a new folder; `stream.json` is written last.
+
+    bits: 8 stores vectors as `eight_bits.coded` makes them; the facts say the least cosine to the given ones. Raises
+    BadArray for images and texts in 8 bits.
+    """
     check_steps([(s.index, s.name) for s in steps], str(folder))
+    for split in (split for step in steps for split in step.splits.values() if bits == 8):
+        check_vectors(split.x)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "stream.json").unlink(missing_ok=True)
     sweep(folder)
     records: list[dict[str, Any]] = []
     files = folder / FILES
     there = _plain_files(files)
+    cosines = [1.0]
+
+    def store(x: Any, stem: Path) -> tuple[Any, dict[str, Any]]:
+        """Write samples; returns them as they will be read, and how they are stored."""
+        if bits == 8:
+            read = _write_coded(x, stem)
+            cosines.append(least_cosine(x, read))
+            return read, {"eight_bits": read.dtype.name}
+        _write_x(x, stem, files, there)
+        return x, {"encoded": x.size} if isinstance(x, LazyImages) else {}
+
+    def store_unlabelled(x: Any, stem: Path) -> dict[str, Any]:
+        read, how = store(x, stem)
+        return {"n": len(x), "sha256": _hash_x(read), **how}
+
     for step in _stored_steps(steps, oracle):
         step_folder = folder / STEP_FOLDER.format(step.index)
         record: dict[str, Any] = {"index": step.index, "name": step.name, "splits": {}}
         for kind, split in step.splits.items():
-            _write_x(split.x, step_folder / kind, files, there)
+            x, how = store(split.x, step_folder / kind)
             write_array(step_folder / f"{kind}_y.npy", split.y.astype(np.int64))
             write_array(step_folder / f"{kind}_ids.npy", np.asarray(split.ids, dtype=np.str_))
             columns: dict[str, Array] = {name: column.astype(KINDS[name]) for name, column in split.columns().items()}
             for name_of, column in columns.items():
                 write_array(step_folder / f"{kind}_{name_of}.npy", column)
             known = dict.fromkeys(columns, True)
-            record["splits"][kind] = {"n": len(split), "time": False, **known, "sha256": _hash(split)}
-            if isinstance(split.x, LazyImages):
-                record["splits"][kind]["encoded"] = split.x.size
+            digest = _hash(replace(split, x=x))
+            record["splits"][kind] = {"n": len(split), "time": False, **known, "sha256": digest, **how}
         if step.unlabelled is not None:
-            record["unlabelled"] = _write_unlabelled(step.unlabelled, step_folder / "unlabelled", files, there)
+            record["unlabelled"] = store_unlabelled(step.unlabelled, step_folder / "unlabelled")
         records.append(record)
+    of_prior = None if prior is None else store_unlabelled(prior, folder / "prior")
     head = {
         "format": FORMAT,
         "name": name,
         "classes": list(classes),
         "steps": records[: len(steps)],
-        "prior": None if prior is None else _write_unlabelled(prior, folder / "prior", files, there),
-        "facts": dict(facts),
+        "prior": of_prior,
+        "facts": {**facts, **({"eight_bit_cosine": round(min(cosines), 6)} if bits == 8 else {})},
         **({} if oracle is None else {"oracle": records[-1]}),
         **({} if class_texts is None else {"class_texts": _write_texts(class_texts, folder / "class_texts")}),
     }
@@ -212,6 +238,24 @@ def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
     write_array(stem.with_name(f"{stem.name}_where.npy"), x.locations)
 
 
+def _write_coded(x: Array, stem: Path) -> Array:
+    """Write vectors in 8 bits; returns them as they will be read."""
+    codes, scales = coded(x)
+    write_array(stem.with_name(f"{stem.name}_x.npy"), codes)
+    write_array(stem.with_name(f"{stem.name}_scale.npy"), scales)
+    return decoded(codes, scales, x.dtype.name)
+
+
+def _open_coded(stem: Path, n: int, dtype: str) -> Array:
+    """Vectors in 8 bits, decoded. Raises IntegrityError for other arrays, and for scales that no vector has."""
+    path = stem.with_name(f"{stem.name}_scale.npy")
+    codes = open_array(stem.with_name(f"{stem.name}_x.npy"), "i", (n, None), AGAIN)
+    scales = np.asarray(open_array(path, "f", (n,), AGAIN), np.float32)
+    if codes.dtype != np.int8 or not (np.isfinite(scales) & (scales >= 0)).all():
+        raise IntegrityError(f"{path} and its vectors were changed.", "Expected int8, and finite scales.", AGAIN)
+    return decoded(codes, scales, dtype)
+
+
 def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[str]:
     """Link or copy files into `folder`; returns their names there. there: names that it has, extended here. A data set
     may have a file for each image."""
@@ -238,6 +282,8 @@ def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[
 
 
 def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection[str]) -> Any:
+    if dtype := size.get("eight_bits"):
+        return _open_coded(stem, size["n"], dtype)
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")
@@ -271,12 +317,6 @@ def _samples(path: Path, n: int) -> Array:
     if not kinds.get(array.dtype.kind, array.dtype == np.uint8 and array.ndim == 4):
         raise IntegrityError(f"{path} has dtype {array.dtype} and shape {array.shape}.", "Expected samples.", AGAIN)
     return array
-
-
-def _write_unlabelled(x: Any, stem: Path, folder: Path, there: set[str]) -> dict[str, Any]:
-    """Write samples without labels; returns their record in stream.json."""
-    _write_x(x, stem, folder, there)
-    return {"n": len(x), "sha256": _hash_x(x), **({"encoded": x.size} if isinstance(x, LazyImages) else {})}
 
 
 def _write_texts(texts: ClassTexts, folder: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pipelines.cli.exchange.imports import import_app
 from pipelines.cli.listing import completion
 from pipelines.cli.stream_from import (
     Base,
+    Bits,
     DataDir,
     Download,
     EncoderDevice,
@@ -47,6 +48,7 @@ def stream_features(
     ] = None,
     zoo: Annotated[Path | None, typer.Option("--zoo", help="YAML file with lines NAME: KIND:MODEL:WEIGHTS.")] = None,
     device: EncoderDevice = "auto",
+    bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
     """Encode a stream's samples with other encoders.
@@ -66,7 +68,8 @@ def stream_features(
     stream, source = opened(path)
     log = log_of(None, as_json)
     made = {
-        out / name: encoded_at(stream, source, name, text, out / name, device, log) for name, text in encoders.items()
+        out / name: encoded_at(stream, source, name, text, out / name, device, log, 8 if bits == "8" else 16)
+        for name, text in encoders.items()
     }
     tell(as_json, [facts_of(encoded, place) for place, encoded in made.items()])
 

@@ -50,12 +50,16 @@ Split = Annotated[
     Literal["grouped", "random"],
     typer.Option("--split", help="grouped: all samples of an uploader, and near copies, on one side, if known."),
 ]
+Bits = Annotated[
+    Literal["8", "16"],
+    typer.Option("--bits", help="8: store vectors in 8 bits a number; prints the least cosine to the originals."),
+]
 EncoderDevice = Annotated[Device, typer.Option("--device", help="For the encoder.")]
 
 
-def save(stream: Any, out: Path, facts: dict[str, str] | None = None) -> dict[str, Any]:
+def save(stream: Any, out: Path, facts: dict[str, str] | None = None, bits: str = "16") -> dict[str, Any]:
     """Save a stream; returns its facts for the user. facts: recorded in addition to the stream's own."""
-    return facts_of(stream.save(out, {**stream.facts, **(facts or {})}), out)
+    return facts_of(stream.save(out, {**stream.facts, **(facts or {})}, 8 if bits == "8" else 16), out)
 
 
 def facts_of(stream: Any, out: Path) -> dict[str, Any]:
@@ -69,6 +73,7 @@ def facts_of(stream: Any, out: Path) -> dict[str, Any]:
         "folder": str(out),
         "shared_with_training": stream.shared_with_training(),
         "made": stream.facts.get("made"),
+        "eight_bit_cosine": stream.facts.get("eight_bit_cosine"),
     }
 
 
@@ -79,6 +84,8 @@ def tell(as_json: bool, saved: Sequence[dict[str, Any]], protocol: str = "clear-
     for one in saved:
         size = f"{one['steps']} steps, {one['samples']:,} samples, {one['classes']} classes"
         lines.append(f"stream {one['stream']}: {size} in {one['folder']}")
+        if one["eight_bit_cosine"] is not None:
+            lines.append(f"In 8 bits the cosine of a vector to its original is at least {one['eight_bit_cosine']:.6f}.")
         if one["made"] is not None:
             lines.append(f"The file does not say everything, so the stream has {one['made']}.")
         if one["shared_with_training"]:
@@ -140,6 +147,7 @@ def stream_from_release(
     device: EncoderDevice = "auto",
     published: Published = None,
     trained_until: TrainedUntil = None,
+    bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
     """Turn a release into a stream: a step for each bucket."""
@@ -149,7 +157,7 @@ def stream_from_release(
         raise BadConfig("--template and --text-encoder need --texts.")
     spec = _text_encoder(path, text_encoder, device) if texts else None
     facts = published_facts(published, trained_until)
-    tell(as_json, [save(from_release(path, features, split, spec, template or ()), out, facts)])
+    tell(as_json, [save(from_release(path, features, split, spec, template or ()), out, facts, bits)])
 
 
 def _text_encoder(path: Path, given: str | None, device: str) -> Any:
@@ -183,6 +191,7 @@ def stream_from_arrays(
     seed: Seed = 0,
     published: Published = None,
     trained_until: TrainedUntil = None,
+    bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
     """Turn arrays in an .npz file into a stream.
@@ -192,7 +201,7 @@ def stream_from_arrays(
     from stream_builder.builders.arrays import from_arrays
 
     facts = published_facts(published, trained_until)
-    tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts)])
+    tell(as_json, [save(from_arrays(file, test_share, seed, split), out, facts, bits)])
 
 
 @command(from_app, "from-order", "driftline stream from-order photos2024 --periods 10 --out in-order")
