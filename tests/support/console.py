@@ -4,6 +4,7 @@ less a call."""
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import multiprocessing
 import os
@@ -113,6 +114,7 @@ def _executed(words: tuple[str, ...], here: Path, said: list[Path], environment:
 
 def _prepare(here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
     os.setsid()
+    gc.freeze()  # what the imports made stays: to look at it would copy all of it into this process
     for number, file in enumerate(said, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()

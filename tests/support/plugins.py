@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -65,6 +64,7 @@ def importable(folder: Path) -> Iterator[None]:
 
 def _forget() -> None:
     """All registries look for entry points again."""
-    for thing in gc.get_objects():
-        if type(thing) is Registry:
-            vars(thing).pop("_found", None)
+    for module in list(sys.modules.values()):
+        for thing in list(getattr(module, "__dict__", {}).values()):
+            if type(thing) is Registry:
+                vars(thing).pop("_found", None)
