@@ -82,7 +82,7 @@ class Window:
 class Flickr(Source):
     """Flickr's live API; its key is read from the environment variable FLICKR_API_KEY and never written anywhere.
 
-    A run that was stopped does not ask again for windows that are finished.
+    A run that was stopped does not ask again for windows that are finished, and a later `end` asks for new ones only.
     """
 
     start: Time
@@ -123,8 +123,8 @@ class Flickr(Source):
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
         api = Api(self.endpoint, self.rate)
         row = 0
-        whole = Window(self.start, self.end, tuple(str(n) for n in self.licences))
-        for photos in self._windows(api, whole, self.ledger(at)):
+        ledger = self.ledger(at)
+        for photos in (some for window in self._span(ledger) for some in self._windows(api, window, ledger)):
             for start in range(0, len(photos), 4096):
                 chunk = photos[start : start + 4096]
                 if row + len(chunk) > skip:
@@ -136,6 +136,18 @@ class Flickr(Source):
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the finished windows of this query, one JSON file each: photos that were promised and received."""
         return at.work / "flickr" / fingerprint([self.endpoint, dict(self.search)])[:16]
+
+    def _span(self, ledger: Path) -> list[Window]:
+        """Windows that cover the span: those that were read for an earlier `end`, then one for the rest."""
+        licences = tuple(str(n) for n in self.licences)
+        names = [path.stem.split("-") for path in ledger.glob(f"*-{'_'.join(licences)}.json")]
+        read = [(int(start), int(end)) for start, end, _ in names if start.isdecimal() and end.isdecimal()]
+        windows, moment = [], self.start
+        while moment < self.end:
+            end = max((end for start, end in read if start == moment and end <= self.end), default=self.end)
+            windows.append(Window(moment, end, licences))
+            moment = end
+        return windows
 
     def _windows(self, api: Api, window: Window, ledger: Path) -> Iterator[list[Any]]:
         """Photos of each window that could be read whole, in order of time."""

@@ -127,6 +127,16 @@ def test_a_run_that_was_stopped_asks_for_no_finished_window_again(
     assert table.equals(read(whole, tmp_path / "other"))
 
 
+def test_a_later_end_asks_for_the_new_span_only(serve: Serve, tmp_path: Path) -> None:
+    server = serve([photo(i, START + i % 1000) for i in range(3200)])
+    for end, asked_from in ((400, 0), (400, None), (700, 400), (1000, 700)):
+        before = len(server.queries)
+        table = read(server, tmp_path, end=START + end)
+        asked = [int(query["min_upload_date"]) - START for query in server.queries[before:]]
+        assert min(asked, default=None) == asked_from
+    assert table.equals(read(server, tmp_path / "at once"))
+
+
 def test_a_busy_server_is_asked_again(serve: Serve, tmp_path: Path) -> None:
     fail = {1: (429, b""), 2: (200, b"<html>"), 3: (200, b'{"stat": "fail", "code": 105, "message": "unavailable"}')}
     assert len(read(serve([photo(1, START)], fail=fail), tmp_path)) == 1
