@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -16,9 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from support.console import driftline
+from support.helpers import photo_config
 from support.living import Town, answer, context, counted, linked_copy, requests, tree
 
 from curate.core.errors import BadInput, Busy, Unconfirmed
+from curate.store.database import opened
+from curate.store.upkeep import status
 from pipelines.forecast import forecast, text
 from pipelines.living import grow, heal
 from pipelines.plan import plan
@@ -77,6 +81,15 @@ class TestStore:
             run(context(fresh, change, "store.use=false"), until="retrieve")
         assert tree(built) == tree(fresh)
         assert not (fresh / "store").exists()
+
+    def test_two_runs_share_a_store(self, built: Path, town: Town, tmp_path: Path) -> None:
+        other = town.run(tmp_path / "other", 110, LOOSE)
+        with counted(town) as counts:
+            run(context(other, f"store.path={built / 'store'}"), until="embed")
+        assert counts == {}
+        assert tree(other) == tree(built, "ingest", "filter", "fetch", "bucket", "embed")
+        with opened(built / "store") as store:
+            assert sorted(map(Path, status(store)["runs"])) == sorted([built, other])
 
     def test_a_dry_run_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:
         other = context(built, OTHER_FILTER)
@@ -226,6 +239,10 @@ class TestGrow:
                 asked.append(answer(context(grown, *PUBLISHED), town, name))
                 assert grow(context(grown, *PUBLISHED))["state"] == "done"
             again = grow(context(grown, *PUBLISHED))
+            before = counts.copy()
+            run(context(grown, *PUBLISHED, "release.splits=2", "validation.agree=1"))
+            assert counts == before, "other splits, another threshold"
+            run(context(grown, *PUBLISHED))
         assert (again["requests"], again["embeddings"], again["answers"]) == (0, 0, 0)
         town.run(whole, 110, LOOSE)
         shutil.copy(grown / "borders.json", whole)
@@ -238,6 +255,23 @@ class TestGrow:
         assert {k: n for k, n in counts.items() if k != "images"} == {k: n for k, n in at_once.items() if k != "images"}
         assert sum(embedded) == len(pq.read_table(sorted((whole / "stages" / "05_embed" / "metadata").glob("*"))))
         assert sorted(id_ for ids in asked for id_ in ids) == everything
+
+    def test_new_and_changed_files_of_a_folder_are_noticed_by_content(self, town: Town, tmp_path: Path) -> None:
+        (tmp_path / "driftline.yaml").write_text(photo_config("  per_class: 1"))
+        some = sorted((town.world.folder / "photos").glob("*.jpg"))
+        shown = [tmp_path / "photos" / "car" / f"{2010 + i}-05-01.jpg" for i in range(6)]
+        shown[0].parent.mkdir(parents=True)
+        for path, source in zip(shown[:4], some, strict=False):
+            shutil.copyfile(source, path)
+        run(context(tmp_path), until="embed")
+        os.utime(shown[0])
+        assert grow(context(tmp_path), until="embed")["embeddings"] == 0, "another time, the same content"
+        times = shown[1].stat()
+        for path, source in zip((shown[1], *shown[4:]), some[4:], strict=False):
+            shutil.copyfile(source, path)
+        os.utime(shown[1], ns=(times.st_atime_ns, times.st_mtime_ns))
+        found = grow(context(tmp_path), until="embed")
+        assert (found["rows"]["new"], found["embeddings"], len(found["buckets"]["now"])) == (2, 3, 6)
 
     def test_a_limit_of_money_stops_before_people_are_asked(self, built: Path, town: Town) -> None:
         with pytest.raises(Unconfirmed, match=r"cost about \$[0-9.]+\. --max-cost allows \$0\.10"):

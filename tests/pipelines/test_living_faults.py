@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import random
 import sqlite3
@@ -30,7 +31,7 @@ from curate.fetch.settings import FetchSettings
 from curate.fetch.shard import Shard, fetch_shard
 from curate.images.near_duplicates import near_stored
 from curate.store.database import SCHEMA, Place, Store, opened
-from curate.store.photos import history, images_of
+from curate.store.photos import Asked, history, images_of, keep_misses
 from curate.store.upkeep import status
 from pipelines.living import grow, heal
 from pipelines.runner import run
@@ -106,6 +107,24 @@ def test_a_full_disk_while_the_store_grows_keeps_what_was_done(
     assert set(before) - {"images"}
     fetched = pq.read_table(started / "stages" / "03_fetch" / "index.parquet", columns=["row"])
     assert len(fetched) == len(set(fetched["row"].to_pylist()))
+
+
+def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    def misses(who: int) -> None:
+        for i in range(20):
+            with opened(tmp_path) as store:
+                keep_misses(store, [Asked("http://shared", b"", None, "timeout"), Asked(f"{who}/{i}", b"", None, "x")])
+
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=misses, args=(who,)) for who in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    with opened(tmp_path) as store:
+        assert len(history(store, "http://shared")) == 80
+        assert status(store)["addresses"] == 81
 
 
 def test_other_bytes_behind_an_address_are_both_kept_and_dated(started: Path, town: Town) -> None:
