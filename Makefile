@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
 
-.PHONY: demo test fuzz audit lint format docs dist bench lock clean
+.PHONY: demo test pythons fuzz audit lint format docs dist bench lock clean
 
 $(VENV)/.demo: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,6 +28,10 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 12
+
+pythons: export OMP_NUM_THREADS = 1
+pythons: $(VENV)/.dev  ## the wheel in a fresh environment of every Python at hand, by the lock, without network: 20 GB of disk
+	@$(BIN)/python tests/support/pythons.py $(or $(WHEELS),dist/wheelhouse)
 
 fuzz: export PYTHONPATH = .:tests
 fuzz: $(VENV)/.dev  ## hostile input for every reader (TIMES=10000 each), faults of the disk (POINTS=250 a job and kind)

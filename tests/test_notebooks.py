@@ -30,3 +30,18 @@ def test_what_colab_opens_is_made_of_the_script(path: Path) -> None:
     code = ["".join(c["source"]) for c in json.loads(made)["cells"] if c["cell_type"] == "code"]
     assert code == [cell.strip() for cell in cells(script)]
     assert f"/blob/main/examples/notebooks/{path.stem}.ipynb)" in script.partition("\n# %%\n")[0]
+
+
+def test_every_link_to_colab_names_the_projects_repository() -> None:
+    made = runpy.run_path(str(FOLDER / "ipynb.py"))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    texts = {
+        p: p.read_text(encoding="utf-8") for p in (*FOLDER.glob("*"), *(ROOT / "docs").rglob("*.md")) if p.is_file()
+    }
+    linking = {path: text for path, text in texts.items() if made["COLAB"].search(text)}
+    assert {path.stem for path in linking if path.suffix == ".md"} == {made["TABLE"].stem}
+    assert {path.stem for path in linking if path.suffix != ".md"} == {path.stem for path in NOTEBOOKS}
+    for path, text in linking.items():
+        assert made["with_links"](text, project) == text, f"{path}: python examples/notebooks/ipynb.py"
+    moved = project.replace("github.com/driftline/driftline", "github.com/else/where")
+    assert "/github/else/where/blob/main/" in made["with_links"](linking[made["TABLE"]], moved)

@@ -1,9 +1,8 @@
 """What is shipped: packages with their data, and nothing of tests or cards; and what a stranger can do with it who has
 no network, no compiler, and may write neither into the packages nor into a home folder.
 
-The libraries are those of this environment. DRIFTLINE_PYTHONS=PATH:… also makes a fresh environment with each of these
-interpreters by the lock, which takes minutes and 6 GB each; DRIFTLINE_WHEELS=FOLDER: without network, from the wheels
-there (pip download -r locks/py3.12.txt)."""
+The libraries are those of this environment. `make pythons` (tests/support/pythons.py) does the same, and the demos at
+their full size, in a fresh environment that is made by the lock with every Python at hand, without network."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ import sys
 import tomllib
 import venv
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -78,27 +77,47 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=["", *filter(None, os.environ.get("DRIFTLINE_PYTHONS", "").split(":"))])
-def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+OTHERS = [
+    pytest.param(path, id=re.sub(r"\W", "_", path))
+    for path in os.environ.get("DRIFTLINE_PYTHONS", "").split(":")
+    if path
+] or [pytest.param("", marks=pytest.mark.skip(reason="there is no folder of wheels: make pythons"), id="others")]
+
+
+@pytest.fixture(scope="module", params=[pytest.param("", id="this"), *OTHERS])
+def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An environment that has the wheel and the libraries, and knows nothing of the repository."""
     here = tmp_path_factory.mktemp("environment")
+    (fresh if request.param else with_these_libraries)(here, request.param, wheel)
+    yield here
+    shutil.rmtree(here)
+
+
+def fresh(here: Path, interpreter: str, wheel: Path) -> None:
+    """By the lock, from a folder of wheels, without network."""
     python = str(here / "env" / "bin" / "python")
-    if request.param:
-        subprocess.run([request.param, "-m", "venv", str(here / "env")], check=True)
-        wheels = os.environ.get("DRIFTLINE_WHEELS")
-        offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": wheels} if wheels else {}
-        command = [python, str(ROOT / "locks" / "install.py"), "--wheel", str(wheel)]
-        said = done([*(bare(here) if wheels else []), *command], here, offline)
-        assert re.fullmatch(r"install \d+ s\n", said), "the lock was not used as it is"
-        done([python, "-m", "compileall", "-q", "-j", "0", str(here / "env" / "lib")], here, codes=(0, 1))
-        return here
+    subprocess.run([interpreter, "-m", "venv", str(here / "env")], check=True)
+    offline = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": os.environ["DRIFTLINE_WHEELS"]}
+    said = done([*bare(here), python, str(ROOT / "locks" / "install.py"), "--wheel", str(wheel)], here, offline)
+    assert re.fullmatch(r"install \d+ s\n", said), "the lock was not used as it is"
+    print(interpreter, said.strip(), f"{sum(p.lstat().st_size for p in here.rglob('*')):,} bytes")
+    done([python, "-m", "compileall", "-q", "-j", "0", str(here / "env" / "lib")], here, codes=(0, 1))
+
+
+def with_these_libraries(here: Path, _: str, wheel: Path) -> None:
+    """An environment that sees the libraries of this one."""
+    python = str(here / "env" / "bin" / "python")
     venv.create(here / "env", with_pip=False, symlinks=True)
     (packages,) = (here / "env" / "lib").glob("python*/site-packages")
     libraries = [p for p in sys.path if p.endswith("site-packages")]
     (packages / "libraries.pth").write_text("\n".join(libraries), encoding="utf-8")
     pip = [sys.executable, "-m", "pip", "--python", python]
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True, capture_output=True)
-    return here
+
+
+def of_this_one(installed: Path) -> bool:
+    """Whether the libraries are those of this environment."""
+    return any((installed / "env" / "lib").glob("python*/site-packages/libraries.pth"))
 
 
 @cache
@@ -158,7 +177,8 @@ def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path:
 
 @pytest.mark.slow
 def test_the_demo_runs_with_no_repository_around(installed: Path, tmp_path: Path) -> None:
-    said = run(installed, "driftline", "demo", "--quick", "--out", str(tmp_path / "demo"), where=tmp_path)
+    size = ["--quick"] if of_this_one(installed) else []
+    said = run(installed, "driftline", "demo", *size, "--out", str(tmp_path / "demo"), where=tmp_path)
     assert Path(said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
     parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
     assert set(parts) == {"photo world", "build", "evaluate", "report"}
@@ -176,8 +196,8 @@ main()
 """
 
 
-@pytest.mark.slow
-def test_the_demo_with_real_pictures_runs_on_a_few_of_them(installed: Path, tmp_path: Path) -> None:
+def some_pictures(to: Path) -> None:
+    """A third of the apples and pears."""
     with zipfile.ZipFile(ROOT / "pipelines/demo/watercolours/pictures.zip") as whole:
         rows = list(csv.DictReader(io.StringIO(whole.read("table.csv").decode())))
         some = [row for row in rows if row["label"] in ("apples", "pears")][::3]
@@ -185,11 +205,19 @@ def test_the_demo_with_real_pictures_runs_on_a_few_of_them(installed: Path, tmp_
         writer = csv.DictWriter(table, some[0])
         writer.writeheader()
         writer.writerows(some)
-        with zipfile.ZipFile(tmp_path / "some.zip", "w") as part:
+        with zipfile.ZipFile(to, "w") as part:
             part.writestr("table.csv", table.getvalue())
             for name in (f"images/{row['filename']}" for row in some):
                 part.writestr(name, whole.read(name))
-    run(installed, "python", "-c", SOME, where=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_demo_with_real_pictures_runs(installed: Path, tmp_path: Path) -> None:
+    if of_this_one(installed):
+        some_pictures(tmp_path / "some.zip")
+        run(installed, "python", "-c", SOME, where=tmp_path)
+    else:
+        run(installed, "driftline", "demo", "--real", "--out", "demo", where=tmp_path)
     assert len(Release.open(tmp_path / "demo").buckets) == 5
     page = (tmp_path / "demo" / "report" / "index.html").read_text(encoding="utf-8")
     assert "National Agricultural Library" in page
