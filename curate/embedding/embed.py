@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import write_array, write_parquet
 from curate.core.errors import BadInput
 from curate.core.executor import Executor
-from curate.core.executor.local import children
+from curate.core.executor.local import ahead, children
 from curate.core.run_log import RunLog
 from curate.core.torch_threads import one_thread
 from curate.embedding.features import filled
@@ -64,7 +64,7 @@ class Task:
     batch: int
     """images per batch"""
     decoders: int
-    """processes that decode for the one that computes; 0: it decodes itself"""
+    """processes that decode for the one that computes; 0: a thread of its own"""
     store: Place | None = None
     """where vectors are kept; None: nowhere"""
     known: Mapping[str, Look] = field(default_factory=dict)
@@ -98,9 +98,9 @@ class Throughput:
     images: int
     """number of images"""
     seconds: float
-    """total time"""
+    """from the first image on: the model is loaded"""
     model_seconds: float
-    """the part of it in the model; the rest is reading, decoding, writing"""
+    """the part of it in the model; the rest is waiting for images, and writing"""
 
 
 def embed(
@@ -117,7 +117,8 @@ def embed(
     """Embed every image of `members` (rows of the fetch index plus `bucket`); finished shards are skipped.
 
     images: folder of the shards. decoders: processes that decode for each device (default: on CPU none, because every
-    worker decodes for itself; else as many as the executor has workers). With Ray and CUDA each task has one GPU.
+    worker has a thread that decodes; else as many as the executor has workers). With Ray and CUDA each task has one
+    GPU.
     Returns the number of images by reason ("": kept).
 
     store: vectors of earlier runs are taken from it, and new ones are kept in it.
@@ -180,8 +181,8 @@ def _log_throughput(run_log: RunLog, throughputs: Sequence[Throughput], seconds:
 
 def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = None) -> Throughput:
     """Embed the shards of one group in order; each is written after its last batch."""
-    started, model_seconds, images = time.monotonic(), 0.0, 0
     encoder = tasks[0].spec.load()
+    started, model_seconds, images = time.monotonic(), 0.0, 0
     with one_thread() if encoder.device == "cpu" and not tasks[0].decoders else nullcontext():
         batches: list[Decoded] = []
         vectors: list[npt.NDArray[np.float16]] = []
@@ -206,7 +207,8 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
 
 
 def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:
-    """Yield (position of the task, last of its shard?, batch) in order, decoded in this process or by a DataLoader."""
+    """Yield (position of the task, last of its shard?, batch) in order, decoded by a thread or by a DataLoader's
+    processes."""
     parts = [task.todo().select(["id"]) for task in tasks]
     plan = [
         (number, low, min(low + task.batch, len(parts[number])))
@@ -231,7 +233,7 @@ def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, boo
         with children():
             decoded: Iterator[Decoded] = iter(loader)
     else:
-        decoded = (batches[i] for i in range(len(plan)))
+        decoded = ahead(batches.__getitem__, range(len(plan)))
     for (number, _, high), batch in zip(plan, decoded, strict=True):
         yield number, high == len(parts[number]), batch
 
@@ -265,7 +267,7 @@ class BatchDataset:
             try:
                 with Image.open(io.BytesIO(data)) as image:
                     rgb = image.convert("RGB")
-                thumbnails.append(thumbnail(data))
+                thumbnails.append(thumbnail(data, rgb))
             except Exception:  # fetch decoded the image, but rare modes of TIFF cannot be converted to RGB
                 reasons.append("not_rgb")
                 continue

@@ -42,17 +42,19 @@ def perceptual_hashes(batch: Any) -> Hashes:
     return np.asarray((bits * powers).sum(1, dtype=np.uint64), np.uint64)
 
 
-def thumbnail(data: bytes) -> Any:
+def thumbnail(data: bytes, decoded: Any = None) -> Any:
     """The image, squeezed to a (3, THUMB, THUMB) uint8 torch tensor, as input of `perceptual_hashes`.
 
-    JPEG decoders give a small image at little cost. Every hash must use this function: other decoding gives other bits.
+    decoded: the image in RGB, where it is at hand; it is used where it is what would be decoded here. JPEG decoders
+    give a small image at little cost. Every hash must use this function: other decoding gives other bits.
     """
     import torch
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as image:
         image.draft("RGB", (THUMB, THUMB))
-        small = image.convert("RGB").resize((THUMB, THUMB), Image.Resampling.BOX)
+        same = decoded is not None and decoded.size == image.size  # not drafted smaller
+        small = (decoded if same else image.convert("RGB")).resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)
 
 

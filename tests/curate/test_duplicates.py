@@ -19,6 +19,7 @@ from curate.images.near_duplicates import (
     pairs_by_cosine,
     pairs_by_hash,
     perceptual_hashes,
+    thumbnail,
 )
 from pipelines.demo.draw import photo
 
@@ -48,6 +49,19 @@ def test_a_copy_that_was_shrunk_and_compressed_again_keeps_its_hash(pictures: li
     assert np.mean([distance(a, b) <= 4 for a, b in zip(before, after, strict=True)]) > 0.9
     others = [distance(a, b) for i, a in enumerate(before) for b in before[:i]]
     assert np.mean([d > 10 for d in others]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("size", "kind"), [((96, 80), "JPEG"), ((130, 127), "JPEG"), ((128, 200), "JPEG"), ((300, 200), "PNG")]
+)
+def test_a_decoded_image_is_used_only_where_it_gives_the_same_hash(
+    size: tuple[int, int], kind: str, pictures: list[Image.Image]
+) -> None:
+    buffer = io.BytesIO()
+    pictures[0].resize(size).save(buffer, kind)
+    with Image.open(buffer) as image:
+        decoded = image.convert("RGB")
+    assert torch.equal(thumbnail(buffer.getvalue(), decoded), thumbnail(buffer.getvalue()))
 
 
 @pytest.mark.parametrize("bits", [0, 1, 4, 6])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, s
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.core.executor import Executor
-from curate.core.executor.local import default_workers
+from curate.core.executor.local import AHEAD, ahead, default_workers
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,30 @@ def test_without_slurm_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
 def test_threads_stay_in_this_process() -> None:
     assert {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2], threads=True)} == {os.getpid()}
     assert os.getpid() not in {r for _, r in Executor(workers=2).run_tasks(pid, [1, 2])}
+
+
+def test_a_thread_works_ahead_of_the_caller_by_a_few_items_and_in_order() -> None:
+    begun: list[int] = []
+    far = threading.Event()
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item == AHEAD:
+            far.set()
+        return item * item
+
+    results = ahead(work, range(9))
+    assert next(results) == 0
+    assert far.wait(60), "nobody works while the caller uses the first result"
+    assert begun == [*range(AHEAD + 1)]
+    assert list(results) == [n * n for n in range(1, 9)]
+
+
+def test_an_error_ahead_of_the_caller_comes_in_its_turn() -> None:
+    results = ahead(complain, [1, 2, 3])
+    assert next(results) == 1
+    with pytest.raises(BadInput):
+        next(results)
 
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 4  # after so many dead workers the task itself is the cause
 MOST_WORKERS = 256
+AHEAD = 2  # items that a thread prepares in advance
 
 
 def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
@@ -31,6 +34,18 @@ def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
     finally:
         for future in futures:
             future.cancel()
+
+
+def ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """work(item) in order; a thread is two items ahead of the caller. For work that mostly releases the interpreter's
+    lock, such as the decoding of images."""
+    left = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = deque(pool.submit(work, item) for item in islice(left, AHEAD))
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(pool.submit(work, item) for item in islice(left, 1))
+            yield result
 
 
 def default_workers() -> int:
