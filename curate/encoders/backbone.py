@@ -11,6 +11,7 @@ from typing import Any
 from curate.core.atomic_io import fingerprint, read_json, sha256_file
 from curate.core.errors import BadConfig, BadInput, MissingFile, reason
 from curate.encoders import Encoder
+from curate.encoders.layers import create, inside, parsed
 from curate.encoders.network import MEAN, STD, Network, resolve_device
 
 SIZE = 224  # pixels, as in CLEAR; only another size is part of the fingerprint
@@ -20,10 +21,12 @@ HEADS = ("fc.", "classifier.", "head.")  # layers after the features: not needed
 class Backbone(Network, Encoder):
     """A timm network without its head; images only.
 
-    model: a timm name ("resnet50"). weights: a checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's,
-    or any file whose names match after a common prefix), a timm tag ("tv_in1k") from the hub, or a folder written by
-    `driftline pretrain`. Preprocessing as in CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop
-    of 224, ImageNet's mean and standard deviation; for a pre-trained folder, the size that it was trained at.
+    model: a timm name ("resnet50"), or one with a layer inside and a pooling ("resnet50@layer=-2,pool=avg"; layers of a
+    transformer are its blocks, those of a CNN its stages; pool: avg, max or cls, the class token). weights: a
+    checkpoint file (torchvision's, MoCo's `module.encoder_q.…`, BYOL's, or any file whose names match after a common
+    prefix), a timm tag ("tv_in1k") from the hub, or a folder written by `driftline pretrain`. Preprocessing as in
+    CLEAR's `prepare_features.py`: shorter edge to 224 (bilinear), centre crop of 224, ImageNet's mean and standard
+    deviation; for a pre-trained folder, the size that it was trained at.
     """
 
     def __init__(
@@ -37,31 +40,36 @@ class Backbone(Network, Encoder):
         import timm
         from torchvision import transforms
 
-        if model not in timm.list_models():
-            near = difflib.get_close_matches(model, timm.list_models(), 3)
-            raise BadConfig(f"There is no backbone {model!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
+        name, layer, pool = parsed(model)
+        if name not in timm.list_models():
+            near = difflib.get_close_matches(name, timm.list_models(), 3)
+            raise BadConfig(f"There is no backbone {name!r} in timm.", f"Nearest names: {', '.join(near) or 'none'}.")
         if weights is None:
-            raise BadConfig(f"The backbone {model} has no weights.", "Expected a checkpoint file or a timm tag.")
+            raise BadConfig(f"The backbone {name} has no weights.", "Expected a checkpoint file or a timm tag.")
         device = resolve_device(device)
         size = SIZE
         if (Path(weights) / "pretrain.json").is_file():
-            size, weights = pretrained(Path(weights), model)
-        if Path(weights).is_file():
-            network = timm.create_model(model, pretrained=False, num_classes=0)
-            load_checkpoint(network, Path(weights))
-            self.fingerprint = fingerprint([model, sha256_file(Path(weights)), *([size] if size != SIZE else [])])
+            size, weights = pretrained(Path(weights), name)
+        file = Path(weights) if Path(weights).is_file() else None
+        if file is not None:
+            network = create(name, size, pretrained=False)
+            load_checkpoint(network, file)
         else:
             try:
-                network = timm.create_model(f"{model}.{weights}", pretrained=True, num_classes=0)
+                network = create(f"{name}.{weights}", size, pretrained=True)
             except (RuntimeError, OSError, ValueError) as error:
                 raise MissingFile(
-                    f"The weights {weights} of {model} cannot be reached ({reason(error)}).",
+                    f"The weights {weights} of {name} cannot be reached ({reason(error)}).",
                     "Expected a checkpoint file, or a tag of the timm hub.",
                     "Without internet: download the checkpoint elsewhere and give its path.",
                 ) from None
-            self.fingerprint = fingerprint([model, weights])
-        features: Any = network.num_features
-        self.width = int(features)
+        network = network.eval().to(device)
+        forward, width = network, network.num_features
+        if layer is not None:
+            forward, width, name = inside(network, name, layer, pool)
+        self.width = int(width)
+        known = [name, weights] if file is None else [name, sha256_file(file), *([size] if size != SIZE else [])]
+        self.fingerprint = fingerprint(known)
         transform = transforms.Compose(
             [
                 transforms.Resize(size),
@@ -70,7 +78,7 @@ class Backbone(Network, Encoder):
                 transforms.Normalize(MEAN, STD),
             ]
         )
-        super().__init__(network.eval().to(device), transform, device, precision, compiled)
+        super().__init__(forward, transform, device, precision, compiled)
 
 
 def pretrained(folder: Path, model: str) -> tuple[int, str]:

@@ -44,19 +44,22 @@ OPENAI = Seen(
 IMAGENET = Seen(
     "2012", "ImageNet", "labelled July 2008 to April 2010: en.wikipedia.org/wiki/ImageNet; tasks of 2012 or older"
 )
-LAION_5B = Seen("2022-03", "LAION-5B", "published 31 March 2022: laion.ai/blog/laion-5b")
+LAION_5B = Seen("2022-03", "LAION-5B", "released in March 2022: laion.ai/blog/laion-5b, en.wikipedia.org/wiki/LAION")
 DATACOMP = Seen("2023-04", "DataComp, from Common Crawl", "arXiv:2304.14108, April 2023")
 DINOV2 = Seen("2023-04", "LVD-142M", "arXiv:2304.07193, April 2023; github.com/facebookresearch/dinov2, MODEL_CARD.md")
 PAIRS_1B = Seen(
     "2021",
     "1 billion pairs of sentences",
-    "made in Hugging Face's community week of 2021: model card of sentence-transformers/all-MiniLM-L6-v2",
+    "made in Hugging Face's community week of 2021: model card of sentence-transformers/all-MiniLM-L6-v2; "
+    "huggingface.co/blog/1b-sentence-embeddings",
 )
 CLIP_TAGS = {  # of open_clip's weights
     r"openai": OPENAI,
     r"yfcc15m": Seen("2014", "YFCC100M, English texts", "published by Flickr in 2014: arXiv:1503.01817"),
     r"cc12m": Seen("2021-02", "Conceptual 12M", "arXiv:2102.08981, February 2021"),
-    r"laion400m_e3[12]": Seen("2021-11", "LAION-400M", "arXiv:2111.02114, November 2021"),
+    r"laion400m_e3[12]": Seen(
+        "2021-08", "LAION-400M", "crawled 2014 to 2021, published 20 August 2021: laion.ai/blog/laion-400-open-dataset"
+    ),
     r"laion2b(_s\d+b_b\d+k|_e16)": LAION_5B,
     r"laion5b_s13b_b90k": LAION_5B,
     r"(datacomp|commonpool)_\w+": DATACOMP,
