@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ COLUMNS = ("row", "sample", "label", "predicted", "confidence")
 ROUNDING = 1e-6  # of a confidence or probability
 STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
+Shared = dict[tuple[str, bytes], Labels]  # type and content of an array → the array
 Top = tuple[Labels, Labels]  # see `Answers.top`
 
 
@@ -205,9 +207,10 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     if records is None:
         return
     with writing(path) as file:
-        # Positions rise by one nearly everywhere, so that their differences take no space.
+        # Positions rise by one nearly everywhere, so that their differences take no space. Snappy is read faster.
+        ways = {name: "snappy" if name in COLUMNS[:3] else "zstd" for name in records.column_names}
         pq.write_table(
-            records, file, compression="zstd", compression_level=3, row_group_size=2**20, write_statistics=False,
+            records, file, compression=ways, row_group_size=2**20, write_statistics=False,
             use_dictionary=["row", "label", "predicted"], column_encoding={"sample": "DELTA_BINARY_PACKED"},
         )  # fmt: skip
 
@@ -216,6 +219,7 @@ def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
     used: the rows of these runs, and of runs of older versions, have none. Raises as `rows.find`."""
     runs, wrong = [], []
+    shared: Shared = {}
     for folder in row_files.folders([Path(path) for path in paths]):
         run, path = row_files.load(folder), folder / FILE
         try:
@@ -224,7 +228,7 @@ def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
                 raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
             if expected is not None and sha256_file(path) != expected:
                 raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
-            runs.append(Run(run.about, attached(path, path, run.rows)) if path.is_file() else run)
+            runs.append(Run(run.about, attached(path, path, run.rows, shared)) if path.is_file() else run)
         except (BadInput, IntegrityError) as error:
             runs.append(run)
             wrong.append(str(error))
@@ -245,8 +249,11 @@ def check_stream(runs: Sequence[Run], stream: Stream) -> None:
             )
 
 
-def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
-    """The rows with their records. path: for messages. source: a file, or its path.
+def attached(
+    path: Path, source: Any, rows: Sequence[Row], shared: Shared | None = None
+) -> list[Row]:  # fmt: skip
+    """The rows with their records. path: for messages. source: a file, or its path. shared: samples and labels of other
+    runs; equal ones become one array, which saves memory and comparisons.
 
     Raises BadInput for a file that has no records, IntegrityError for records that do not have the counts of the rows.
     """
@@ -254,27 +261,47 @@ def attached(path: Path, source: Any, rows: Sequence[Row]) -> list[Row]:
     number = columns["row"]
     if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((np.diff(number) < 0).any())):
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
-    edges = np.searchsorted(number, np.arange(len(rows) + 1))
+    number, sample, label, predicted = number.astype(np.int64), *(columns[name] for name in COLUMNS[1:4])
+    right = label == predicted
+    n, hits = (np.bincount(found, minlength=len(rows)).tolist() for found in (number, number[right]))
+    classes = _other_classes(rows, number, label, right)
+    for i, (row, *found) in enumerate(zip(rows, n, hits, strict=True)):
+        differ = found != [row.n, row.n_correct]
+        if (differ or classes[i]) and (n[i] or row.n_correct):
+            problem = f"Row {i} has {row.n_correct} right of {row.n}, its records in {path} {hits[i]} of {n[i]}."
+            other = f"Row {i} has other counts of classes than its records in {path}."
+            raise IntegrityError(problem if differ else other, "", AGAIN)
+    confidence = columns.get("confidence")
+    known = None if confidence is None else np.bincount(number[np.isfinite(confidence)], minlength=len(rows)).tolist()
+    edges = np.concatenate([[0], np.cumsum(n)]).tolist()
+    shared = {} if shared is None else shared
     out = []
     for i, row in enumerate(rows):
         part = slice(edges[i], edges[i + 1])
-        label, predicted = columns["label"][part], columns["predicted"][part]
-        n, right = len(label), int((label == predicted).sum())
-        if n == 0 and row.n_correct == 0:
+        if part.start == part.stop:
             out.append(row)
             continue
-        if (n, right) != (row.n, row.n_correct):
-            problem = f"Row {i} has {row.n_correct} right of {row.n}, its records in {path} {right} of {n}."
-            raise IntegrityError(problem, "", AGAIN)
-        if row.class_n:
-            size = len(row.class_n)
-            counts = [np.bincount(part, minlength=size).tolist() for part in (label, label[label == predicted])]
-            if counts != [list(row.class_n), list(row.class_correct)]:
-                raise IntegrityError(f"Row {i} has other counts of classes than its records in {path}.", "", AGAIN)
-        confidence = columns["confidence"][part] if "confidence" in columns else None
-        kept = None if confidence is None or not np.isfinite(confidence).any() else confidence
-        out.append(row_files.answered(row, Answers(columns["sample"][part], label, predicted, kept)))
+        of_samples = [shared.setdefault((one.dtype.char, one.tobytes()), one) for one in (sample[part], label[part])]
+        kept = None if confidence is None or not known[i] else confidence[part]
+        out.append(row_files.changed(row, answers=Answers(*of_samples, predicted[part], kept)))
     return out
+
+
+def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: Labels) -> npt.NDArray[np.bool_]:
+    """(R,) True for rows whose counts of classes, if they have them, are not those of their records; `number` is the
+    row of each record."""
+    sizes = np.array([len(row.class_n or ()) for row in rows], np.int64)
+    counted = [(row.class_n, row.class_correct) if size else ((), ()) for row, size in zip(rows, sizes, strict=True)]
+    wrong = np.array([len(of_all) != len(of_right) for of_all, of_right in counted])
+    fits = label < sizes[number]
+    wrong[number[~fits & (sizes[number] > 0)]] = True
+    place, at = (np.cumsum(sizes) - sizes)[number[fits]] + label[fits], np.repeat(np.arange(len(rows)), sizes)
+    for k, which in enumerate((slice(None), right[fits])):
+        stored = [pair[k] if len(pair[1]) == len(pair[0]) else pair[0] for pair in counted]
+        counts = np.bincount(place[which], minlength=len(at)).tolist()
+        other = [a != b for a, b in zip(counts, chain.from_iterable(stored), strict=True)]
+        wrong[at[np.array(other, bool)]] = True
+    return wrong
 
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:

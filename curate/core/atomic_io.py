@@ -151,7 +151,9 @@ def _release(version: str) -> list[int]:
     return [int(part) for part in version.split(".")[:2]]
 
 
-def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = None) -> None:
+def write_parquet(
+    path: Path, table: pa.Table, repeated: Sequence[str] | None = None, compression: str = "zstd"
+) -> None:
     """Write a table as Parquet; with one pyarrow version, the same table gives the same bytes.
 
     repeated: columns with few distinct values, stored with a dictionary (default: a dictionary is tried for every
@@ -161,7 +163,7 @@ def write_parquet(path: Path, table: pa.Table, repeated: Sequence[str] | None = 
 
     with writing(path) as file:
         columns: Any = True if repeated is None else [name for name in repeated if name in table.column_names]
-        pq.write_table(table, file, compression="zstd", row_group_size=65_536, use_dictionary=columns)
+        pq.write_table(table, file, compression=compression, row_group_size=65_536, use_dictionary=columns)
 
 
 def write_array(path: Path, array: npt.NDArray[Any]) -> None:

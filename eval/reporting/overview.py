@@ -17,6 +17,7 @@ import numpy as np
 from eval.plotting.charts import Figure, ranked
 from eval.plotting.embed import figure
 from eval.protocol import Document, Score, primary_of
+from eval.scoring.comparing import ranks_of
 from eval.scoring.ranking import comparable, differing, labels, upper_bound
 
 
@@ -60,8 +61,6 @@ def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
 
 def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
     """Learner → mean rank, 1 the best, ties shared; of learners with a mean in every column."""
-    from scipy.stats import rankdata
-
     gains = {
         name: [column.score.gain(column.score.mean(row[column]) if column in row else None) for column in columns]
         for name, row in cells.items()
@@ -70,7 +69,7 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
     if not ranked_names or not columns:
         return {}
     of_columns = np.array([gains[name] for name in ranked_names]).T
-    mean_ranks = np.mean([rankdata(-values) for values in of_columns], axis=0)
+    mean_ranks = np.mean([ranks_of(values) for values in of_columns], axis=0)
     return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
 
 

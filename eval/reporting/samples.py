@@ -34,9 +34,8 @@ def lost_samples(runs: Sequence[Run], document: Document, blind: Sequence[str]) 
     models, learners that never change.
     """
     kinds: dict[int, tuple[Counts, ...]] = {}
-    top = max(
-        (int(r.answers.sample.max(initial=0)) for run in runs for r in run.rows if r.answers is not None), default=-1
-    )
+    tested_of = {id(r.answers.sample): r.answers.sample for run in runs for r in run.rows if r.answers is not None}
+    top = max((int(sample.max(initial=0)) for sample in tested_of.values()), default=-1)  # runs share arrays
     if top < 0:
         return None
     label = np.full(top + 1, -1, np.int64)

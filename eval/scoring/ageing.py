@@ -8,8 +8,8 @@ are 95 % percentile intervals of a bootstrap over seeds and test samples (see `c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,12 @@ from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
 from eval.scoring.causes import Causes, causes
-from eval.scoring.cells import Resampling, cells_of, draws_for, replicates
-from eval.scoring.decay import HalfLife, by_lag, half_life, slope
+from eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
+from eval.scoring.decay import HalfLife, by_lag, half_lives, slope
 from eval.scoring.timeline import Timeline, timeline
 from stream_builder.stream import Stream
+
+NUMBERS = 2**20  # of all replicates of the learners that are computed at once: more do not fit into a cache
 
 
 @dataclass(frozen=True)
@@ -79,49 +81,81 @@ def ageing(
     the runs.
     """
     resampling = draws_for(runs, stream, resampling)
-    return [_ageing(group, stream, loss, resampling) for group in groups(runs)]
+    learners = groups(runs)
+    counted = [cells_of(group) for group in learners]
+    times = [timeline(group[0].about, stream) for group in learners]
+    alike: dict[tuple[Any, ...], list[int]] = {}  # learners whose arrays have the same shape and gaps
+    for k, cells in enumerate(counted):
+        if cells is not None:
+            tested = (cells.n.sum(0).sum(-1) > 0).tobytes()
+            key = (cells.n.shape[2:], tested, cells.classes, times[k].names, times[k].at.tobytes(), times[k].dates)
+            alike.setdefault(key, []).append(k)
+    found: dict[int, Ageing] = {}
+    for (shape, *_), members in alike.items():
+        at_once = max(1, NUMBERS // (resampling.replicates * int(np.prod(shape))))
+        for start in range(0, len(members), at_once):
+            part = members[start : start + at_once]
+            cells = [one for k in part if (one := counted[k]) is not None]
+            made = _ageing(cells, [learners[k] for k in part], times[part[0]], loss, resampling)
+            found |= dict(zip(part, made, strict=True))
+    return [found.get(k) for k in range(len(learners))]
 
 
-def _ageing(runs: Sequence[Run], stream: Stream | None, loss: float | None, resampling: Resampling) -> Ageing | None:
-    cells = cells_of(runs)
-    if cells is None:
-        return None
-    times = timeline(runs[0].about, stream)
-    right, n = cells.right.sum(0), cells.n.sum(0)  # (T, T, C)
-    drawn_right, drawn_n = replicates(cells, resampling)  # (B, T, T, C)
-    tested = n.sum(-1) > 0
-    steps, width = len(n), n.shape[-1]
+def _ageing(
+    counted: Sequence[Cells], learners: Sequence[Sequence[Run]], times: Timeline, loss: float | None,
+    resampling: Resampling,
+) -> list[Ageing]:  # fmt: skip
+    """Of L learners that were tested on the same steps."""
+    right, n = (np.stack([getattr(cells, name).sum(0) for cells in counted]) for name in ("right", "n"))  # (L, T, T, C)
+    drawn_right, drawn_n = replicates(counted, resampling)  # (B, L, T, T, C)
+    tested, classes = n[0].sum(-1) > 0, counted[0].classes
+    steps, width = n.shape[2:]
     lags = np.array([k for k in range(1 - steps, steps) if np.diagonal(tested, k).any()], np.int64)
     base = int(np.searchsorted(lags, 0))
     ages, later = times.ages(), lags[base:]
     first = int(later[0]) if len(later) else steps
     age = np.array([np.diagonal(ages, k)[np.diagonal(tested, k)].mean() for k in lags.tolist()])
     r, drawn = _share(right.sum(-1), n.sum(-1)), _share(drawn_right.sum(-1), drawn_n.sum(-1))
-    r_of, drawn_of = (  # (C, T, T), (B, C, T, T)
-        np.moveaxis(_share(a, b), -1, -3)[..., : width if cells.classes else 0, :, :]
+    r_of, drawn_of = (  # (L, C, T, T), (B, L, C, T, T)
+        np.moveaxis(_share(a, b), -1, -3)[..., : width if classes else 0, :, :]
         for a, b in ((right, n), (drawn_right, drawn_n))
     )
-    chance, even = _chance(n, cells.classes), np.full(steps, 1 / width)
-    halves = [half_life(r_of[c], drawn_of[:, c], even, age[base:], later, loss) for c in range(len(r_of))]
-    return Ageing(
-        timeline=times,
-        lags=lags,
-        base=base,
-        age=age,
-        pairs=np.array([np.diagonal(tested, k).sum() for k in lags.tolist()], np.int64),
-        accuracy=band(by_lag(r, lags), by_lag(drawn, lags)),
-        accuracy_of=band(by_lag(r_of, lags), by_lag(drawn_of, lags)),
-        matrix=band(r, drawn),
-        slope=band(slope(r, ages, first), slope(drawn, ages, first)),
-        slope_of=band(slope(r_of, ages, first), slope(drawn_of, ages, first)),
-        half_life=half_life(r, drawn, chance, age[base:], later, loss),
-        half_life_of=tuple(halves),
-        causes=causes(right, n, drawn_right, drawn_n, later, cells.classes),
-        chance=chance,
-        seeds=tuple(int(run.about["seed"]) for run in runs),
-        basis=cells.basis,
-        clustered=cells.outcomes is not None and resampling.groups is not None,
+    chance = _chance(n, classes)
+    of_class = r_of.shape[1]
+    halves = half_lives(r, drawn, chance, age[base:], later, loss)
+    halves_of = half_lives(
+        r_of.reshape(-1, steps, steps), drawn_of.reshape(len(drawn_of), -1, steps, steps),
+        np.full((len(counted) * of_class, steps), 1 / width), age[base:], later, loss,
+    )  # fmt: skip
+    accuracy, accuracy_of = (
+        band(by_lag(*one), by_lag(*two)) for one, two in (((r, lags), (drawn, lags)), ((r_of, lags), (drawn_of, lags)))
     )
+    slopes, slopes_of = (
+        band(slope(one, ages, first), slope(two, ages, first)) for one, two in ((r, drawn), (r_of, drawn_of))
+    )
+    matrix, parts = band(r, drawn), causes(right, n, drawn_right, drawn_n, later, classes)
+    return [
+        Ageing(
+            timeline=times,
+            lags=lags,
+            base=base,
+            age=age,
+            pairs=np.array([np.diagonal(tested, k).sum() for k in lags.tolist()], np.int64),
+            accuracy=accuracy[k],
+            accuracy_of=accuracy_of[k],
+            matrix=matrix[k],
+            slope=slopes[k],
+            slope_of=slopes_of[k],
+            half_life=halves[k],
+            half_life_of=tuple(halves_of[k * of_class : (k + 1) * of_class]),
+            causes=Causes(*(getattr(parts, part.name)[k] for part in fields(Causes))),
+            chance=chance[k],
+            seeds=tuple(int(run.about["seed"]) for run in runs),
+            basis=cells.basis,
+            clustered=cells.outcomes is not None and resampling.groups is not None,
+        )
+        for k, (cells, runs) in enumerate(zip(counted, learners, strict=True))
+    ]
 
 
 def _share(right: Array, n: Array) -> Array:
@@ -130,7 +164,7 @@ def _share(right: Array, n: Array) -> Array:
 
 
 def _chance(n: Floats, classes: bool) -> Floats:
-    """(T,) share of each tested step's most frequent class; 0 where classes are not counted."""
-    of_step = n.max(0)  # (T, C): all models are tested on the same samples
+    """(L, T) share of each tested step's most frequent class; 0 where classes are not counted."""
+    of_step = n.max(1)  # (L, T, C): all models are tested on the same samples
     total = of_step.sum(-1)
-    return np.where(total > 0, of_step.max(-1) / np.maximum(total, 1), 0.0) if classes else np.zeros(len(n))
+    return np.where(total > 0, of_step.max(-1) / np.maximum(total, 1), 0.0) if classes else np.zeros(total.shape)

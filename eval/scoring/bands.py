@@ -21,6 +21,10 @@ class Band:
     low: Floats
     high: Floats
 
+    def __getitem__(self, at: int) -> Band:
+        """That of one place of the first axis."""
+        return Band(self.value[at], self.low[at], self.high[at])
+
 
 def band(value: Array, drawn: Array) -> Band:
     """value (...), drawn (B, ...) → percentile intervals; NaN where a value is not known."""

@@ -36,15 +36,15 @@ class Causes:
 def causes(
     right: Floats, n: Floats, drawn_right: Array, drawn_n: Array, lags: npt.NDArray[np.int64], classes: bool = True
 ) -> Causes:
-    """Counts (T, T, C) and their replicates (B, T, T, C) → the causes. lags: (K,) from the base lag on. classes: False
-    if C is 1 since classes are not counted."""
+    """Counts (..., T, T, C) and their replicates (B, ..., T, T, C) → the causes, with leading axes as given. lags:
+    (K,) from the base lag on. classes: False if C is 1 since classes are not counted."""
     points, draws = _parts(right, n, lags), _parts(drawn_right, drawn_n, lags)
     prior, harder, older = (
         band(p, d) for p, d in zip(*((one[0], one[1].sum(-2), one[2].sum(-2)) for one in (points, draws)), strict=True)
     )
     drop = band(*(one[0] + one[1].sum(-2) + one[2].sum(-2) for one in (points, draws)))
     counted = n.shape[-1] if classes else 0
-    of = [band(points[part][:counted], draws[part][:, :counted]) for part in (1, 2)]
+    of = [band(points[part][..., :counted, :], draws[part][..., :counted, :]) for part in (1, 2)]
     return Causes(drop, prior, harder, older, *of)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from eval.outcomes import check_stream
 from eval.protocol import stored_protocol
-from eval.rows import Row, Run
+from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
 
 Array = npt.NDArray[Any]
@@ -144,15 +144,18 @@ def cells_of(runs: Sequence[Run]) -> Cells | None:
         for (i, j), row in test.items():
             counted = (row.class_correct, row.class_n) if by_class else ([row.n_correct], [row.n])
             right[s, i, j, : len(counted[0])], n[s, i, j, : len(counted[1])] = counted
-    known = all(row.answers is not None for row in rows)
-    outcomes = tuple(_outcomes(tests, steps, j) for j in range(steps)) if known else None
-    return Cells(right, n, by_class, outcomes)
+    if not all(row.answers is not None for row in rows):
+        return Cells(right, n, by_class, None)
+    answers: list[dict[tuple[int, int], Answers]] = [{} for _ in range(steps)]
+    for s, test in enumerate(tests):
+        for (i, j), row in test.items():
+            if row.answers is not None:
+                answers[j][s, i] = row.answers
+    return Cells(right, n, by_class, tuple(_outcomes(of_step, len(runs), steps) for of_step in answers))
 
 
-def _outcomes(tests: Sequence[Mapping[tuple[int, int], Row]], steps: int, j: int) -> Outcomes | None:
-    """The answers to step j; None if it was not tested."""
-    found = {(s, i): row.answers for s, test in enumerate(tests) for (i, at), row in test.items() if at == j}
-    answers = {key: a for key, a in found.items() if a is not None}
+def _outcomes(answers: Mapping[tuple[int, int], Answers], seeds: int, steps: int) -> Outcomes | None:
+    """The answers to one step, by seed and training step; None if it was not tested."""
     if not answers:
         return None
     first = next(iter(answers.values()))
@@ -162,7 +165,7 @@ def _outcomes(tests: Sequence[Mapping[tuple[int, int], Row]], steps: int, j: int
     else:
         sample, where = np.unique(np.concatenate([a.sample for a in answers.values()]), return_index=True)
         label = np.concatenate([a.label for a in answers.values()])[where]
-    right, tested = np.zeros((2, len(tests), steps, len(sample)), np.uint8)
+    right, tested = np.zeros((2, seeds, steps, len(sample)), np.uint8)
     for (s, i), a in answers.items():
         places = slice(None) if same else np.searchsorted(sample, a.sample)
         right[s, i, places], tested[s, i, places] = a.label == a.predicted, 1
@@ -170,51 +173,62 @@ def _outcomes(tests: Sequence[Mapping[tuple[int, int], Row]], steps: int, j: int
     return Outcomes(sample[order], label[order], right[..., order], tested[..., order])
 
 
-def replicates(cells: Cells, resampling: Resampling) -> tuple[Array, Array]:
-    """Right answers and test samples (B, T, T, C) float32 of every bootstrap replicate, weighted sums over seeds.
+def replicates(learners: Sequence[Cells], resampling: Resampling) -> tuple[Array, Array]:
+    """Right answers and test samples (B, L, T, T, C) float32 of every bootstrap replicate, weighted sums over seeds, of
+    L learners with equally many steps and classes.
 
     From counts alone, right answers of each cell are drawn from a normal distribution with the binomial's variance,
     the same for all seeds, since these test the same samples.
     """
-    seeds, steps, _, width = cells.n.shape
+    steps, width = learners[0].n.shape[2:]
     size = min(resampling.replicates, max(FEWEST, CELLS // (steps * steps * width)))
-    of_seeds = resampling.seeds(seeds)[:size].astype(np.float32)
-    if cells.outcomes is None:
-        return _from_counts(cells, resampling, of_seeds)
-    right, n = np.zeros((2, size, steps, steps, width), np.float32)
-    for j, outcomes in enumerate(cells.outcomes):
-        if outcomes is not None:
-            right[:, :, j], n[:, :, j] = _weighted(outcomes, resampling, of_seeds, width if cells.classes else 1)
+    right, n = np.zeros((2, size, len(learners), steps, steps, width), np.float32)
+    same: dict[tuple[Any, ...], list[int]] = {}  # learners that were tested on the same samples of a step
+    for k, cells in enumerate(learners):
+        if cells.outcomes is None:
+            right[:, k], n[:, k] = _from_counts(cells, resampling, resampling.seeds(len(cells.n))[:size])
+            continue
+        for j, outcomes in enumerate(cells.outcomes):
+            if outcomes is not None:
+                content = outcomes.sample.tobytes(), outcomes.label.tobytes()
+                same.setdefault((j, cells.classes, outcomes.right.shape, *content), []).append(k)
+    for (j, classes, *_), members in same.items():
+        found = [outcomes for k in members if (outcomes := (learners[k].outcomes or ())[j]) is not None]
+        of_step = right[:, :, :, j], n[:, :, :, j]
+        for whole, part in zip(of_step, _weighted(found, resampling, size, width if classes else 1), strict=True):
+            whole[:, members] = part
     return right, n
 
 
-def _weighted(outcomes: Outcomes, resampling: Resampling, of_seeds: Array, width: int) -> tuple[Array, Array]:
-    """(B, T, C) right answers and samples of one tested step."""
-    seeds, steps, n = outcomes.right.shape
-    size = len(of_seeds)
-    everywhere = bool((outcomes.tested.any(2) == outcomes.tested.all(2)).all())  # each cell tests all or nothing
-    right, count = np.zeros((2, size, steps, width), np.float32)
-    cell = outcomes.tested.any(2).astype(np.float32)  # (S, T)
-    edges = np.searchsorted(outcomes.label, np.arange(width + 1)) if width > 1 else np.array([0, n])
+def _weighted(outcomes: Sequence[Outcomes], resampling: Resampling, size: int, width: int) -> tuple[Array, Array]:
+    """(B, L, T, C) right answers and samples of one tested step, of learners that were tested on the same samples."""
+    sample, label = outcomes[0].sample, outcomes[0].label
+    learners, (seeds, steps, n) = len(outcomes), outcomes[0].right.shape
+    of_seeds = resampling.seeds(seeds)[:size].astype(np.float32)
+    hits, tested = (np.stack([getattr(one, name) for one in outcomes]) for name in ("right", "tested"))  # (L, S, T, N)
+    everywhere = bool((tested.any(-1) == tested.all(-1)).all())  # each cell tests all or nothing
+    right, count = np.zeros((2, size, learners, steps, width), np.float32)
+    cell = np.einsum("bs,lst->blt", of_seeds, tested.any(-1).astype(np.float32))
+    edges = np.searchsorted(label, np.arange(width + 1)) if width > 1 else np.array([0, n])
     for c in range(width):
         part = slice(int(edges[c]), int(edges[c + 1]))
 
         def summed(what: Array, part: slice = part) -> Array:
-            sums = weighted_sums(resampling, outcomes.sample[part], what.reshape(seeds * steps, n)[:, part])
-            return np.einsum("bst,bs->bt", sums[:size].reshape(size, seeds, steps), of_seeds)
+            sums = weighted_sums(resampling, sample[part], what.reshape(-1, n)[:, part])
+            return np.einsum("blst,bs->blt", sums[:size].reshape(size, learners, seeds, steps), of_seeds)
 
-        right[:, :, c] = summed(outcomes.right)
+        right[..., c] = summed(hits)
         if everywhere:
             ones = np.ones((1, part.stop - part.start), np.uint8)
-            count[:, :, c] = weighted_sums(resampling, outcomes.sample[part], ones)[:size] * (of_seeds @ cell)
+            count[..., c] = weighted_sums(resampling, sample[part], ones)[:size, :, None] * cell
         else:
-            count[:, :, c] = summed(outcomes.tested)
+            count[..., c] = summed(tested)
     return right, count
 
 
 def _from_counts(cells: Cells, resampling: Resampling, of_seeds: Array) -> tuple[Array, Array]:
     """The same from counts."""
-    rng = np.random.default_rng([resampling.seed, 3])
+    rng, of_seeds = np.random.default_rng([resampling.seed, 3]), of_seeds.astype(np.float32)
     share = cells.right / np.maximum(cells.n, 1)  # (S, T, T, C)
     deviation = np.sqrt(cells.n * share * (1 - share))
     n = np.einsum("bs,sijc->bijc", of_seeds, cells.n)

@@ -73,7 +73,8 @@ def compare(
     seeds = [[run.about["seed"] for run in group] for group in learners]
     points = [np.array([kind.score_of_counts(*_counts(rows)) for rows in group]) for group in tests]  # (S,) each
     value = np.array([float(of_seeds.mean()) for of_seeds in points])
-    drawn = _drawn(kind, tests, resampling)  # (B, S) each
+    together = _together(tests)
+    drawn = _drawn(kind, tests, together, resampling)  # (B, S) each
     total = np.stack([(d * resampling.seeds(d.shape[1])).sum(1) for d in drawn], -1)  # (B, L)
     same = np.array([[a == b for b in seeds] for a in seeds])
     gaps = np.where(same, value[:, None] - value[None, :], np.nan)
@@ -82,20 +83,20 @@ def compare(
     p_outcomes = _p_of_outcomes(tests, same)
     adjusted = holm(p_score)
     order = np.argsort(-value, kind="stable")
-    stability, same_best = _stability(_halves(kind, tests, resampling))
+    stability, same_best = _stability(_halves(kind, tests, together, resampling))
     return Comparison(
         score=band(value, total), difference=band(gaps, drawn_gaps), p_score=p_score, p_outcomes=p_outcomes,
         adjusted=adjusted, adjusted_outcomes=holm(p_outcomes), order=order, ties=_ties(order, adjusted),
-        rank=band(_ranks(value), _ranks(total)), stability=stability, same_best=same_best,
+        rank=band(ranks_of(value), ranks_of(total)), stability=stability, same_best=same_best,
     )  # fmt: skip
 
 
 def mcnemar(only_a: Array, only_b: Array) -> Floats:
     """Exact two-sided p of McNemar's test from the numbers of samples that only one of two learners has right."""
-    from scipy.stats import binom
+    from scipy.special import bdtr  # the binomial's distribution; scipy.stats takes more than a second to import
 
-    a, b = np.asarray(only_a), np.asarray(only_b)
-    return np.asarray(np.minimum(1.0, 2 * binom.cdf(np.minimum(a, b), a + b, 0.5)))
+    a, b = np.asarray(only_a, np.int64), np.asarray(only_b, np.int64)
+    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(a, b), a + b, 0.5)))
 
 
 def holm(p: Floats) -> Floats:
@@ -122,22 +123,32 @@ def _counts(rows: Sequence[Row]) -> tuple[Floats, Floats]:
 
 
 Tests = Sequence[Sequence[Sequence[Row]]]  # learner, seed, test
+Together = Sequence[tuple[Array, Array, Sequence[tuple[int, int, int]]]]  # see `_together`
 
 
-def _drawn(kind: type[Protocol], tests: Tests, resampling: Resampling, others: bool = False) -> list[Floats]:
-    """(B, S) for each learner: its score under the weights of each replicate or, of halves, on the `others`. Tests of
-    the same samples share a product."""
+def _together(tests: Tests) -> Together:
+    """Tests of the same samples: these (N,), ones and the tests' right answers (1 + K, N), learner, seed and test."""
     places: dict[bytes, list[tuple[int, int, int]]] = {}
     for a, group in enumerate(tests):
         for s, rows in enumerate(group):
             for r, row in enumerate(rows):
                 places.setdefault(np.asarray(row.answers and row.answers.sample).tobytes(), []).append((a, s, r))
-    sums: dict[tuple[int, int, int], tuple[Array, Array]] = {}
+    found = []
     for same in places.values():
         first = tests[same[0][0]][same[0][1]][same[0][2]].answers
         assert first is not None  # `compare` has made sure
         values = np.stack([np.ones(len(first), np.uint8), *(_right(tests[a][s][r]) for a, s, r in same)])
-        found = weighted_sums(resampling, np.asarray(first.sample), values)  # (B, 1 + K)
+        found.append((np.asarray(first.sample), values, same))
+    return found
+
+
+def _drawn(
+    kind: type[Protocol], tests: Tests, together: Together, resampling: Resampling, others: bool = False
+) -> list[Floats]:
+    """(B, S) for each learner: its score under the weights of each replicate or, of halves, on the `others`."""
+    sums: dict[tuple[int, int, int], tuple[Array, Array]] = {}
+    for sample, values, same in together:
+        found = weighted_sums(resampling, sample, values)  # (B, 1 + K)
         found = values.sum(1) - found if others else found
         sums |= {place: (found[:, 1 + k], found[:, 0]) for k, place in enumerate(same)}
     out = []
@@ -152,21 +163,21 @@ def _drawn(kind: type[Protocol], tests: Tests, resampling: Resampling, others: b
 
 def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Floats:
     """Student's t with Satterthwaite's degrees of freedom: the seeds' part of the variance has S − 1."""
-    from scipy.stats import t
+    from scipy.special import stdtr
 
     known = (~np.isnan(drawn)).sum(0) > 1  # a replicate may have drawn no sample of any test
-    error = np.full(gaps.shape, np.nan)
-    error[known] = np.nanstd(drawn[:, known], axis=0)
+    np.fill_diagonal(known, False)
+    i, j = np.nonzero(~np.isnan(gaps) & known)
+    error, gap = np.nanstd(drawn[:, i, j], axis=0), np.abs(gaps[i, j])
+    count = np.array([len(of_seeds) for of_seeds in points])[i]
+    seeds = np.array(
+        [np.var(points[a] - points[b], ddof=1) if n > 1 else 0.0 for a, b, n in zip(i, j, count, strict=True)]
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = np.where(seeds > 0, np.maximum(count - 1, error**4 * (count - 1) / (seeds / count) ** 2), np.inf)
+        far = np.where(error > 0, gap / error, np.where(gap == 0, 0.0, np.inf))
     p = np.full(gaps.shape, np.nan)
-    for i, j in zip(*np.nonzero(~np.isnan(gaps) & known), strict=True):
-        if i == j:
-            continue
-        of_seeds = points[i] - points[j]
-        count = len(of_seeds)
-        seeds = float(np.var(of_seeds, ddof=1)) / count if count > 1 else 0.0
-        freedom = max(count - 1, error[i, j] ** 4 * (count - 1) / seeds**2) if seeds > 0 else np.inf
-        far = abs(gaps[i, j]) / error[i, j] if error[i, j] > 0 else (0.0 if gaps[i, j] == 0 else np.inf)
-        p[i, j] = 2 * t.sf(far, freedom)
+    p[i, j] = 2 * stdtr(freedom, -far)
     return p
 
 
@@ -209,16 +220,16 @@ def _ties(order: npt.NDArray[np.int64], adjusted: Floats) -> tuple[tuple[int, ..
     return tuple(tuple(int(a) for a in order[i:j]) for i, j in runs)
 
 
-def _ranks(scores: Floats) -> Floats:
+def ranks_of(scores: Floats) -> Floats:
     """(..., L) ranks of scores, 1 the highest; ties share their mean."""
     above = scores[..., None, :] - scores[..., :, None]
     return np.asarray(0.5 + (above > 0).sum(-1) + (above == 0).sum(-1) / 2, np.float64)
 
 
-def _halves(kind: type[Protocol], tests: Tests, resampling: Resampling) -> Floats:
+def _halves(kind: type[Protocol], tests: Tests, together: Together, resampling: Resampling) -> Floats:
     """(2, H, L) scores, means over seeds, on both halves of the clusters, at random."""
     half = Resampling(HALVES, resampling.seed, resampling.groups, half=True)
-    both = [_drawn(kind, tests, half, others) for others in (False, True)]
+    both = [_drawn(kind, tests, together, half, others) for others in (False, True)]
     return np.stack([np.stack([of_seeds.mean(1) for of_seeds in scores], -1) for scores in both])
 
 

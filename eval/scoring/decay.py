@@ -50,9 +50,9 @@ def slope(r: Array, ages: Floats, base: int) -> Array:
     return np.asarray(np.where(spread > 0, covered / np.where(spread > 0, spread, 1), np.nan))
 
 
-def left_over(r: Array, chance: Floats, lags: npt.NDArray[np.int64]) -> Array:
+def left_over(r: Array, chance: Array, lags: npt.NDArray[np.int64]) -> Array:
     """(..., K) share of its accuracy above chance that a model still has at each lag: a ratio of sums over the models
-    that are tested there. lags: from the base lag on. chance: (T,) of each tested step."""
+    that are tested there. lags: from the base lag on. chance: (..., 1, T) of each tested step."""
     base = int(lags[0])
     above = r - chance
     found = []
@@ -88,20 +88,23 @@ def first_below(values: Array, level: float, ages: Floats) -> Array:
     return np.where(np.isnan(values[..., 0]), np.nan, out)
 
 
-def half_life(
-    r: Array, drawn: Array, chance: Floats, ages: Floats, lags: npt.NDArray[np.int64], loss: float | None
-) -> HalfLife:
-    """r (T, T), drawn (B, T, T), ages (K,) and lags (K,) from the base lag on → the half-life, or the time to a
-    loss."""
+def half_lives(
+    r: Array, drawn: Array, chance: Array, ages: Floats, lags: npt.NDArray[np.int64], loss: float | None
+) -> list[HalfLife]:
+    """r (M, T, T), drawn (B, M, T, T), chance (M, T), ages (K,) and lags (K,) from the base lag on → M half-lives, or
+    times to a loss."""
     if len(lags) < 2:
-        return HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")
-    since = ages - ages[0]
+        return [HalfLife(math.nan, math.nan, math.nan, 0.0, 0.0, "no later tests")] * len(r)
+    since, above = ages - ages[0], chance[:, None, :]
     if loss is None:
-        value, times = (first_below(left_over(one, chance, lags), 0.5, since) for one in (r, drawn))
+        values, times = (first_below(left_over(one, above, lags), 0.5, since) for one in (r, drawn))
     else:
-        value, times = (first_below(-lost(one, lags), -loss, since) for one in (r, drawn))
-    known = times[~np.isnan(times)]
-    if np.isnan(value) or len(known) < len(times) / 2:
-        return HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
-    low, high = (float(end) for end in quantiles(known, (0.025, 0.975)))
-    return HalfLife(float(value), low, high, float(np.isfinite(known).mean()), float(since[-1]))
+        values, times = (first_below(-lost(one, lags), -loss, since) for one in (r, drawn))
+    known, reached = (~np.isnan(times)).sum(0), np.isfinite(times).sum(0)
+    low, high = quantiles(times, (0.025, 0.975))
+    return [
+        HalfLife(math.nan, math.nan, math.nan, 0.0, float(since[-1]), "never above chance")
+        if np.isnan(values[m]) or known[m] < len(times) / 2
+        else HalfLife(float(values[m]), float(low[m]), float(high[m]), float(reached[m] / known[m]), float(since[-1]))
+        for m in range(len(r))
+    ]

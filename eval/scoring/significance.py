@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from eval.rows import Row
+from eval.rows import Row, changed
 from stream_builder.measures.label_correlation import half_width as of_runs
+from stream_builder.measures.label_correlation import independent
 
 EQUAL = 1e-12  # rounding
 FINE = 1000  # factor of all counts, so that rounding does not matter
@@ -63,17 +63,16 @@ def over_samples(
     for i, row in enumerate(rows):
         if row.n:
             groups.setdefault(row.tested_on, []).append(i)
-    fine = [replace(row, n=row.n * FINE, n_correct=row.n_correct * FINE) for row in rows]
+    fine = [changed(row, n=row.n * FINE, n_correct=row.n_correct * FINE) for row in rows]
     known = score(fine)
     variance = dict.fromkeys(known, 0.0)
     for tested_on, places in groups.items():
         lower = list(fine)
         n, right = (np.array([getattr(rows[i], key) for i in places], float) for key in ("n", "n_correct"))
         in_runs = tested_on.startswith(tuple(fresh))
-        sets = [slice(None)] * len(n) if in_runs else [slice(i, i + 1) for i in range(len(n))]
-        halves = [of_runs(right[one], n[one]) for one in sets]
+        halves = [of_runs(right, n)] * len(n) if in_runs else independent(right, n).tolist()
         for i, half in zip(places, halves, strict=True):
-            lower[i] = replace(fine[i], n_correct=round(fine[i].n_correct - FINE * rows[i].n * half))
+            lower[i] = changed(fine[i], n_correct=round(fine[i].n_correct - FINE * rows[i].n * half))
         for name, value in score(lower).items():
             base = known[name]
             variance[name] += np.nan if base is None or value is None else (base - value) ** 2

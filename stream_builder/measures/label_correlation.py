@@ -138,17 +138,24 @@ def half_width(right: npt.NDArray[Any], n: npt.NDArray[Any]) -> float:
     >>> round(half_width(runs, np.ones(2000)), 3), round(Z * (0.25 / 2000) ** 0.5, 3)
     (0.063, 0.022)
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes more than a second to import
 
     total, hits = float(n.sum()), float(right.sum())
-    share = (hits + 2) / (total + 4)  # two right and two wrong answers more [Agresti & Coull 1998]: never 0
-    widest = Z * float(np.sqrt(share * (1 - share) / (total + 4)))
+    widest = float(independent(hits, total))
     excess = right - hits / total * n
     while (blocks := len(excess)) >= BLOCKS:
         deviation = float(np.sqrt((excess**2).sum() * blocks / (blocks - 1))) / total
-        widest = max(widest, float(t.ppf(0.975, blocks - 1)) * deviation)
+        widest = max(widest, float(stdtrit(blocks - 1, 0.975)) * deviation)
         excess = excess[: blocks // 2 * 2].reshape(-1, 2).sum(1)
     return widest
+
+
+def independent(right: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Half the width of the 95 % interval of each share of independent answers; never 0: it counts two right and two
+    wrong answers more [Agresti & Coull 1998]."""
+    total = np.asarray(n, np.float64) + 4
+    share = (np.asarray(right, np.float64) + 2) / total
+    return np.asarray(Z * np.sqrt(share * (1 - share) / total))
 
 
 def blind_curve_of(stream: Stream) -> Curve:

@@ -21,7 +21,7 @@ from eval.rows import Answers, Row, Run
 from eval.run import evaluate
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling
-from eval.scoring.comparing import Comparison, _ranks, _stability, compare, holm, mcnemar
+from eval.scoring.comparing import Comparison, _stability, compare, holm, mcnemar, ranks_of
 from eval.scoring.slices import OTHER, UNKNOWN, column_of, slices
 from stream_builder.stream import SPLITS
 
@@ -169,7 +169,7 @@ class TestRanking:
         assert _stability(scores)[0] == pytest.approx(kendalltau(*halves).statistic)
 
     def test_tied_ranks_share_their_mean(self) -> None:
-        assert _ranks(np.array([0.5, 0.9, 0.9, 0.1])).tolist() == [3, 1.5, 1.5, 4]
+        assert ranks_of(np.array([0.5, 0.9, 0.9, 0.1])).tolist() == [3, 1.5, 1.5, 4]
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
