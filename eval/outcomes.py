@@ -272,7 +272,7 @@ def attached(
             other = f"Row {i} has other counts of classes than its records in {path}."
             raise IntegrityError(problem if differ else other, "", AGAIN)
     confidence = columns.get("confidence")
-    known = None if confidence is None else np.bincount(number[np.isfinite(confidence)], minlength=len(rows)).tolist()
+    known = np.zeros(len(rows)) if confidence is None else np.bincount(number[np.isfinite(confidence)], None, len(rows))
     edges = np.concatenate([[0], np.cumsum(n)]).tolist()
     shared = {} if shared is None else shared
     out = []
@@ -281,9 +281,9 @@ def attached(
         if part.start == part.stop:
             out.append(row)
             continue
-        of_samples = [shared.setdefault((one.dtype.char, one.tobytes()), one) for one in (sample[part], label[part])]
+        of, true = (shared.setdefault((one.dtype.char, one.tobytes()), one) for one in (sample[part], label[part]))
         kept = None if confidence is None or not known[i] else confidence[part]
-        out.append(row_files.changed(row, answers=Answers(*of_samples, predicted[part], kept)))
+        out.append(row_files.changed(row, answers=Answers(of, true, predicted[part], kept)))
     return out
 
 
@@ -296,9 +296,9 @@ def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: La
     fits = label < sizes[number]
     wrong[number[~fits & (sizes[number] > 0)]] = True
     place, at = (np.cumsum(sizes) - sizes)[number[fits]] + label[fits], np.repeat(np.arange(len(rows)), sizes)
-    for k, which in enumerate((slice(None), right[fits])):
+    for k, found in enumerate((place, place[right[fits]])):
         stored = [pair[k] if len(pair[1]) == len(pair[0]) else pair[0] for pair in counted]
-        counts = np.bincount(place[which], minlength=len(at)).tolist()
+        counts = np.bincount(found, minlength=len(at)).tolist()
         other = [a != b for a, b in zip(counts, chain.from_iterable(stored), strict=True)]
         wrong[at[np.array(other, bool)]] = True
     return wrong

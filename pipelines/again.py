@@ -59,5 +59,5 @@ def lines(found: dict[str, Any]) -> list[str]:
     if found["embeddings"] is not None:
         said.append(f"about {found['embeddings']:,} vectors; the store has the others")
     if (asked := found["questions"]) is not None:
-        said.append(f"{asked['images']:,} images that nobody answered, ${asked['usd']:,.2f} on MTurk")
+        said.append(f"{asked['images']:,} images that nobody answered, ${asked['usd']:,.2f} if paid workers do")
     return said

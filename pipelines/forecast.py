@@ -354,7 +354,8 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
         add("time", f"about {duration(sum(times.values()))} ({most}){f', without {unknown}' if unknown else ''}")
     if (asked := found["questions"]) is not None:
         people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers, about"
-        add("people", f"{people} {duration(3600 * asked['hours'])}; ${asked['usd']:,.2f} on MTurk, free by yourself")
+        paid = f"${asked['usd']:,.2f} for paid workers at MTurk's fee"
+        add("people", f"{people} {duration(3600 * asked['hours'])}; {paid}, free by yourself")
     for line in lines_of(found["again"]) if found["again"] else ():
         add("again", line)
     if found["reused"]:

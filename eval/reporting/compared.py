@@ -12,7 +12,7 @@ from eval.protocol import Document
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.cells import Resampling
-from eval.scoring.comparing import ALPHA, Comparison, compare
+from eval.scoring.comparing import Comparison, compare
 from eval.scoring.ranking import comparable, upper_bound
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -87,22 +87,12 @@ def p_text(p: float | None) -> str:
     return "not testable" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}" if p < 0.1 else f"p = {p:.2f}"
 
 
-def sentences(document: Document, names: Mapping[int, str]) -> dict[str, str]:
-    """Two names, sorted and joined by a zero → what the tests say about them. names: of results, by position."""
-    found = {}
-    for group in document.get("compared", ()):
-        if len(group["members"]) > MOST:
-            continue
-        for pair in group["pairs"]:
-            value, low, high = pair["difference"]
-            a, b = (names[i] for i in pair["of"])
-            if value is None:
-                continue
-            differ = pair["p"] is not None and pair["p"] < ALPHA
-            text = f"{a} minus {b}: {100 * value:+.1f} points"
-            text += f" ({100 * low:+.1f} to {100 * high:+.1f})" if low is not None and high is not None else ""
-            text += f"; {p_text(pair['p'])}: {'a significant' if differ else 'no significant'} difference at 5 %"
-            if pair["p_outcomes"] is not None:
-                text += f"; sample by sample (exact McNemar), {p_text(pair['p_outcomes'])}"
-            found["\0".join(sorted((a, b)))] = f"{text}. Adjusted for all pairs (Holm).".replace("-", "−")
-    return found
+def tests_of_pairs(document: Document, names: Mapping[int, str]) -> list[list[Any]]:
+    """For each pair that was tested: both names, the difference and the ends of its interval in points, p, and p of
+    the exact test sample by sample; the page's script writes the sentence. names: of results, by position."""
+    return [
+        [*(names[i] for i in pair["of"]), *(end if end is None else round(100 * end, 1) for end in pair["difference"]),
+         pair["p"], pair["p_outcomes"]]
+        for group in document.get("compared", ()) if len(group["members"]) <= MOST
+        for pair in group["pairs"] if pair["difference"][0] is not None
+    ]  # fmt: skip

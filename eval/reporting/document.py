@@ -11,15 +11,20 @@ from eval.plotting.charts import Figure, points
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from eval.reporting import ageing, confidence, samples
 from eval.reporting.answer import BLIND, answer, seconds_of
-from eval.reporting.compared import best_tie, letters, sentences
+from eval.reporting.compared import best_tie, letters, tests_of_pairs
 from eval.scoring.ranking import ranked, upper_bound
 from stream_builder.stream import Stream
 
-MATRICES = 6  # shown at once; the others are folded
+MATRICES = 6  # in the page; the script draws the others, from the data of `_pair`
 DAY = 86_400
 
 
-def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbnails | None = None) -> dict[str, Any]:
+def shown(
+    document: Document,
+    stream: Stream | None,
+    thumbnails: samples.Thumbnails | None = None,
+    traces: samples.Traces | None = None,
+) -> dict[str, Any]:
     """What a page shows beyond the document: the order and the best, the answer, columns, texts, figures, the matrix's
     axes and range."""
     results, kind = document["results"], kind_of(document)
@@ -57,11 +62,11 @@ def shown(document: Document, stream: Stream | None, thumbnails: samples.Thumbna
     full["seen_section"] = ageing.seen_section(full) if full.get("seen") and results else None
     full["calibrated"] = confidence.section(full)
     full["by_class"] = ageing.by_class(full) if aged else None
-    full["samples"] = samples.section(full["lost"], stream, thumbnails) if full.get("lost") else None
+    full["samples"] = samples.section(full["lost"], stream, thumbnails, traces) if full.get("lost") else None
     full["cost"] = _cost(full) if results else None
-    full["pair"] = _pair(full, sentences(document, names))
+    full["pair"] = _pair(full, tests_of_pairs(document, names))
     with_matrix = [r for r in full["results"] if r["matrix"]]
-    full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], with_matrix[MATRICES:]
+    full["matrices"], full["more_matrices"] = with_matrix[:MATRICES], len(with_matrix[MATRICES:])
     return full
 
 
@@ -161,8 +166,8 @@ def _cost(document: Mapping[str, Any]) -> Figure | None:
     return Figure("Cost against accuracy", caption, points(places, front, "milliseconds a run"))
 
 
-def _pair(document: Mapping[str, Any], tests: Mapping[str, str]) -> dict[str, Any] | None:
-    """What the page's script needs to put two learners side by side."""
+def _pair(document: Mapping[str, Any], tests: Sequence[Sequence[Any]]) -> dict[str, Any] | None:
+    """What the page's script needs to put two learners side by side, and to draw the matrices that the page has not."""
     results = document["results"]
     if len(results) < 2:
         return None
@@ -173,4 +178,5 @@ def _pair(document: Mapping[str, Any], tests: Mapping[str, str]) -> dict[str, An
         means = [score.mean(r) for score in scores]
         values = [None if mean is None else round(100 * mean, 2) for mean in means]
         learners.append({"name": r["learner"], "scores": values, "matrix": matrix or None})
-    return {"learners": learners, "scores": [s.label for s in scores], "steps": document["names"], "tests": tests}
+    about = {"steps": document["names"], "span": [100 * end for end in document["span"]]}
+    return {"learners": learners, "scores": [s.label for s in scores], "tests": tests} | about

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.core.atomic_io import csv_text, write_json, write_parquet, write_text
+from curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from curate.core.outside.escaping import latex, no_formula
 from eval.protocol import Document, primary_of, scores_of
 from eval.reporting.compared import letters
@@ -43,6 +44,7 @@ COLUMN_TEXTS = {
         "accuracy": "share of right answers, mean over seeds",
     },
 }
+LARGE = 4 * 2**20  # bytes of results.json that are compressed
 TYPES = {
     "higher_is_better": pa.bool_(), "seed": pa.int64(), "value": pa.float64(), "trained_to": pa.int32(),
     "tested_on": pa.int32(), "accuracy": pa.float64(),
@@ -50,7 +52,8 @@ TYPES = {
 
 
 def write_exports(documents: Sequence[Document], out: Path) -> None:
-    """Write scores.csv, scores.parquet, cells.parquet, schema.json, scores.tex and results.json."""
+    """Write scores.csv, scores.parquet, cells.parquet, schema.json, scores.tex and results.json, or results.json.gz in
+    its place if it is large."""
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
     for name, rows in (("scores", _scores(documents)), ("cells", _cells(documents))):
@@ -58,7 +61,11 @@ def write_exports(documents: Sequence[Document], out: Path) -> None:
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
     write_json(out / "schema.json", schema())
     # Indented by hand, down to results: Python's own indenting takes ten times as long.
-    write_text(out / "results.json", "[" + ",".join(map(_document_json, documents)) + "\n]\n")
+    data = ("[" + ",".join(map(_document_json, documents)) + "\n]\n").encode()
+    plain, packed = out / "results.json", out / "results.json.gz"
+    written, other = (packed, plain) if len(data) > LARGE else (plain, packed)
+    write_bytes(written, gzip.compress(data, 6, mtime=0) if written == packed else data)
+    other.unlink(missing_ok=True)
 
 
 def _document_json(document: Document) -> str:
@@ -69,7 +76,16 @@ def _document_json(document: Document) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return json.dumps(_short(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _short(value: Any) -> Any:
+    """Numbers with nine decimals: what a mean of shares has beyond them is rounding, and half of the file."""
+    if isinstance(value, float):
+        return round(value, 9)
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
+    return [_short(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def schema() -> dict[str, Any]:

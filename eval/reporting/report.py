@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from eval.reporting.answer import BLIND
 from eval.reporting.document import shown
 from eval.reporting.exports import write_exports
 from eval.reporting.overview import overview
-from eval.reporting.samples import Thumbnails, lost_samples
+from eval.reporting.samples import Thumbnails, Traces, lost_samples
 from eval.rows import Run
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling, groups_of
@@ -31,6 +33,7 @@ from stream_builder.stream import Stream
 MANY_RUNS = 2000  # with more, several processes make the documents
 FEW_RUNS, REPLICATES, FEW = 500, 1000, 60  # with more runs, intervals come from fewer replicates
 NAMED = 3  # files of outcomes that cannot be used
+SHADES = 40  # of a matrix, beyond its lightest; static/report.js has the same number
 OUTCOMES = 64 * 2**20  # bytes of outcomes that are read
 
 
@@ -84,6 +87,24 @@ class _Part:
 
 def _document(part: _Part) -> tuple[set[str], dict[str, Any]]:
     """The learners that have rows, and the document."""
+    with _no_collection():
+        return _made_of(part)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without Python's search for cycles, which goes through a million rows again and again and finds none."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def _made_of(part: _Part) -> tuple[set[str], dict[str, Any]]:
+    """As `_document`."""
     unread: list[str] = []
     if part.size > OUTCOMES:
         runs = [row_files.load(folder) for folder in part.folders]
@@ -157,17 +178,21 @@ def write(
     after: Sequence[Section] = (),
     streams: Sequence[Stream] = (),
     thumbnails: Thumbnails | None = None,
+    traces: Traces | None = None,
 ) -> Path:
     """Write index.html with the overview, a page for each protocol, learner and stream, and scores.csv, scores.tex,
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
-    contents of their pages. thumbnails: pictures of samples by id, where a stream has features only.
+    contents of their pages. thumbnails: pictures of samples by id, where a stream has features only. traces: where
+    samples come from, by id.
     """
     known = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
-    full = [shown(d, known.get(d["stream"]["sha256"]), thumbnails) | {"id": f"r{i}"} for i, d in enumerate(plain, 1)]
+    full = [
+        shown(d, known.get(d["stream"]["sha256"]), thumbnails, traces) | {"id": f"r{i}"} for i, d in enumerate(plain, 1)
+    ]
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
     lead = max(full, key=lambda d: (d["curves"] is not None, len(d["results"])), default=None)
@@ -204,12 +229,14 @@ def _environment() -> Any:
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters |= {
         "pct": Score("", "").text,
-        "colour": colour,
-        "ink": ink,
+        "shade": shade,
         "figure": lambda one, label="h3": Markup(figure(one, label)),
     }
     made.filters["island"] = lambda value, kind: Markup(data_island(value, kind))
     made.globals["script"] = SCRIPT
+    ends = (0.0, float(SHADES))
+    rules = (f".m{k}{{background:{colour(k, ends)};color:{ink(k, ends)}}}" for k in range(SHADES + 1))
+    made.globals["shades"] = Markup("".join(rules))
     return made
 
 
@@ -229,10 +256,20 @@ def colour(value: float, span: tuple[float, float]) -> str:
     >>> colour(0.0, (0.0, 1.0)), colour(1.0, (0.0, 1.0))
     ('#f1f5f2', '#0b4f6c')
     """
-    low, high = span
-    t = min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
+    t = _place(value, span)
     ends = ((241, 245, 242), (11, 79, 108))
     return "#" + "".join(f"{round(a + (b - a) * t):02x}" for a, b in zip(*ends, strict=True))
+
+
+def shade(value: float, span: tuple[float, float]) -> int:
+    """Number of the style of a cell, whose colour is the nearest one to its own: a page has thousands of cells."""
+    return round(SHADES * _place(value, span))
+
+
+def _place(value: float, span: tuple[float, float]) -> float:
+    """0 for the lowest value, 1 for the highest."""
+    low, high = span
+    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
 
 
 def ink(value: float, span: tuple[float, float]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from stream_builder.stream import SPLITS, Split, Stream
 
 SHOWN, PIXELS = 12, 116
 Thumbnails = Callable[[Sequence[str]], Mapping[str, bytes]]  # ids → JPEG of those that have a picture
+Traces = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]  # ids → where each comes from: what → text or URL
 Counts = npt.NDArray[np.int32]
 
 
@@ -111,8 +113,11 @@ def _two(
     return {"learners": [names[id(results[k])] for k in order], "won": lists}
 
 
-def section(lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnails | None = None) -> Section:
-    """The lists as HTML. stream: for ids, dates, names of classes and pictures; else samples are numbers."""
+def section(
+    lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnails | None = None, traces: Traces | None = None
+) -> Section:
+    """The lists as HTML. stream: for ids, dates, names of classes and pictures; else samples are numbers. traces:
+    what a sample's id unfolds."""
     lists: list[tuple[str, Mapping[str, Any] | None]] = [
         (
             f"Every learner loses them, even when it is fresh ({{}} of {lost['tested']:,} test samples)",
@@ -125,18 +130,21 @@ def section(lost: Mapping[str, Any], stream: Stream | None, thumbnails: Thumbnai
             lists.append((f"{one} is right, {other} wrong ({{}})", part))
     wanted = sorted({place for _, part in lists if part for place in part["samples"]})
     known = {} if stream is None else _about(stream, wanted)
-    pictures = thumbnails([about["id"] for about in known.values()]) if thumbnails and known else {}
+    ids = [about["id"] for about in known.values()]
+    pictures = thumbnails(ids) if thumbnails and ids else {}
+    origins = traces(ids) if traces and ids else {}
     parts = []
     for title, part in lists:
         if part is None:
             continue
         heading = html.escape(title.replace("{}", f"{part['count']:,}"))
         items = [
-            _item(place, label, known.get(place), pictures, stream)
+            _item(place, label, known.get(place), pictures, origins, stream)
             for place, label in zip(part["samples"], part["labels"], strict=True)
         ]
         parts.append(f"<h4>{heading}</h4>" + (f"<ul class='photos'>{''.join(items)}</ul>" if items else ""))
-    trace = "Ids are those of <code>driftline trace RUN ID</code>." if known else (
+    trace = "An id shows where the photo comes from. " if origins else ""
+    trace += "<code>driftline trace RUN ID</code> shows its way through all stages." if known else (
         "Numbers are positions in the stream: give its folder (driftline report --stream S) to see ids and pictures."
     )  # fmt: skip
     note = f"<p class='soft'>Over {lost['learners']} learners and all seeds. {trace}</p>"
@@ -168,7 +176,12 @@ def _sample(split: Split, at: int) -> dict[str, Any]:
 
 
 def _item(
-    place: int, label: int, about: Mapping[str, Any] | None, pictures: Mapping[str, bytes], stream: Stream | None
+    place: int,
+    label: int,
+    about: Mapping[str, Any] | None,
+    pictures: Mapping[str, bytes],
+    origins: Mapping[str, Mapping[str, str]],
+    stream: Stream | None,
 ) -> str:
     if about is None or stream is None:
         return f"<li>sample {place:,}, class {label}</li>"
@@ -179,9 +192,17 @@ def _item(
         alt = html.escape(f"{name}, {about['day'] or about['step']}", quote=True)
         picture = f"<img alt='{alt}' loading='lazy' src='data:image/jpeg;base64,{base64.b64encode(data).decode()}'>"
     when = html.escape(about["day"] or f"step {about['step']}")
-    return (
-        f"<li>{picture}<strong>{html.escape(name)}</strong><br>{when}<br><code>{html.escape(about['id'])}</code></li>"
-    )
+    id_ = f"<code>{html.escape(about['id'])}</code>"
+    if origin := origins.get(about["id"]):
+        facts = "".join(f"<dt>{html.escape(what)}</dt><dd>{_linked(text)}</dd>" for what, text in origin.items())
+        id_ = f"<details class='trace'><summary>{id_}</summary><dl>{facts}</dl></details>"
+    return f"<li>{picture}<strong>{html.escape(name)}</strong><br>{when}<br>{id_}</li>"
+
+
+def _linked(text: str) -> str:
+    """Text as HTML; an address of the web as a link."""
+    shown = html.escape(text, quote=True)
+    return f"<a href='{shown}' rel='noreferrer'>{shown}</a>" if re.match(r"https?://", text) else shown
 
 
 def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -95,8 +95,8 @@ def ageing(
         at_once = max(1, NUMBERS // (resampling.replicates * int(np.prod(shape))))
         for start in range(0, len(members), at_once):
             part = members[start : start + at_once]
-            cells = [one for k in part if (one := counted[k]) is not None]
-            made = _ageing(cells, [learners[k] for k in part], times[part[0]], loss, resampling)
+            present = [one for k in part if (one := counted[k]) is not None]
+            made = _ageing(present, [learners[k] for k in part], times[part[0]], loss, resampling)
             found |= dict(zip(part, made, strict=True))
     return [found.get(k) for k in range(len(learners))]
 

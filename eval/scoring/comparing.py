@@ -170,9 +170,8 @@ def _p_of_scores(gaps: Floats, drawn: Floats, points: Sequence[Floats]) -> Float
     i, j = np.nonzero(~np.isnan(gaps) & known)
     error, gap = np.nanstd(drawn[:, i, j], axis=0), np.abs(gaps[i, j])
     count = np.array([len(of_seeds) for of_seeds in points])[i]
-    seeds = np.array(
-        [np.var(points[a] - points[b], ddof=1) if n > 1 else 0.0 for a, b, n in zip(i, j, count, strict=True)]
-    )
+    pairs = zip(i.tolist(), j.tolist(), count.tolist(), strict=True)
+    seeds = np.array([np.var(points[a] - points[b], ddof=1) if size > 1 else 0.0 for a, b, size in pairs])
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = np.where(seeds > 0, np.maximum(count - 1, error**4 * (count - 1) / (seeds / count) ** 2), np.inf)
         far = np.where(error > 0, gap / error, np.where(gap == 0, 0.0, np.inf))

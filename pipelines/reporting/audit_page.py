@@ -137,10 +137,10 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     """One sentence for each finding."""
     copies = findings["near_copies"]
     across = ", ".join(f"{n} across {name}" for name, n in copies["groups_across"].items() if n)
-    groups = f"{copies['groups']:,} groups" + (f" ({across})" if across else "")
+    groups = f"{copies['groups']:,} group{'' if copies['groups'] == 1 else 's'}" + (f" ({across})" if across else "")
     cells = findings["balance"]
     sentences = [
-        f"{findings['images']:,} images, {findings['classes']} classes, "
+        f"{findings['images']:,} images, {findings['classes']} class{'' if findings['classes'] == 1 else 'es'}, "
         f"{cells['fewest']} to {cells['most']} images per class and bucket"
         + (f" ({len(cells['empty'])} without images)" if cells["empty"] else ""),
         f"near-duplicates: {copies['images_in_groups']:,} images in {groups}",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -18,6 +19,7 @@ from curate.core.parsing import rows_of
 from curate.release import Release
 from eval.plotting.charts import Section
 from eval.reporting.report import results_of, write
+from pipelines.reporting.trace import shown
 from pipelines.runner import status
 from pipelines.stage import Context, parts_of
 from pipelines.stage_folder import folder_of
@@ -57,7 +59,32 @@ def journey_report(
         d for d in results_of([runs], [stream]) if d["stream"]["sha256"] == stream.sha256
     ]  # not of an older build
     title = title or f"driftline: {release.name}"
-    return write(current, out, title, notice, before, after, [stream], lambda ids: thumbnails(release, set(ids)))
+    return write(
+        current, out, title, notice, before, after, [stream], lambda ids: thumbnails(release, set(ids)),
+        lambda ids: origins(release, ids),
+    )  # fmt: skip
+
+
+def origins(release: Release, ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """id → where those photos of a release come from: date, source, creator, licence, what people answered, file."""
+    rows = release.table.filter(pc.is_in(release.table["id"], pa.array(ids, pa.string()))).to_pylist()
+    named = {b["index"]: str(b["name"]) for b in release.buckets}
+    found = {}
+    for row in rows:
+        facts = {
+            "date": shown("uploaded", row["uploaded"]),
+            "bucket": named.get(row["bucket"], ""),
+            "title": row["title"],
+            "page": row["page_url"],
+            "photo": row["url"],
+            "creator": row["creator"] or row["user"],
+            "licence": row["licence_url"] or row["licence"],
+            "votes": row["votes"],
+            "in the release": f"{row['shard']}: {row['member']}",
+            "SHA-256": row["sha256"],
+        }
+        found[row["id"]] = {what: str(text) for what, text in facts.items() if text}
+    return found
 
 
 def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:

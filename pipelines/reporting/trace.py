@@ -73,12 +73,12 @@ def text(history: Mapping[str, Any]) -> str:
     lines = []
     for event in history["events"]:
         lines.append(f"{event['stage']:<10}{event['outcome']}")
-        shown = {key: value for key, value in event.items() if key not in ("stage", "outcome")}
-        lines += [f"{'':<12}{key}: {_shown(key, value)}" for key, value in shown.items()]
+        facts = {key: value for key, value in event.items() if key not in ("stage", "outcome")}
+        lines += [f"{'':<12}{key}: {shown(key, value)}" for key, value in facts.items()]
     return "\n".join([*lines, history["ended"]])
 
 
-def _shown(key: str, value: Any) -> Any:
+def shown(key: str, value: Any) -> Any:
     """Times as dates."""
     if key not in TIMES or not isinstance(value, int):
         return value

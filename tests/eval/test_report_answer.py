@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pickle
@@ -16,11 +17,13 @@ from support.helpers import drifting, grouped
 
 from curate.core.executor import Executor
 from eval import outcomes
-from eval.reporting import report
+from eval.reporting import exports, report
 from eval.reporting.compared import letters, p_text
-from eval.reporting.document import date_names, shown
+from eval.reporting.document import MATRICES, date_names, shown
 from eval.reporting.report import results_of, write
+from eval.reporting.samples import section
 from eval.run import evaluate
+from eval.scoring import ageing
 from stream_builder.stream import Split, Step, Stream
 
 YEAR = 31_557_600
@@ -256,8 +259,64 @@ def test_what_is_missing_is_said_once_not_for_each_run(tmp_path: Path) -> None:
     assert document["unread"][-1] == "So it is with 3 more runs."
 
 
+def test_learners_of_one_shape_are_computed_at_once(aged: tuple[Path, Stream], monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    real = ageing.replicates
+    monkeypatch.setattr(
+        ageing, "replicates", lambda learners, draws: sizes.append(len(learners)) or real(learners, draws)
+    )
+    results_of([aged[0] / "runs"], [aged[1]])
+    assert sizes == [len(LEARNERS)]
+
+
+def test_runs_share_what_they_were_tested_on(aged: tuple[Path, Stream]) -> None:
+    """A report of thousands of runs has their samples once."""
+    runs, _ = outcomes.find([aged[0] / "runs"])
+    by_step: dict[str, set[int]] = {}
+    for run in runs:
+        for row in run.rows:
+            assert row.answers is not None
+            by_step.setdefault(row.tested_on, set()).update({id(row.answers.sample), id(row.answers.label)})
+    assert all(len(arrays) == 2 for arrays in by_step.values())
+
+
+def test_a_page_has_each_matrix_once(aged: tuple[Path, Stream], tmp_path: Path) -> None:
+    (document,) = results_of([aged[0] / "runs"])
+    plain = {key: document[key] for key in ("protocol", "stream", "skipped")}
+    results = [{**r, "learner": f"{r['learner']}{i}"} for i in range(10) for r in document["results"]]
+    page = write([{**plain, "results": results}], tmp_path).read_text()
+    assert page.count('<table class="matrix"') == MATRICES
+    (data,) = re.findall(r"class='pair-data'>(.*?)</script>", page)
+    assert sum(one["matrix"] is not None for one in json.loads(data)["learners"]) == len(results)
+    cells = re.findall(r'<td class="m\d+(?: diagonal)?">\d+\.\d</td>', page)
+    assert len(cells) == MATRICES * 25
+    assert len("".join(cells)) < 32 * len(cells)
+
+
+def test_large_results_are_compressed(
+    aged: tuple[Path, Stream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (document,) = results_of([aged[0] / "runs"])
+    write([document], tmp_path)
+    plain = (tmp_path / "results.json").read_bytes()
+    monkeypatch.setattr(exports, "LARGE", 1000)
+    write([document], tmp_path)
+    assert gzip.decompress((tmp_path / "results.json.gz").read_bytes()) == plain
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_the_origin_of_a_lost_sample_is_text(aged: tuple[Path, Stream]) -> None:
+    (document,) = results_of([aged[0] / "runs"], [aged[1]])
+    facts = {"title": "<script>", "page": "https://a.example/?b=1&c='", "photo": "javascript:alert(1)"}
+    text = section(document["lost"], aged[1], None, lambda ids: dict.fromkeys(ids, facts)).html
+    assert "<dd>&lt;script&gt;</dd>" in text
+    assert "<a href='https://a.example/?b=1&amp;c=&#x27;' rel='noreferrer'>" in text
+    assert "<dd>javascript:alert(1)</dd>" in text
+
+
 def test_results_json_has_the_documents(aged: tuple[Path, Stream], tmp_path: Path) -> None:
     (document,) = results_of([aged[0] / "runs"], [aged[1]])
     documents = [document, {**document, "stream": {"name": 'a "b" & ü', "sha256": "x"}}]
     write(documents, tmp_path)
-    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == json.loads(json.dumps(documents))
+    given = json.loads(json.dumps(documents), parse_float=lambda text: round(float(text), 9))
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == given

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.console import answer, driftline
 from support.helpers import drifting
-from support.pages import chromium_browser, violations
+from support.pages import chromium_browser, open_report, violations
 
 from eval.reporting.exports import schema, scores_tex
 from eval.reporting.report import results_of, write
@@ -90,7 +90,7 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
         for scheme, paths in (("light", sorted(page.parent.glob("*.html"))), ("dark", [page])):
             tab = browser.new_page(color_scheme=scheme)
             for path in paths:
-                tab.goto(path.resolve().as_uri())
+                open_report(tab, path)
                 found |= {(scheme, path.name, rule): nodes for rule, nodes in violations(tab).items()}
     assert not found
 

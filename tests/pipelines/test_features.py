@@ -54,7 +54,7 @@ def test_near_copies_are_told_in_the_card(folder: Path) -> None:
     found = release.facts["near_copies"]
     assert (found["groups"], found["images_in_groups"]) == (1, 2)
     assert found["groups_across"]["bucket"] == 1
-    assert "2 of 16 images\nare in 1 groups; 1 groups span several buckets" in (release.path / "README.md").read_text()
+    assert "2 of 16 images\nare in 1 group; in several buckets: 1" in (release.path / "README.md").read_text()
 
 
 def test_only_the_earliest_of_near_copies_is_published_when_asked(folder: Path, tmp_path: Path) -> None:

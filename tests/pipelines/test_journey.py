@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from itertools import pairwise
@@ -175,6 +176,13 @@ def test_the_report_opens_and_shows_what_it_should(journey: Path) -> None:
         assert heading in page
     assert 'src="http' not in page
     assert "src='http" not in page
+    origin = re.search(r"<details class='trace'><summary><code>(.*?)</code></summary><dl>(.*?)</dl>", page)
+    assert origin is not None
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", origin[2]))
+    (row,) = [row for row in Release.open(journey).table.to_pylist() if row["id"] == origin[1]]
+    assert facts["SHA-256"] == row["sha256"]
+    assert facts["date"].endswith(" UTC")
+    assert {"licence", "bucket", "in the release"} <= set(facts)
     results = json.loads((journey / "report" / "results.json").read_text())
     assert {r["learner"] for r in results[0]["results"]} == {
         "majority",

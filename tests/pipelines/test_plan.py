@@ -210,7 +210,7 @@ def test_people_read_the_same(own: Path) -> None:
     here = replace(context(own, "validation.method=crowd"))
     plans = plan(here)
     lines = text(plans, forecast(here, plans))
-    for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "on MTurk"):
+    for said in ("ingest     run     not done yet", "photos     60", "2010: 20, 2011: 20", "answers", "at MTurk's fee"):
         assert said in lines
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,12 @@ def chromium_browser() -> Iterator[Any]:
         browser = play.chromium.launch(executable_path=chromium, args=quiet)
         yield browser
         browser.close()
+
+
+def open_report(page: Any, path: Path) -> None:
+    """A page of a report on disk, when its script, which comes after the first picture, has run."""
+    page.goto(path.resolve().as_uri())
+    page.wait_for_selector("footer button", state="attached")
 
 
 def violations(page: Any) -> dict[str, list[str]]:

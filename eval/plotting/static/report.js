@@ -231,7 +231,7 @@
 
   // ---- two learners side by side ----------------------------------------------------------------------------------
   islands("pair-data").forEach((island, index) => {
-    const { learners, scores, steps, tests } = JSON.parse(island.textContent);
+    const { learners, scores, steps, span, tests } = JSON.parse(island.textContent);
     const place = make("div", { class: "pair" });
     const [first, second] = ["a", "b"].map((side, k) => {
       const select = make("select", { "aria-label": k ? "Second learner" : "First learner", onchange: () => { keep(`${side}${index}`, select.value); show(); } },
@@ -242,6 +242,13 @@
     });
     const cell = (value) => (value === null || value === undefined ? "–" : value.toFixed(1));
     const signed = (value) => (value === null ? "–" : (value > 0 ? "+" : value < 0 ? "−" : "±") + Math.abs(value).toFixed(1));
+    const pText = (p) => (p === null ? "not testable" : p < 0.001 ? "p < 0.001" : `p = ${p < 0.1 ? Number(p.toPrecision(2)) : p.toFixed(2)}`);
+    const sentence = ([one, other, value, low, high, p, ofSamples]) => {
+      const range = low === null || high === null ? "" : ` (${signed(low)} to ${signed(high)})`;
+      const exact = ofSamples === null ? "" : `; sample by sample (exact McNemar), ${pText(ofSamples)}`;
+      const differ = p !== null && p < 0.05 ? "a significant" : "no significant";
+      return `${one} minus ${other}: ${signed(value)} points${range}; ${pText(p)}: ${differ} difference at 5 %${exact}. Adjusted for all pairs (Holm).`;
+    };
     const show = () => {
       const [a, b] = [first, second].map((select) => learners.find((one) => one.name === select.value));
       const rows = scores.map((score, i) => {
@@ -249,8 +256,8 @@
         return [score, cell(a.scores[i]), cell(b.scores[i]), both ? signed(b.scores[i] - a.scores[i]) : "–"];
       });
       const parts = [table(["score", a.name, b.name, "difference"], rows)];
-      const test = tests[[a.name, b.name].sort().join("\u0000")];
-      if (test) parts.push(make("p", {}, test));
+      const test = tests.find((one) => (one[0] === a.name && one[1] === b.name) || (one[0] === b.name && one[1] === a.name));
+      if (test) parts.push(make("p", {}, sentence(test)));
       if (a.matrix && b.matrix) {
         const grid = make("table", { class: "matrix" },
           make("caption", {}, `${b.name} minus ${a.name}, points; row: trained up to, column: tested on`),
@@ -267,6 +274,19 @@
     };
     island.before(make("p", { class: "choose" }, "Compare ", first, " with ", second), place);
     show();
+    const fold = island.closest("section")?.querySelector(".more-matrices");
+    fold?.addEventListener("toggle", () => {
+      const there = fold.parentElement.querySelectorAll(".matrices figure").length;
+      const place = (value) => (span[1] > span[0] ? Math.min(1, Math.max(0, (value - span[0]) / (span[1] - span[0]))) : 1);
+      const style = (value) => `m${Math.round(40 * place(value))}`;
+      const cellOf = (value, same) => (value === null ? make("td") : make("td", { class: style(value) + (same ? " diagonal" : "") }, value.toFixed(1)));
+      const figures = learners.filter((one) => one.matrix).slice(there).map((one) =>
+        make("figure", {}, make("figcaption", {}, make("strong", {}, one.name)),
+          make("table", { class: "matrix", "aria-label": `Accuracy matrix of ${one.name}, per cent` },
+            make("thead", {}, make("tr", {}, make("td"), ...steps.map((name) => make("th", { scope: "col" }, name)))),
+            make("tbody", {}, ...one.matrix.map((row, i) => make("tr", {}, make("th", { scope: "row" }, steps[i]), ...row.map((value, j) => cellOf(value, i === j))))))));
+      fold.append(make("div", { class: "matrices" }, ...figures));
+    }, { once: true });
   });
 
   // ---- a link to this state -----------------------------------------------------------------------------------------
