@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -15,13 +16,14 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from curate.core.errors import BadConfig, DriftlineError
-from curate.core.system.calls import cores, die_with_parent
+from curate.core.system.calls import LINUX, cores
 
 T = TypeVar("T")
 R = TypeVar("R")
 ATTEMPTS = 4  # after so many dead workers the task itself is the cause
 MOST_WORKERS = 256
 AHEAD = 2  # items that a thread prepares in advance
+START = "forkserver" if LINUX else "spawn"  # from one small server, which stays: sooner than from nothing
 
 
 def drain(futures: dict[Future[R], int]) -> Iterator[tuple[int, R]]:
@@ -75,11 +77,13 @@ def run_in_processes(
     """Like `Executor.run_tasks`, in new processes. gpus: distributed over the workers in turn."""
     unfinished = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context(START)
         gpu_queue = context.SimpleQueue()
         for i in range(workers if gpus else 0):
             gpu_queue.put(gpus[i % len(gpus)])
-        with ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(), gpu_queue if gpus else None)) as pool:
+        with children():
+            begin = (dict(os.environ), gpu_queue if gpus else None)
+        with ProcessPoolExecutor(workers, context, _start_worker, begin) as pool:
             try:
                 with children():
                     futures = {pool.submit(work, task): i for i, task in unfinished.items()}
@@ -115,7 +119,17 @@ def children() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = safe
 
 
-def _start_worker(parent: int, gpu_queue: Any) -> None:
-    die_with_parent(parent)
+def _start_worker(environment: dict[str, str], gpu_queue: Any) -> None:
+    """environment: as it is now; a process forked from a server has that of the server's start."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ.clear()
+    os.environ.update(environment)
     if gpu_queue is not None:  # torch reads the variable once, so set it before torch is imported
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu_queue.get()
+
+
+def _end_with_parent() -> None:
+    """The server outlives a killed parent as long as its processes do, so each looks for itself."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
