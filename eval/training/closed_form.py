@@ -264,16 +264,20 @@ class ClosedForm(Learner):
 
     def predict(self, x: Array) -> Labels:
         """The class of the highest score; 0 before anything was learned."""
-        return self.predict_with_confidence(x)[0]
+        return np.asarray(self._scores(x).argmax(1), np.int64)
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """By `sureness`."""
-        return self.predict_with_confidence(x)[1]
+        return self.sureness(self._scores(x))
 
     def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
         """Both from the same scores."""
-        scores = self.of_classes(x) if self.known().any() else np.zeros((len(x), self.task.n_classes))
+        scores = self._scores(x)
         return np.asarray(scores.argmax(1), np.int64), self.sureness(scores)
+
+    def _scores(self, x: Array) -> Floats:
+        """(N, C); zeros before anything was learned."""
+        return self.of_classes(x) if self.known().any() else np.zeros((len(x), self.task.n_classes))
 
 
 @dataclass

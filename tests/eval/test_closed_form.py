@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -281,3 +282,17 @@ def test_they_run_under_every_protocol_that_shows_batches(protocol: str) -> None
 def test_the_benchmark_holds_its_limits_on_a_small_matrix() -> None:
     found = benchmark("closed_form").measured(steps=3, n=400, width=64, classes=10)
     assert found["memory"] <= found["data"] + 2 * 64 * 64 * 8 + found["small"]
+
+
+def test_answers_alone_need_little_more_memory_than_their_scores() -> None:
+    """A confidence would take three further arrays of the scores' size."""
+    classes, x = 200, np.ones((2000, WIDTH), np.float32)
+    learner = Slda()
+    learner.begin(Task(classes, (WIDTH,)), rng_for(0))
+    learner.learn(x[:classes], np.arange(classes))
+    learner.predict(x[:1])
+    tracemalloc.start()
+    learner.predict(x)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1.7 * len(x) * classes * 8
