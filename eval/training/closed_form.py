@@ -145,6 +145,8 @@ class ClosedForm(Learner):
     """newest samples that count, which are stored for this; 0: all"""
 
     squares: ClassVar[Squares] = "common"
+    exact_answers: ClassVar[bool] = True
+    """whether samples are lifted in float64 for answers, too; else in float32, if they are not stored in more"""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with sums of zero."""
@@ -205,9 +207,9 @@ class ClosedForm(Learner):
                     x_of, y_of = (part, y[low : low + n]) if whole else (part[rows], y[low : low + n][rows])
                     moments.add(x_of, y_of, weights if weights is None or whole else weights[rows], sign)
 
-    def converted(self, x: Array, first: int = 0) -> Floats:
-        """(n, D) → lifted, float64; pixels as 0 … 1. Raises BadArray for values that are not finite."""
-        rows = np.asarray(x, np.float64)
+    def converted(self, x: Array, first: int = 0, kind: npt.DTypeLike = np.float64) -> Floats:
+        """(n, D) → lifted in a precision; pixels as 0 … 1. Raises BadArray for values that are not finite."""
+        rows = np.asarray(x, kind)
         if not np.isfinite(rows).all():
             bad = first + int(np.isfinite(rows).all(1).argmin())
             raise BadArray(f"Sample {bad} holds NaN or infinity.", "Expected finite features.")
@@ -247,9 +249,11 @@ class ClosedForm(Learner):
         if self.solution is None:
             self.solution = self.solve()
         flat = np.asarray(x).reshape(len(x), -1)
+        kind = np.result_type(flat.dtype, np.float64 if self.exact_answers else np.float32)
         out = np.empty((len(flat), self.task.n_classes))
         for low in range(0, len(flat), BLOCK):
-            out[low : low + BLOCK] = self.scores(self.converted(flat[low : low + BLOCK], low), self.solution)
+            lifted = np.asarray(self.converted(flat[low : low + BLOCK], low, kind), np.float64)
+            out[low : low + BLOCK] = self.scores(lifted, self.solution)
         out[:, ~self.known()] = -np.inf
         return out
 
