@@ -179,13 +179,14 @@ def write(
     streams: Sequence[Stream] = (),
     thumbnails: Thumbnails | None = None,
     traces: Traces | None = None,
+    opening: Section | None = None,
 ) -> Path:
     """Write index.html with the overview, a page for each protocol, learner and stream, and scores.csv, scores.tex,
     results.json into `out`; returns the path of index.html. It also shows the results of a single stream.
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
     contents of their pages. thumbnails: pictures of samples by id, where a stream has features only. traces: where
-    samples come from, by id.
+    samples come from, by id. opening: comes first, in place of the answer and chart of one result.
     """
     known = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
@@ -196,6 +197,7 @@ def write(
     for d in full:
         d["home"] = f"{'index.html' if single else d['page']}#{d['id']}"
     lead = max(full, key=lambda d: (d["curves"] is not None, len(d["results"])), default=None)
+    lead = None if opening else lead
     across = _across(plain)
     whole = overview(plain)
     sections = [Section("overview", "All protocols and streams", whole)] if whole else []
@@ -207,6 +209,7 @@ def write(
         up="",
         notice=notice,
         documents=full if single else [],
+        opening=opening,
         lead=lead,
         lead_of_many=0 if single else len(full),
         before=[*before, *([] if single else sections)],

@@ -56,8 +56,8 @@ def two_runs(paths: Sequence[Path], out: Path, streams: Sequence[Stream] = ()) -
         document = document_of(runs, key, known.get(key[0]), few=False)
         documents.append(document | {"skipped": [], "unread": [text for _, wrong in found for text in wrong]})
         differences += _differences(runs, document, known.get(key[0]))
-    before = [Section("differences", "What changed", _table(differences, paths))]
-    page = write(documents, out, f"{paths[0].name} against {paths[1].name}", before=before, streams=streams)
+    opening = Section("differences", "What changed", _table(differences, paths))
+    page = write(documents, out, f"{paths[0].name} against {paths[1].name}", streams=streams, opening=opening)
     return page, differences
 
 
@@ -115,20 +115,19 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
     higher = sum(e["difference"] > 0 for e in clear)
     tested = sum(e["p"] is not None for e in differences)
     answer = (
-        f"Of {len(differences)} learners in both, B scores higher with {higher}, lower with {len(clear) - higher}; "
-        f"{tested - len(clear)} show no significant difference (5 %, Holm), {len(differences) - tested} cannot be "
-        "tested."
+        f"Learners in both: {len(differences)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
+        f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(differences) - tested}."
     )
     rows = []
     for e in differences:
         ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])
-        shown = [f"{e['protocol']} on {e['stream']}", *(_percent(e[side]) for side in ("a", "b"))]
-        cells = [html.escape(shown[0]), *shown[1:]]
+        cells = [_percent(e[side]) for side in ("a", "b")]
         cells.append(f"{_percent(e['difference'], '+')}<br><span class='sd'>{ends}</span>".replace("-", "−"))
         cells.append(p_text(e["p"]).removeprefix("p = ").removeprefix("p "))
+        cells.append(html.escape(f"{e['protocol']} on {e['stream']}"))  # last: a phone shows the numbers
         body = "".join(f"<td>{cell}</td>" for cell in cells)
         rows.append(f"<tr><th scope='row'>{html.escape(e['learner'])}</th>{body}</tr>")
-    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("learner", "result", "A", "B", "B minus A", "p"))
+    heads = "".join(f"<th scope='col'>{h}</th>" for h in ("learner", "A", "B", "B minus A", "p", "result"))
     return (
         f"<p class='answer'>{answer}</p><p>{'. '.join(said)}.</p><div class='scroll' tabindex='0'>"
         f"<table class='scores'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
