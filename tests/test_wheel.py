@@ -58,15 +58,20 @@ def test_every_dependency_has_a_reason() -> None:
         assert line.partition("#")[2].strip(), f"{dependency} has no reason"
 
 
+def sources(to: Path) -> None:
+    """A copy of the files that git knows."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in tracked.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from the sdist, which was built from the files that git knows."""
     here = tmp_path_factory.mktemp("wheel")
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in tracked.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (here / "source" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, here / "source" / name)
+    sources(here / "source")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(here / "dist"), str(here / "source")]
     subprocess.run(build, check=True, capture_output=True)
     (_,) = (here / "dist").glob("*.tar.gz")
@@ -118,6 +123,30 @@ def with_these_libraries(here: Path, _: str, wheel: Path) -> None:
 def of_this_one(installed: Path) -> bool:
     """Whether the libraries are those of this environment."""
     return any((installed / "env" / "lib").glob("python*/site-packages/libraries.pth"))
+
+
+STAND_IN = """#!/bin/sh
+"{python}" "$@" && cd "$3"/lib/python*/site-packages && rm -r setuptools* && echo "{libraries}" > libraries.pth
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("DRIFTLINE_PYTHONS" not in os.environ, reason="20 CPU seconds: make pythons")
+def test_the_containers_script_makes_an_environment(tmp_path: Path) -> None:
+    """With the libraries of this one: its Python is a stand-in, whose environments see them."""
+    sources(tmp_path / "source")
+    (tmp_path / "bin").mkdir()
+    libraries = "\n".join(p for p in sys.path if p.endswith("site-packages"))
+    text = STAND_IN.format(python=sys.executable, libraries=libraries)
+    (tmp_path / "bin" / "python3").write_text(text, encoding="utf-8")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+    script = ["bash", str(tmp_path / "source" / "containers" / "build.sh")]
+    said = done([*script, str(tmp_path / "source"), str(tmp_path / "env")], tmp_path, env | {"TMPDIR": str(tmp_path)})
+    assert re.fullmatch(r"install \d+ s\ndriftline 0\.1\.0\n", said), "the lock was not used as it is"
+    (kernel,) = (tmp_path / "env" / "lib").glob("python*/site-packages/eval/engine/_kernel*.so")
+    assert kernel.stat().st_size
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "env", "source"], "no wheels are left"
 
 
 @cache

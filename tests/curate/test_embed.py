@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import tracemalloc
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
@@ -201,6 +204,37 @@ def test_an_image_that_is_not_rgb_is_dropped_and_counted(tmp_path: Path) -> None
     assert embed(tmp_path, pa.Table.from_pylist(rows), SPEC, tmp_path / "out", QUIET) == {"": 1, "not_rgb": 1}
     store = Store.open(tmp_path / "out")
     assert (len(store), store.names(np.array([0]))) == (1, ["0"])
+
+
+def test_ten_times_the_images_are_not_in_memory(tmp_path: Path) -> None:
+    """A thousand bytes an image more are its id and digest; the image has 7,000."""
+
+    def noise(i: int) -> bytes:
+        buffer = io.BytesIO()
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (48, 48, 3), np.uint8)).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def peak(shards: int) -> int:
+        data = [noise(i) for i in range(32)]
+        rows = []
+        for shard in range(shards):
+            names = [f"{shard}-{i}" for i in range(32)]
+            mine = [{"id": n, "shard": shard, "member": f"{n}.jpg", "sha256": sha256_bytes(d), "bytes": len(d)}
+                    for n, d in zip(names, data, strict=True)]  # fmt: skip
+            write_tar(shard_path(tmp_path / "in", shard), [(f"{n}.jpg", d) for n, d in zip(names, data, strict=True)])
+            write_parquet(index_path(tmp_path / "in", shard), pa.Table.from_pylist(mine))
+            rows += [row | {"bucket": 0} for row in mine]
+        table = pa.Table.from_pylist(rows)
+        del rows
+        spec = EncoderSpec(model="a", encoder=TestEncoderOfAnotherPackage.KIND)
+        tracemalloc.start()
+        assert embed(tmp_path / "in", table, spec, tmp_path / f"out-{shards}", QUIET, batch=16) == {"": 32 * shards}
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(1)
+    assert peak(20) - peak(2) < 18 * 32 * 1000
 
 
 def test_the_log_gives_throughput_and_its_ratio_to_the_models_speed(

@@ -7,7 +7,6 @@ environment with each of them, without network, and removes it. pytest's report 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +57,7 @@ def main() -> None:
     for python in pythons:
         fill(folder, python)
     names = {"DRIFTLINE_PYTHONS": ":".join(pythons), "DRIFTLINE_WHEELS": str(folder)}
-    chosen = ["-k", " or ".join(re.sub(r"\W", "_", python) for python in pythons), "-rA", "--durations", "0"]
+    chosen = ["-k", "not this", "-rA", "--durations", "0"]  # not those with the libraries of this environment
     test = [sys.executable, "-m", "pytest", "--timeout", "7200", str(ROOT / "tests" / "test_wheel.py"), *chosen]
     sys.exit(subprocess.run(test, cwd=ROOT, env=os.environ | names).returncode)
 
