@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.console import python
 
 from eval.run import evaluate
 from stream_builder.builders.arrays import from_arrays
@@ -18,16 +18,25 @@ from stream_builder.stream import Stream
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def script(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A script of examples/usda, in a process of its own."""
+    path = ROOT / "examples" / "usda" / name
+    return python(
+        f"import runpy, sys; sys.argv[1:] = {words!r}; runpy.run_path({str(path)!r}, run_name='__main__')", ROOT
+    )
+
+
 @pytest.mark.shared
 @pytest.mark.slow
 def test_the_usda_pictures_become_a_benchmark_that_shows_their_drift(shared: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "examples/usda/build.py", "--data", str(shared / "usda"), "--out", str(tmp_path)]
-    done = subprocess.run([*command, "--epochs", "2", "--seeds", "1"], cwd=ROOT, capture_output=True, text=True)
+    learners = ("scratch", "finetune", "cumulative", "nearest-mean")
+    size = ["--epochs", "2", "--seeds", "1", "--learners", *learners, "zero-shot", "text-probe"]
+    done = script("build.py", "--data", str(shared / "usda"), "--out", str(tmp_path), *size)
     assert done.returncode == 0, done.stderr
     assert "report: " in done.stdout
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     by_learner = {r["learner"]: r for r in results[0]["results"]}
-    for learner in ("scratch", "finetune", "cumulative", "nearest-mean"):
+    for learner in learners:
         means = {k: v["mean"] for k, v in by_learner[learner]["scores"].items()}
         assert means["in_domain"] > means["next_domain"] > means["forward"], (learner, means)
     from curate.release import Release
@@ -93,16 +102,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
 def test_what_the_unlabelled_past_taught_beats_training_from_scratch(shared: Path, tmp_path: Path) -> None:
     """CLEAR's finding at a small scale, on real pictures: MoCo on bucket 0, then a linear layer; and in-domain above
     next-domain, and near-future accuracy and retention in one order."""
-    command = [
-        sys.executable,
-        "examples/usda/past.py",
-        "--data",
-        str(shared / "usda"),
-        "--out",
-        str(tmp_path),
-        "--quick",
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = script("past.py", "--data", str(shared / "usda"), "--out", str(tmp_path), "--quick")
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "compared.json").read_text())
 

@@ -116,6 +116,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for everything")
     parser.add_argument("--epochs", type=int, default=25, help="epochs of the small model")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--learners", nargs="+", default=LEARNERS)
     options = parser.parse_args()
     out: Path = options.out
     run_log = RunLog(out / "log.jsonl")
@@ -130,7 +131,7 @@ def main() -> None:
     release = Release.open(out)
     stream = from_release(release, texts=spec_of(f"clip:{out / 'model'}")).save(out / "stream")
     for protocol in ("clear-iid", "clear-streaming"):
-        evaluate(stream, protocol, LEARNERS, list(range(options.seeds)), out=out / "runs")
+        evaluate(stream, protocol, options.learners, list(range(options.seeds)), out=out / "runs")
     title = "Fifty years of painted fruit: the USDA pomological watercolours"
     page = journey_report(context, release, stream, out / "runs", out / "report", title=title)
     print(f"report: {page}")

