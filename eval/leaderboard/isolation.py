@@ -17,7 +17,7 @@ from typing import Any
 from curate.core.atomic_io import write_json
 from curate.core.errors import DriftlineError
 from curate.core.registry import Registry
-from curate.core.system.calls import forked, leave_network, limit
+from curate.core.system.calls import collect_rarely, forked, leave_network, limit
 from curate.core.system.enclosure import NotEnclosed, enclose
 
 ENVIRONMENT = (
@@ -99,6 +99,7 @@ def _answer(folder: Path, limits: Limits) -> Any:
 
 def child(asked: Mapping[str, Any]) -> None:
     """The child's side: close everything, then fork a process for each request."""
+    collect_rarely()
     limits = asked["limits"]
     limit(limits["seconds"], limits["memory"], limits["file"])
     close_network(own_namespace=not asked["enclosed"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import typer
 from typer.main import get_command_name
 
 from curate.core.errors import BadConfig, DriftlineError, UnknownName, Waiting, explained, shortened
+from curate.core.system.calls import collect_rarely
 from pipelines import VERSION
 from pipelines.cli.common import OUTPUT, PlainGroup, Quiet, Verbose, set_output
 from pipelines.cli.curation import curation_app
@@ -102,7 +102,7 @@ def called(words: Sequence[str], part: typer.Typer = app) -> typer.Typer:
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 bad usage, 3 waiting for answers; an error is one paragraph."""
-    gc.set_threshold(100_000, 20, 20)  # imports make much that stays; to look at it so often takes a fifth of them
+    collect_rarely()
     try:
         called(sys.argv[1:])()
     except (DriftlineError, OSError) as error:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from curate.core.errors import BadConfig, DriftlineError
-from curate.core.system.calls import LINUX, cores
+from curate.core.system.calls import LINUX, collect_rarely, cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -121,6 +121,7 @@ def children() -> Iterator[None]:
 
 def _start_worker(environment: dict[str, str], gpu_queue: Any) -> None:
     """environment: as it is now; a process forked from a server has that of the server's start."""
+    collect_rarely()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.clear()
     os.environ.update(environment)
