@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,16 +26,21 @@ class Anchor:
 
 
 class Penalty(Rule):
-    """Gradient of strength / 2 · Σ F (θ − θ*)², over all anchors."""
+    """Gradient of strength / 2 · Σ F (θ − θ*)², over all anchors.
 
-    def __init__(self, anchors: list[Anchor], strength: float) -> None:
-        self.anchors, self.strength = anchors, strength
+    rate: the learning rate of SGD. Where strength · F is above 1 / rate, a step would go beyond the anchor, the next one
+    further, and the weights would not stay finite: the pull of all anchors together is held to 1 / rate. None: it is not.
+    """
+
+    def __init__(self, anchors: list[Anchor], strength: float, rate: float | None = None) -> None:
+        most = math.inf if rate is None else 1 / (rate * len(anchors))
+        self.pulls = [(a.params, [(strength * f).clamp(max=most) for f in a.fisher]) for a in anchors]
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient plus the penalty's."""
-        for a in self.anchors:
-            parts = zip(grads, a.fisher, net.params, a.params, strict=True)
-            grads = [g + self.strength * f * (p - old) for g, f, p, old in parts]
+        for params, strengths in self.pulls:
+            parts = zip(grads, strengths, net.params, params, strict=True)
+            grads = [g + strength * (p - old) for g, strength, p, old in parts]
         return grads
 
 
@@ -77,7 +83,8 @@ class Ewc(NetLearner):
         import torch
 
         strength = self.strength * (2 if self.variant == "reference" else 1)
-        if not self.train(x, y, rule=Penalty(self.anchors, strength) if self.anchors else None):
+        rate = self.rate if self.optimiser == "sgd" else None
+        if not self.train(x, y, rule=Penalty(self.anchors, strength, rate) if self.anchors else None):
             return
         self.extra += self.batch_cost * (1 if self.task.updates is not None else -(-len(y) // self.batch))
         with one_thread(), torch.no_grad():

@@ -122,6 +122,18 @@ class TestEwc:
                 learner.learn_step(step.visible())
             assert len(learner.anchors) == anchors
 
+    @pytest.mark.parametrize("mode", ["online", "separate"])
+    def test_a_pull_that_no_step_can_follow_holds_the_weights(self, mode: str) -> None:
+        stream = drifting(steps=4, n=200)
+        learner = Ewc(mode=mode, epochs=5, strength=1e9)
+        learner.begin(Task(3, (8,)), rng_for(0))
+        learner.learn_step(stream.steps[0].visible())
+        first = [p.clone() for p in learner.head.params]
+        for step in stream.steps[1:]:
+            learner.learn_step(step.visible())
+        moved = max(float((p - old).abs().max()) for p, old in zip(learner.head.params, first, strict=True))
+        assert moved < 0.5 * max(float(p.abs().max()) for p in first)
+
     def test_a_strong_pull_keeps_the_past(self) -> None:
         stream = drifting(steps=4, n=300, drift=1.5, noise=1.5)
         found = evaluate(stream, "clear-iid", [Finetune(epochs=30), Ewc(epochs=30, strength=10.0)])

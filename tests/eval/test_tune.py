@@ -77,12 +77,12 @@ def test_with_seeded_splits_no_test_sample_is_tuned_on() -> None:
 
 def test_the_primary_score_decides() -> None:
     """Trained to a step and tested on the next: what a memory of earlier steps is good for shows."""
-    found = evaluate(drifting(steps=3), "clear-iid", ["ewc"], settings={"epochs": 3}, tune={"strength": [0.0, 1e4]})
+    found = evaluate(drifting(steps=3), "clear-iid", ["ewc"], settings={"epochs": 3}, tune={"lr": [1e-6, 1.0]})
     (selection,) = found["results"][0]["selection"]
     assert selection["score"] == Iid.primary == "next_domain"
     scores = [candidate["next_domain"] for candidate in selection["candidates"]]
     assert scores[0] != scores[1]
-    assert found["results"][0]["chosen"] == [{"strength": [0.0, 1e4][int(np.argmax(scores))]}]
+    assert found["results"][0]["chosen"] == [{"lr": [1e-6, 1.0][int(np.argmax(scores))]}]
 
 
 def test_a_first_step_of_few_samples_is_no_ground_for_a_choice() -> None:
