@@ -12,6 +12,7 @@ import os
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+from typing import ClassVar
 
 
 class DriftlineError(Exception):
@@ -23,6 +24,9 @@ class DriftlineError(Exception):
     'The file a.tsv is empty. Expected one row per photo. Download it again.'
     """
 
+    lines: ClassVar[str] = "\n"
+    """what may end a line inside the text; "" for errors of content from outside, whose names may hold anything"""
+
     def __init__(self, given: str, expected: str = "", way_out: str = "") -> None:
         super().__init__(given, expected, way_out)
         self.given, self.expected, self.way_out = given, expected, way_out
@@ -30,11 +34,13 @@ class DriftlineError(Exception):
     def __str__(self) -> str:
         text = " ".join(part for part in (self.given, self.expected, self.way_out) if part)
         # Names from outside may hold escape sequences, which a terminal obeys. Surrogates stand for bytes of names.
-        return "".join(c if c.isprintable() or c == "\n" or "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)
+        return "".join(c if c.isprintable() or c in self.lines or "\ud800" <= c <= "\udfff" else "\ufffd" for c in text)
 
 
 class BadInput(DriftlineError):
     """An input file, row or field does not follow its format."""
+
+    lines = ""
 
 
 class BadConfig(DriftlineError):
@@ -43,6 +49,8 @@ class BadConfig(DriftlineError):
 
 class BadArray(DriftlineError):
     """An array has the wrong shape, dtype or range; nothing is converted silently."""
+
+    lines = ""
 
 
 class MissingFile(DriftlineError):
@@ -67,6 +75,8 @@ class Shortage(DriftlineError):
 
 class IntegrityError(DriftlineError):
     """A checksum does not match: a file was changed after it was written."""
+
+    lines = ""
 
 
 class NotWritten(DriftlineError):

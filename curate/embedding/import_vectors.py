@@ -64,7 +64,8 @@ def _import_part(
         raise BadInput(
             f"{path} has the columns {', '.join(schema.names)}.", f"Expected one of {', '.join(KEYS)} to name images."
         )
-    keys = [str(key) for key in read_parquet(path, [column])[column].to_pylist()]
+    with readable(path, f"Expected names of images in the column {column}."):
+        keys = read_parquet(path, [column])[column].cast(pa.string()).fill_null("").to_pylist()
     vectors = vector_file(vectors_path(path))
     if vectors.rows != len(keys):
         raise BadInput(

@@ -110,6 +110,7 @@ def read_table(path: Path, schema: pa.Schema, splits: list[str], optional: tuple
     try:
         table = pq.read_table(path)
         table.column_names  # noqa: B018  raises for names that are not UTF-8
+        table.validate(full=True)  # and this for such texts
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         why = str(error).split("\n")[0][:200]
         raise IntegrityError(f"{path} cannot be read as Parquet ({why}).", "", AGAIN) from None

@@ -28,8 +28,9 @@ class Anchor:
 class Penalty(Rule):
     """Gradient of strength / 2 · Σ F (θ − θ*)², over all anchors.
 
-    rate: the learning rate of SGD. Where strength · F is above 1 / rate, a step would go beyond the anchor, the next one
-    further, and the weights would not stay finite: the pull of all anchors together is held to 1 / rate. None: it is not.
+    rate: the learning rate of SGD. Where strength · F is above 1 / rate, a step would go beyond the anchor, the next
+    one further, and the weights would not stay finite: the pull of all anchors together is held to 1 / rate. None: it
+    is not.
     """
 
     def __init__(self, anchors: list[Anchor], strength: float, rate: float | None = None) -> None:

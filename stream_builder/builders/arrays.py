@@ -114,7 +114,7 @@ def _plain(array: Array, key: str, what: str) -> Array:
             raise ValueError(f"its dtype is {array.dtype}")
         texts = np.char.decode(array, "utf-8", "replace") if array.dtype.kind == "S" else array
         "".join(texts.ravel().tolist()).encode()
-    except ValueError as error:
+    except (ValueError, SystemError) as error:  # SystemError: a code point beyond Unicode
         raise BadArray(f"{what}: {key} is no text ({reason(error)}).", "Expected numbers or texts.") from None
     return texts
 

@@ -286,8 +286,11 @@ class TestTimeline:
             {"steps": 4, "timeline": {"names": list("abcd"), "dates": [int(t * seconds) for t in range(4)]}}
         )
         assert found.unit == unit
+        assert found.ages()[0] == pytest.approx(
+            [0, 1, 2, 3] if unit != "days" else [0, 1 / 24, 2 / 24, 3 / 24], abs=1e-6
+        )
 
-    @pytest.mark.parametrize("dates", [[], [0, 5, 3], [0, 0, 1], [1, 2], ["a", "b", "c"]])
+    @pytest.mark.parametrize("dates", [[], [0, 5, 3], [0, 0, 1], [1, 2], ["a", "b", "c"], [-(10**12), 0, 1]])
     def test_without_rising_dates_ages_are_in_steps(self, dates: list[Any]) -> None:
         found = timeline({"steps": 3, "timeline": {"names": ["a", "b", "c"], "dates": dates}})
         assert found.unit == "steps"

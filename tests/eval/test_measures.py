@@ -18,7 +18,7 @@ from eval.protocols.clear.measures import MEASURES as BY_SCORE
 from eval.protocols.ocrr.protocol import Ocrr
 from eval.rows import Row, Run, counted
 from eval.run import evaluate
-from eval.scoring.aggregate import _compare
+from eval.scoring.aggregate import _compare, _spread
 from eval.scoring.significance import half_width, over_samples, paired
 from stream_builder.stream import Stream
 
@@ -186,3 +186,15 @@ def test_processes_share_a_grid_and_its_rows_are_those_of_one(tmp_path: Path) ->
     skipped = evaluate(stream, "clear-streaming", ["joint", "majority"], [0], {}, tmp_path / "c", ticks.append,
                        tmp_path / "s", Executor(workers=2))  # fmt: skip
     assert [s["learner"] for s in skipped["skipped"]] == ["joint"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.5, 1.0], {"mean": 0.75, "sd": 0.25}),
+        ([0.5, None, 1.0], {"mean": 0.75, "sd": 0.25, "reached": 2}),
+        ([None], {"mean": None, "sd": None, "reached": 0}),
+    ],
+)
+def test_a_mean_says_how_many_seeds_got_there(values: list[float | None], expected: dict[str, object]) -> None:
+    assert _spread(values) == expected | {"values": values}

@@ -188,6 +188,14 @@ class TestSamplers:
         sampler, past = self.grown("fifo", 10)
         assert sampler.draw(past, 128).tolist() == list(range(512, 640))
 
+    def test_fifo_has_all_where_fewer_than_asked_for_were_seen(self) -> None:
+        sampler, past = self.grown("fifo", 1)
+        assert sampler.draw(past, 100).tolist() == list(range(64))
+
+    def test_a_balanced_memory_without_a_limit_keeps_all(self) -> None:
+        sampler, past = self.grown("balanced", 10, memory=0)
+        assert sampler.kept(past) == 640
+
     def test_fifo_keeps_the_newest_batch(self) -> None:
         sampler, past = self.grown("fifo", 10)
         assert sampler.kept(past) == 64
