@@ -164,7 +164,9 @@ def record(folder: Path) -> dict[str, Any]:
     if not isinstance(about, dict):
         raise BadInput(f"{folder / 'run.json'} is no object.", "Expected the record of a run.", way_out)
     check_format(folder / "run.json", about.get("format"), FORMAT, "Evaluate again.")
-    if lacking := [key for key, kind in NEEDED.items() if not isinstance(about.get(key), kind)]:
+    lacking = [key for key, kind in NEEDED.items() if isinstance(v := about.get(key), bool) or not isinstance(v, kind)]
+    lacking += [] if lacking or about["steps"] > 0 else ["steps"]
+    if lacking:
         raise BadInput(f"{folder / 'run.json'} has no valid {lacking[0]!r}.", "Expected the record of a run.", way_out)
     if large := [key for key in NEEDED if isinstance(about[key], int) and abs(about[key]) >= 2**63]:
         raise BadInput(f"{folder / 'run.json'}: {large[0]} has more than 64 bits.", "Expected fewer.", way_out)

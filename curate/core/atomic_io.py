@@ -105,10 +105,14 @@ def read_json(path: Path) -> Any:
     try:
         if (size := path.stat().st_size) > DOCUMENT:
             raise BadInput(f"{path} has {size:,} bytes.", f"Expected a JSON file of at most {DOCUMENT:,}.")
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        value = json.loads(text)
+        if "\\u" in text:  # half of a surrogate pair is no text: nothing could be written from it
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except FileNotFoundError:
         raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not text, a number of thousands of digits
         why = "nested too deeply" if isinstance(error, RecursionError) else reason(error)
         raise BadInput(f"{path} is not valid JSON ({why}).", "", "Restore the file or create it again.") from None
 

@@ -16,6 +16,7 @@ from eval.protocol import Score
 from eval.rows import Row
 
 Matrix = npt.NDArray[np.float64]
+MOST = 10_000  # steps of a matrix: 800 MB
 
 
 def step_tested(row: Row) -> int:
@@ -40,8 +41,12 @@ def score_of_counts(right: Matrix, n: Matrix) -> Matrix:
 def matrix(rows: Sequence[Row], steps: int) -> Matrix:
     """Rows of one run → (T, T) float64; cells that were not tested are NaN.
 
-    Raises BadInput for a test of no samples: an average over nothing is not 0.
+    Raises BadInput for a test of no samples (an average over nothing is not 0), and for rows beyond the steps.
     """
+    last = max((max(row.learned_to, int(row.tested_on)) for row in rows), default=-1)
+    if not last < steps <= MOST:
+        problem = f"A run of {steps:,} steps has rows up to step {last:,}."
+        raise BadInput(problem, f"Expected rows of its own steps, at most {MOST:,}.", "Evaluate again.")
     cells = np.full((steps, steps), np.nan)
     for row in rows:
         if row.n == 0:
