@@ -131,7 +131,7 @@ def damage(folder: Path, read_all: bool = False) -> list[str]:
         try:
             path = folder / name
             same = path.stat().st_size == content.size and (not read_all or sha256_file(path) == content.sha256)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a list of files with a name that no file can have
             same = False
         if not same:
             found.append(name)

@@ -20,6 +20,7 @@ from curate.core.errors import BadInput, IntegrityError, MissingFile
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.documents import read_text
 from curate.core.outside.names import inside
+from curate.core.outside.names import inside
 from curate.core.parsing import is_count
 from stream_builder.importers.pickles import read_tensors
 from stream_builder.stream import Array
@@ -108,7 +109,8 @@ def read_old(folder: Path, features: str | None) -> tuple[list[Part], list[str],
     ratio = next(training.glob("testset_ratio_*"), training)
     parts = []
     for bucket in map(str, buckets):
-        part = Part(bucket, training / "filelists" / bucket / "all.txt", root=folder)
+        lists = inside(training / "filelists", bucket, training / "bucket_indices.json")
+        part = Part(bucket, lists / "all.txt", root=folder)
         part.paths, part.y = _listed(part.source, len(classes))
         for path, y in zip(part.paths, part.y, strict=True):
             place = path.split("/")

@@ -78,8 +78,9 @@ class _Reader:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
         schema, batches = _opened(shard)
         for column in (self.time, self.label, *([self.x] if self.x else [])):
-            if column not in schema.names:
-                raise BadInput(f"{name} has no column {column!r}.", f"It has {', '.join(schema.names)}.")
+            if (times := schema.names.count(column)) != 1:
+                many = "more than one" if times else "no"
+                raise BadInput(f"{name} has {many} column {column!r}.", f"It has {', '.join(schema.names)}.")
         self.x = self.x or _samples_column(name, schema)
         is_image = pa.types.is_struct(schema.field(self.x).type)
         known = _class_names(schema, self.label)

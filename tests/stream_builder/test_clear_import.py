@@ -177,6 +177,10 @@ def lost_split(folder: Path) -> None:
     path.write_text("\n".join(text[1:]))
 
 
+def bucket_outside(folder: Path) -> None:
+    edit(folder / "training_folder" / "bucket_indices.json", lambda value: ["../../..", *value[1:]])
+
+
 WRONG: dict[str, tuple[str, Callable[[Path], None], type[DriftlineError], str]] = {
     "wrong bucket": ("new", wrong_bucket_new, IntegrityError, r"of bucket 3 was uploaded on 2007-04-\d\d, before"),
     "wrong bucket, old layout": ("old", wrong_bucket_old, IntegrityError, "which is in bucket 1"),
@@ -188,6 +192,7 @@ WRONG: dict[str, tuple[str, Callable[[Path], None], type[DriftlineError], str]] 
     "a label of another class": ("old", wrong_label, IntegrityError, "the label 2, which is 'bus'"),
     "a wrong checksum": ("new", wrong_sum, IntegrityError, "test/class_names.txt is not the file that"),
     "not unpacked": ("new", zipped, MissingFile, "clear10-train.zip is not unpacked"),
+    "a bucket outside": ("old", bucket_outside, IntegrityError, "names the file '../../..': it begins with a dot"),
     "a split of another version": ("old", lost_split, IntegrityError, "does not list the images of"),
 }
 
