@@ -100,16 +100,22 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]], end: str = "\
     return buffer.getvalue()
 
 
+def json_value(data: str | bytes) -> Any:
+    """The value of a JSON document in UTF-8. Raises ValueError, also for half of a surrogate pair, which is no text and
+    cannot be written; RecursionError."""
+    text = data.decode("utf-8") if isinstance(data, bytes) else data
+    value = json.loads(text)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 def read_json(path: Path) -> Any:
     """Read JSON. Raises MissingFile or BadInput, naming the file."""
     try:
         if (size := path.stat().st_size) > DOCUMENT:
             raise BadInput(f"{path} has {size:,} bytes.", f"Expected a JSON file of at most {DOCUMENT:,}.")
-        text = path.read_text(encoding="utf-8")
-        value = json.loads(text)
-        if "\\u" in text:  # half of a surrogate pair is no text: nothing could be written from it
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
+        return json_value(path.read_bytes())
     except FileNotFoundError:
         raise MissingFile(f"There is no file {path}.", "Expected a JSON file.") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not text, a number of thousands of digits

@@ -6,13 +6,13 @@ given at the stage ask: nothing that a request names is opened or downloaded, an
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp
 
+from curate.core.atomic_io import json_value
 from curate.core.errors import BadInput
 from curate.validation.platforms.label_studio import prediction
 from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
@@ -70,7 +70,7 @@ def application(context: Context, port: int, host: str = LOOPBACK) -> tuple[ASGI
 def tasks_of(body: bytes) -> list[dict[str, Any]]:
     """The tasks of a request. Raises BadInput for what is no request of Label Studio."""
     try:
-        document = json.loads(body)
+        document = json_value(body)
     except (ValueError, RecursionError):
         raise BadInput("The request is not JSON.", "Expected a request of Label Studio.") from None
     tasks = document.get("tasks") if isinstance(document, dict) else None

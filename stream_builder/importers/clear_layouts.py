@@ -20,7 +20,6 @@ from curate.core.errors import BadInput, IntegrityError, MissingFile
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.documents import read_text
 from curate.core.outside.names import inside
-from curate.core.outside.names import inside
 from curate.core.parsing import is_count
 from stream_builder.importers.pickles import read_tensors
 from stream_builder.stream import Array

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from curate.core.atomic_io import json_value
 from curate.core.errors import BadInput
 from curate.core.outside.documents import Schema
 
@@ -52,16 +53,13 @@ class AnswerCache:
 
     def _entry(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            entry = json.loads(line)
-            _Entry.model_validate(entry)
-            json.dumps(entry, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+            return _Entry.model_validate(json_value(line)).model_dump()
         except (ValueError, RecursionError):
             raise BadInput(
                 f"{self.path}, line {number}: {line[:80]!r}.",
                 "Expected the answer of a judge.",
                 "Remove the line: its image is asked again.",
             ) from None
-        return dict(entry)
 
     def _remember(self, entry: dict[str, Any]) -> None:
         self.entries[entry["image"], entry["question"], entry["judge"], entry["requested"]] = entry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from curate.core.atomic_io import fingerprint
+from curate.core.atomic_io import fingerprint, json_value
 from curate.core.errors import BadConfig, DriftlineError, Unfinished, shortened
 from curate.core.run_log import Tick
 from curate.fetch.outcome import seconds_after
@@ -216,7 +215,7 @@ class _Work:
 def response_of(data: bytes) -> dict[str, Any]:
     """A document with `choices`. Raises _Again for anything else."""
     try:
-        document = json.loads(data)
+        document = json_value(data)
     except (ValueError, RecursionError):
         raise _Again("responses that are not JSON", 0.0) from None
     if not isinstance(document, dict) or not isinstance(document.get("choices"), list) or not document["choices"]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from curate.core.atomic_io import fingerprint
+from curate.core.atomic_io import fingerprint, json_value
 from curate.retrieval.settings import Concept
 from curate.validation.batches import NONE
 
@@ -89,7 +88,7 @@ def read_answer(choice: Any, question: Question) -> Answer:
     if choice.get("finish_reason") == "length":
         return Answer(fault="cut")
     try:
-        said = json.loads(message["content"])
+        said = json_value(message["content"])
     except (KeyError, TypeError, ValueError, RecursionError):
         return Answer(fault="not_json")
     labels = said.get("labels") if isinstance(said, dict) else None

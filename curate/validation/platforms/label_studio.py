@@ -6,13 +6,12 @@ Out: `tasks.json` for its import, and `config.xml`, the labelling interface. In:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from curate.core.atomic_io import write_json, write_text
+from curate.core.atomic_io import json_value, write_json, write_text
 from curate.core.errors import BadInput
 from curate.core.outside.documents import read_text
 from curate.retrieval.settings import Concept
@@ -69,7 +68,7 @@ def read(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     tasks lack the data of a driftline batch.
     """
     try:
-        tasks = json.loads(read_text(path, WAY_OUT))
+        tasks = json_value(read_text(path, WAY_OUT))
     except (ValueError, RecursionError):
         raise BadInput(f"{path} is not JSON.", "Expected an export of Label Studio.", WAY_OUT) from None
     if not isinstance(tasks, list):

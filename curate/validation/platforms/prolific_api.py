@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import write_text
+from curate.core.atomic_io import json_value, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, Unfinished, shortened
 from curate.core.outside.documents import known_form
 from curate.core.outside.tables import csv_rows
@@ -135,7 +135,7 @@ class Service:
 
 def _document(data: bytes, path: str) -> Any:
     try:
-        return json.loads(data) if data else {}
+        return json_value(data) if data else {}
     except (ValueError, RecursionError):
         raise BadInput(f"Prolific's answer to {path} is not JSON.", "Expected a document.", "Try again.") from None
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from curate.core.atomic_io import json_value
 from curate.core.errors import BadInput
 
 
@@ -25,7 +26,7 @@ class Journal:
                 os.truncate(path, complete)
             for number, line in enumerate(data[:complete].splitlines(), 1):
                 try:
-                    entry = json.loads(line)
+                    entry = json_value(line)
                     self.begun.add(entry["step"])
                     if "result" in entry:
                         self.done[entry["step"]] = entry["result"]
