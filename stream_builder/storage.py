@@ -28,9 +28,9 @@ from curate.core.errors import DriftlineError, IntegrityError, MissingFile
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
-from curate.embedding.eight_bits import check_vectors, coded, decoded, least_cosine
 from stream_builder.class_texts import ClassTexts
 from stream_builder.document import LazyDocument, StreamDocument
+from stream_builder.eight_bits import check_vectors, coded, decoded, least_cosine
 from stream_builder.lazy_images import LazyImages
 from stream_builder.step import OPTIONAL, Array, Split, Step
 from stream_builder.validate import check_steps

@@ -13,7 +13,7 @@ from support.document_server import DocumentServer
 from curate.core.errors import BadInput
 from curate.core.outside.json_api import Answer
 from curate.core.run_log import RunLog
-from curate.sources.iiif_changes import published
+from curate.sources.iiif.changes import published
 from pipelines.config.loader import load
 from pipelines.living import grow
 from pipelines.stage import Context

@@ -124,6 +124,9 @@ def test_a_table_of_another_kind_is_refused(write_lines: Write) -> None:
         read(write_lines("a\tb\tc", "d\te\tf"))
 
 
+DEGREES = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,2})?")
+
+
 def plainly(data: bytes) -> list[dict[str, Any]]:
     """The same records, line by line in plain Python: slow, and easy to check by eye."""
     lines = data.split(b"\n")
@@ -163,7 +166,7 @@ def _plain_record(line: bytes, width: int) -> tuple[dict[str, Any], str | None]:
         "taken": taken,
         "media": "video" if f[22] == "1" else "photo",
         "description": unquote_plus(f[7]).replace("\0", "\ufffd") or None,
-        "latitude": float(f[11]) if re.fullmatch(r"-?[0-9]+\.[0-9]+", f[11]) and abs(float(f[11])) <= 180 else None,
+        "latitude": float(f[11]) if DEGREES.fullmatch(f[11]) and abs(float(f[11])) <= 180 else None,
     }, None
 
 

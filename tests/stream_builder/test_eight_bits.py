@@ -12,7 +12,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadArray, IntegrityError
 from curate.core.seeding import rng_for
-from curate.embedding.eight_bits import coded, decoded
+from stream_builder.eight_bits import coded, decoded
 from stream_builder.step import Split, Step
 from stream_builder.stream import Stream
 

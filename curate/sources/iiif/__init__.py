@@ -29,7 +29,7 @@ from curate.fetch.address_guard import names_private, origin
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch, safe_id
 from curate.sources.base import HERE, Source, Workplace
-from curate.sources.iiif_changes import is_list_of_changes, published
+from curate.sources.iiif.changes import is_list_of_changes, published
 
 DATE = re.compile(r"(?<!\d)(1[0-9]\d\d|20\d\d)(?:-(0[1-9]|1[0-2])(?:-(0[1-9]|[12]\d|3[01]))?)?(?!\d)")
 MAKERS = ("creator", "artist", "photographer", "author", "maker")  # titles of metadata entries
