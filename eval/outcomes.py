@@ -249,9 +249,7 @@ def check_stream(runs: Sequence[Run], stream: Stream) -> None:
             )
 
 
-def attached(
-    path: Path, source: Any, rows: Sequence[Row], shared: Shared | None = None
-) -> list[Row]:  # fmt: skip
+def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None = None) -> list[Row]:
     """The rows with their records. path: for messages. source: a file, or its path. shared: samples and labels of other
     runs; equal ones become one array, which saves memory and comparisons.
 
