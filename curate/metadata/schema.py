@@ -152,8 +152,3 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def as_mask(values: pa.ChunkedArray | pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Booleans (N,); null counts as false."""
     return whole(pc.fill_null(values, False)).to_numpy(zero_copy_only=False).astype(bool)
-
-
-def rejects_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Dropped records as a table of `REJECTS`."""
-    return pa.Table.from_batches([batch_of(rows, REJECTS)], schema=REJECTS)
