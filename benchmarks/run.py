@@ -4,7 +4,8 @@
 
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
-code 1 if a benchmark fails or, with --full, a target is missed.
+code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to the folder's
+history.jsonl, and docs/project/performance.md is written again (history.py).
 """
 
 from __future__ import annotations
@@ -16,19 +17,14 @@ import platform
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-
-
-def declared(folder: Path) -> dict[str, dict[str, Any]]:
-    """Name → {"quick": arguments, "full": arguments, "targets": {ratio: target}}."""
-    return tomllib.loads((folder / "benchmarks.toml").read_text(encoding="utf-8"))
+import history
+from history import HERE, declared
 
 
 def measure(script: Path, arguments: str) -> dict[str, Any]:
@@ -137,6 +133,10 @@ def main() -> int:
     out = given.out or given.folder / "results.json"
     out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"{size} sizes on {result['machine']['cpu']}\n{table(records)}\nwrote {out}")
+    if given.full:
+        history.append(given.folder, result)
+        if given.folder == HERE:
+            history.PAGE.write_text(history.page(HERE), encoding="utf-8")
     failed = [name for name, found in measured.items() if found["exit"]]
     for name in failed:
         print(f"{name} failed with exit code {measured[name]['exit']}", file=sys.stderr)

@@ -8,15 +8,16 @@ import importlib.util
 import json
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.helpers import benchmark
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-DECLARED = tomllib.loads((BENCHMARKS / "benchmarks.toml").read_text(encoding="utf-8"))
-SHARED = {"run", "peers", "yfcc_rows"}  # modules of the folder that measure nothing
+history = benchmark("history")
+DECLARED = history.declared(BENCHMARKS)
+SHARED = {"run", "history", "peers", "yfcc_rows"}  # modules of the folder that measure nothing
 
 FAST = """
 import json, sys
@@ -91,6 +92,28 @@ def test_a_benchmark_that_fails_is_named_and_the_others_are_measured(folder: Pat
     assert "crashed failed with exit code 1" in done.stderr
     assert "share                 –         >= 0.9  not measured" in done.stdout
     assert result["benchmarks"]["parts"]["figures"]["disk"] == {"over_read": 3.0, "same": True}
+
+
+def test_full_sizes_are_recorded_and_the_page_has_the_newest_of_each_processor(folder: Path) -> None:
+    path = folder / "history.jsonl"
+    path.unlink(missing_ok=True)
+    run(folder, "fast", "parts", "--full")
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert (first["benchmark"], first["ratios"], second["ratios"]["disk.over_read"]) == ("fast", {"speed": 1}, 3.0)
+    older = first | {"date": "2001-02-03T04:05:06+00:00", "ratios": {"speed": 9}}
+    elsewhere = older | {"machine": first["machine"] | {"cpu": "Other", "avx2": True, "avx512": False, "cores": 8}}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (older, elsewhere, first, second)))
+    lines = history.page(folder).splitlines()
+    assert f"| `fast` | `speed` | >= 2 | 1, missed | {first['date'][:10]} |" in lines
+    assert [line for line in lines if "2001" in line] == ["| `fast` | `speed` | >= 2 | 9 | 2001-02-03 |"]
+    assert lines[lines.index("| `fast` | `speed` | >= 2 | 9 | 2001-02-03 |") - 4] == "## Other, AVX2, 8 cores"
+    assert lines[-1] == "`crashed`"
+    history.plot(folder, folder / "history.png")
+    assert (folder / "history.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_page_on_performance_is_what_the_record_says() -> None:
+    assert history.PAGE.read_text(encoding="utf-8") == history.page(BENCHMARKS)
 
 
 def test_an_unknown_benchmark_is_refused_by_name() -> None:

@@ -1,0 +1,151 @@
+"""What `run.py --full` measured, run by run: history.jsonl, the page docs/project/performance.md, and a plot.
+
+    python benchmarks/history.py [--plot history.png]
+
+The page has the newest value of every ratio that has a target, for each processor it was measured on. A line of
+history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments, seconds, exit, ratios. In the
+plot 1 is the target and more is better, so that ratios with different units share an axis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "project" / "performance.md"
+INTRODUCTION = """# Performance
+
+How fast driftline is, as ratios against other tools or against what the machine can do, measured in the same run. A
+target is a decision; its reason is in `benchmarks/benchmarks.toml`. The first lines of each script in `benchmarks/` say
+what it compares.
+
+```text
+make bench FULL=1                                all at full size: hours; adds to the record and writes this page
+python benchmarks/run.py kernels start --full    some
+python benchmarks/history.py --plot history.png  this page again, and a picture of every ratio over time
+```
+
+Each row is the newest measurement on that processor. Targets are for a machine without other work. The record is
+`benchmarks/history.jsonl`.
+"""
+
+
+def declared(folder: Path) -> dict[str, dict[str, Any]]:
+    """Name → {"quick": arguments, "full": arguments, "targets": {ratio: target}}."""
+    return tomllib.loads((folder / "benchmarks.toml").read_text(encoding="utf-8"))
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """All lines of the folder's history, oldest first; [] if there is none."""
+    path = folder / "history.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+
+
+def append(folder: Path, result: Mapping[str, Any]) -> None:
+    """Add a result of run.py: a line for each of its benchmarks."""
+    lines = []
+    for name, found in result["benchmarks"].items():
+        ratios = {r["ratio"]: r["value"] for r in result["ratios"] if r["benchmark"] == name}
+        facts = {key: result[key] for key in ("date", "commit", "machine")}
+        more = {key: found[key] for key in ("arguments", "seconds", "exit")}
+        lines.append(json.dumps({**facts, "benchmark": name, **more, "ratios": ratios}, ensure_ascii=False) + "\n")
+    with (folder / "history.jsonl").open("a", encoding="utf-8") as out:
+        out.writelines(lines)
+
+
+def processor(machine: Mapping[str, Any]) -> str:
+    """Name, vector units and cores."""
+    units = "AVX-512" if machine["avx512"] else "AVX2" if machine["avx2"] else "neither AVX2 nor AVX-512"
+    return f"{machine['cpu'].replace('(R)', '')}, {units}, {machine['cores']} cores"
+
+
+def better(value: float, target: str) -> float:
+    """Times as good as the target: 1 meets it.
+
+    >>> better(3, "<= 2"), better(3, ">= 2")
+    (0.6666666666666666, 1.5)
+    """
+    sign, limit = target.split()
+    pair = (value, float(limit)) if sign == ">=" else (float(limit), value)
+    return 1.0 if pair[0] == pair[1] else pair[0] / pair[1] if pair[1] else float("inf")
+
+
+def rows(folder: Path, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Benchmark, ratio, target, value, processor, date: the newest of each ratio and processor."""
+    for name, facts in declared(folder).items():
+        for ratio, target in facts.get("targets", {}).items():
+            newest = {
+                processor(line["machine"]): (line["ratios"][ratio], line["date"][:10])
+                for line in history
+                if line["benchmark"] == name and line["ratios"].get(ratio) is not None
+            }
+            for cpu, (value, date) in newest.items():
+                missed = "" if better(value, target) >= 1 else ", missed"
+                yield (
+                    name,
+                    ratio,
+                    target,
+                    f"{value:.3g}{missed}" if value < 1000 else f"{value:,.0f}{missed}",
+                    cpu,
+                    date,
+                )
+            if not newest:
+                yield name, ratio, target, "not measured", "–", "–"
+
+
+def page(folder: Path) -> str:
+    """The page in Markdown: a table for each processor, and what was not measured on any."""
+    found = list(rows(folder, read(folder)))
+    parts = [INTRODUCTION]
+    for cpu in sorted({row[4] for row in found} - {"–"}):
+        parts.append(f"\n## {cpu}\n\n| benchmark | ratio | target | measured | date |\n|---|---|---|---|---|\n")
+        parts += [f"| `{r[0]}` | `{r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]
+    if never := sorted({row[0] for row in found if row[4] == "–"}):
+        parts.append("\n## Not measured with this record yet\n\n" + ", ".join(f"`{name}`" for name in never) + "\n")
+    return "".join(parts)
+
+
+def plot(folder: Path, out: Path) -> None:
+    """A line for each ratio and processor over the dates, one panel a benchmark, on a logarithmic axis."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    history, targets = read(folder), {name: facts.get("targets", {}) for name, facts in declared(folder).items()}
+    names = [name for name in targets if any(line["benchmark"] == name for line in history)]
+    figure, axes = plt.subplots(len(names), 1, figsize=(9, 2.2 * len(names)), squeeze=False, layout="constrained")
+    for axis, name in zip(axes[:, 0], names, strict=True):
+        points: dict[tuple[str, str], list[tuple[str, float]]] = {}
+        for line in history:
+            for ratio, value in line["ratios"].items() if line["benchmark"] == name else ():
+                if value is not None and ratio in targets[name]:
+                    key = (ratio, processor(line["machine"]))
+                    points.setdefault(key, []).append((line["date"], better(value, targets[name][ratio])))
+        for (ratio, cpu), values in points.items():
+            axis.plot(*zip(*sorted(values), strict=True), marker="o", label=f"{ratio} · {cpu}")
+        axis.axhline(1, color="gray", linewidth=0.8)
+        axis.set(title=name, yscale="log", ylabel="times the target")
+        axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(out, dpi=100)
+
+
+def main() -> None:
+    """Write the page; draw if asked."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plot", type=Path, help="a picture of every ratio over time")
+    given = parser.parse_args()
+    PAGE.write_text(page(HERE), encoding="utf-8")
+    print(f"wrote {PAGE}")
+    if given.plot:
+        plot(HERE, given.plot)
+        print(f"wrote {given.plot}")
+
+
+if __name__ == "__main__":
+    main()
