@@ -12,22 +12,13 @@ import numpy as np
 import pytest
 import torch
 from support.helpers import drifting, write_base
+from support.traps import Trap
 
 from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.seeding import rng_for
 from stream_builder.stream import Stream
 
 MARK = "mark"
-
-
-class Trap:
-    """Leaves a mark when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.mark,)
 
 
 def plain(path: Path, mark: Path) -> None:

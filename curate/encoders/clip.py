@@ -38,13 +38,14 @@ class Clip(Network, Encoder):
         name, source = self._resolve(model, weights)
         try:
             clip, _, transform = open_clip.create_model_and_transforms(name, pretrained=source, device=device)
-        except (RuntimeError, OSError) as error:
+        except Exception as error:  # unpickling raises many kinds of exceptions
             if isinstance(error, OSError) or "download" in str(error):
                 because = f"its download failed ({' '.join(str(error).split())[:200]})"
                 raise unreachable(model, weights, because) from None
+            fault = f"do not fit the model {model}" if isinstance(error, RuntimeError) else "cannot be read"
             raise BadInput(
-                f"The weights {weights or model} do not fit the model {model} ({reason(error)}).",
-                "Expected a checkpoint of this architecture.",
+                f"The weights {weights or model} {fault} ({reason(error)}).",
+                "Expected a checkpoint of this architecture, tensors only.",
                 "Check embed.model and embed.weights.",
             ) from None
         self._model = clip.eval()

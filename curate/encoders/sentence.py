@@ -10,9 +10,10 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint
 from curate.core.digests import content_digest, listing
-from curate.core.errors import BadConfig, MissingFile, reason
+from curate.core.errors import BadConfig
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import resolve_device
+from curate.encoders.weights import not_loaded
 
 
 class Sentence(Encoder):
@@ -33,12 +34,8 @@ class Sentence(Encoder):
         self.device = resolve_device(device)
         try:
             self._model = SentenceTransformer(model, device=self.device)
-        except (OSError, ValueError) as error:
-            raise MissingFile(
-                f"The model {model} cannot be reached ({reason(error)}).",
-                "",
-                "Without internet: download it elsewhere and give its folder.",
-            ) from None
+        except Exception as error:  # unpickling raises many kinds of exceptions
+            raise not_loaded(model, error) from None
         self.width = len(self._model.encode("a", show_progress_bar=False))
         self.fingerprint = content_digest(listing(Path(model))) if Path(model).is_dir() else fingerprint(model)
 

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig, IncompatibleStream, MissingFile, reason
+from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
+from curate.encoders.weights import not_loaded
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import place
@@ -56,7 +57,7 @@ class Lora(Learner):
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new classifier and new adapters. Raises IncompatibleStream for features and without a model, MissingFile
-        for a missing model, BadConfig without peft."""
+        for a missing model, BadInput for one that cannot be read, BadConfig without peft."""
         if len(task.x_shape) not in (0, 3):
             raise IncompatibleStream(
                 f"lora reads texts or images; the samples have shape {task.x_shape}.", "See stream from-texts."
@@ -77,12 +78,12 @@ class Lora(Learner):
         rank = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
         with seeded(rng):
             try:
-                base = kind.from_pretrained(self.model, num_labels=task.n_classes, ignore_mismatched_sizes=True)
+                size = {"num_labels": task.n_classes, "ignore_mismatched_sizes": True}
+                base = kind.from_pretrained(self.model, trust_remote_code=False, **size)
                 reader = transformers.AutoTokenizer if self.texts else transformers.AutoImageProcessor
-                self.reader: Any = reader.from_pretrained(self.model)
-            except (OSError, ValueError) as error:
-                problem = f"The model {self.model} cannot be loaded ({reason(error)})."
-                raise MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.") from None
+                self.reader: Any = reader.from_pretrained(self.model, trust_remote_code=False)
+            except Exception as error:  # unpickling raises many kinds of exceptions
+                raise not_loaded(self.model, error) from None
             targets = self._targets(base)
             config = peft.LoraConfig(task_type=task_type, target_modules=targets, modules_to_save=saved, **rank)
             self.net: Any = peft.get_peft_model(base, config).to(self.place)

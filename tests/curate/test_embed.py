@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import shutil
 import tracemalloc
 from importlib.resources import files
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from support.traps import Trap
 
 from curate.core.atomic_io import sha256_bytes, write_array, write_json, write_parquet
 from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile
@@ -130,6 +132,16 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path: Path) -> None
     (tmp_path / "model" / "open_clip_config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match="do not fit the model"):
         Clip(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", ["open_clip_pytorch_model.bin", "open_clip_model.safetensors"])
+def test_a_pickle_in_the_place_of_weights_runs_nothing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model").mkdir()
+    shutil.copy(Path(MODEL) / "open_clip_config.json", tmp_path / "model")
+    (tmp_path / "model" / name).write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
+    with pytest.raises(BadInput, match=r"The weights .*model cannot be read \(.*tensors only"):
+        Clip(str(tmp_path / "model"))
+    assert not (tmp_path / "mark").exists()
 
 
 def test_weights_that_cannot_be_reached_name_three_ways_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.helpers import drifting
+from support.traps import Trap
 
 from curate.core.errors import BadInput
 from curate.core.seeding import rng_for
@@ -23,16 +24,6 @@ from eval.learners import LEARNERS
 from eval.run import evaluate
 
 QUICK = {"batch": 20, "shift": 40}
-
-
-class Trap:
-    """Leaves a mark when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.mark,)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from support.chat_server import Chat, chat_server
 from support.console import answer
+from support.traps import Trap
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
@@ -212,8 +213,15 @@ class TestEncoders:
         assert not np.allclose(one, two)
         assert encoder.truncated("card " * 30).count("card") == 16
         assert encoder.truncated("card") == ""
-        with pytest.raises(MissingFile, match="cannot be reached"):
+        with pytest.raises(MissingFile, match="cannot be loaded"):
             spec_of(f"sentence:{tmp_path / 'none'}", "cpu").load()
+
+    def test_the_code_in_its_folder_is_not_run(self, tmp_path: Path) -> None:
+        (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]')
+        (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\nclass Evil: ...\n")
+        with pytest.raises(BadInput, match=r"cannot be loaded \(.*module class.*code of its own is never run"):
+            spec_of(f"sentence:{tmp_path}", "cpu").load()
+        assert not (tmp_path / "mark").exists()
 
     def test_an_encoder_swap_is_one_command(self, texts: Stream, tmp_path: Path) -> None:
         command = [
@@ -357,6 +365,21 @@ class TestLora:
         learner = self.begun(tiny_bert(tmp_path / "bert"))
         with pytest.raises(BadConfig, match="Class 7 was never declared"):
             learner.correct(np.array(["a"]), np.array([7]))
+
+    @pytest.mark.parametrize("attack", ["code", "pickle"])
+    def test_what_is_in_its_models_folder_is_not_run_and_nobody_is_asked(self, tmp_path: Path, attack: str) -> None:
+        folder = tiny_bert(tmp_path / "bert")
+        config = json.loads((folder / "config.json").read_text())
+        if attack == "code":
+            (folder / "evil.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\nclass Evil: ...\n")
+            config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil"}}
+            (folder / "config.json").write_text(json.dumps(config))
+        else:
+            (folder / "model.safetensors").unlink()
+            (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(tmp_path / "mark")))
+        with pytest.raises(BadInput, match=r"bert cannot be loaded \(.*code of its own is never run"):
+            self.begun(folder)
+        assert not (tmp_path / "mark").exists()
 
 
 class TestLlm:
