@@ -122,6 +122,13 @@ def test_on_the_usdas_pictures_a_trained_head_beats_the_majority_by_far() -> Non
     assert near_future(usda(), "fc-only", updates=10) > 0.8 > 0.6 > near_future(usda(), "majority")
 
 
+def test_on_images_candidates_are_the_papers_rate_and_its_tenfolds() -> None:
+    """[Near-future accuracy, supplement B.2 and figure 12]"""
+    assert FcOnly(net="resnet18", lr="auto").candidates() == {"lr": [0.005, 0.05, 0.0005]}
+    assert FcOnly(lr="auto").candidates() == {"lr": list(RATES)}
+    assert FcOnly(lr=0.3).candidates() == {}
+
+
 def test_the_papers_preset_is_far_above_chance_on_vectors_of_unit_length() -> None:
     steps = [
         replace(
