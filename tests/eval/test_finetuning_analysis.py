@@ -171,11 +171,17 @@ class TestProjection:
         assert history is not None
 
         at_oracle = views.projection(oracle.after, oracle.after, history, baseline.after)
-        at_history = views.projection(history, oracle.after, history, baseline.after)
+        at_history, at_baseline = (
+            views.projection(net, oracle.after, history, baseline.after) for net in (history, baseline.after)
+        )
 
-        away = np.concatenate([views.weights(history, n) - views.weights(oracle.after, n) for n in history.names])
+        past, few = (
+            np.concatenate([views.weights(net, n) - views.weights(oracle.after, n) for n in history.names])
+            for net in (history, baseline.after)
+        )
         assert at_oracle == (0.0, 0.0)
-        assert at_history[0] == pytest.approx(np.linalg.norm(away))
+        assert at_history == pytest.approx((np.linalg.norm(past), past @ few / np.linalg.norm(few)))
+        assert at_baseline == pytest.approx((past @ few / np.linalg.norm(past), np.linalg.norm(few)))
 
 
 class TestSvcca:

@@ -21,12 +21,14 @@ from eval.learner import Array, Labels, Learner, Task
 from eval.learners import LEARNERS
 from eval.learners.substrate import votes
 from eval.memory.knn_index import unit
+from eval.outcomes import numbered
 from eval.protocols.ocrr import scenarios
 from eval.protocols.ocrr.figures import across
 from eval.protocols.ocrr.policies import parse
 from eval.protocols.ocrr.protocol import Ocrr
 from eval.protocols.ocrr.scenarios import cut
 from eval.reporting.report import write
+from eval.rows import Run
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -271,6 +273,24 @@ class TestThePapersSettings:
     def test_other_learners_and_protocols_keep_theirs(self) -> None:
         assert self.found(["finetune"], HOLD)["finetune"]["optimiser"] == "sgd"
         assert self.found(["ewc"], {"epochs": 1}, "clear-iid")["ewc"]["strength"] == LEARNERS["ewc"]().strength
+
+
+def test_rows_say_when_they_were_made_and_on_which_samples() -> None:
+    runs: list[Run] = []
+    evaluate(STREAM, "ocrr", [Diary()], settings=HOLD, keep_run=runs.append)
+    scenario = Ocrr(**HOLD).cut(numbered(STREAM), 0)
+    ends = sorted({*range(20, len(scenario.stream), 20), len(scenario.stream)})
+    assert scenario.stream.position is not None
+    for name, seen, asked in (
+        ("stream", ends, scenario.stream.position),
+        ("novel", [0, *ends], np.tile(scenario.novel.position, 1 + len(ends))),
+        ("original", [0, *ends], np.tile(scenario.original.position, 1 + len(ends))),
+    ):
+        rows = [row for row in runs[0].rows if row.tested_on == name]
+        assert [row.seen for row in rows] == seen, name
+        assert [int(i) for row in rows if row.answers for i in row.answers.sample] == asked.tolist(), name
+    last = [row for row in runs[0].rows if row.tested_on == "stream"][-1]
+    assert last.corrections == sum(what == "corrected" for what, _ in diary("oracle"))
 
 
 class TestScores:
