@@ -1,4 +1,7 @@
-"""Install driftline with the tested versions into this Python: `python locks/install.py [--dev] [--wheel FILE]`.
+"""Install driftline with the tested versions into this Python: `install.py [--dev | --light] [--wheel FILE]`.
+
+--light installs the packages of locks/light.txt only: enough to build a benchmark up to its buckets and to compose
+streams, without PyTorch. A command that needs more says so; without --light the rest follows.
 
 The locks are for Linux on x86_64. Two more cases, each said in one sentence, get versions by the ranges of
 pyproject.toml: another platform or Python, and a machine where a locked version cannot be had. A PyTorch that is
@@ -22,13 +25,15 @@ PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version
 EXACT = ["--require-hashes", "--no-deps", "--no-compile"]  # modules are compiled when they are first imported
 
 
-def locked(folder: Path, dev: bool) -> list[str] | None:
-    """Lines of the lock of this Python and platform; None if there is no such lock."""
+def locked(folder: Path, dev: bool, light: bool = False) -> list[str] | None:
+    """Lines of the lock of this Python and platform; None if there is no such lock. light: only of locks/light.txt."""
     names = [f"py{sys.version_info.major}.{sys.version_info.minor}{part}.txt" for part in ("", "-dev")[: 1 + dev]]
     fits = (platform.system(), platform.machine(), sys.implementation.name) == ("Linux", "x86_64", "cpython")
     if not fits or not all((folder / name).is_file() for name in names):
         return None
-    return [line for name in names for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+    lines = [line for name in names for line in (folder / name).read_text(encoding="utf-8").splitlines()]
+    few = (folder / "light.txt").read_text(encoding="utf-8").split() if light else []
+    return [line for line in lines if not light or line.partition("==")[0] in few]
 
 
 def keeps_torch(lines: list[str]) -> bool:
@@ -59,25 +64,32 @@ def install(lines: list[str]) -> str:
 def main() -> None:
     """The lock where it can be used, then driftline, and by its ranges what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dev", action="store_true", help="also what tests, types and documentation need")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--dev", action="store_true", help="also what tests, types and documentation need")
+    size.add_argument("--light", action="store_true", help="only what works without PyTorch, and only by the lock")
     parser.add_argument("--wheel", help="install this wheel; otherwise this checkout, editable")
     options = parser.parse_args()
     started = time.monotonic()
-    lines = locked(LOCKS, options.dev)
+    lines = locked(LOCKS, options.dev, options.light)
+    instead = "pip install . brings all packages" if options.light else "versions by the ranges of pyproject.toml"
+    problem = ""
     if lines is None:
-        print(
-            f"no lock for Python {platform.python_version()} on {platform.system()} {platform.machine()}: "
-            "versions by the ranges of pyproject.toml"
+        problem = (
+            f"no lock for Python {platform.python_version()} on {platform.system()} {platform.machine()}: {instead}"
         )
     else:
         if keeps_torch(lines):
             print(f"torch {version('torch')} stays: the lock is used without PyTorch")
             lines = [line for line in lines if not line.startswith(OF_TORCH)]
         if error := install(lines):
-            print(f"the locked versions cannot be installed here ({error}): versions by the ranges of pyproject.toml")
+            problem = f"the locked versions cannot be installed here ({error}): {instead}"
+    if problem and options.light:
+        sys.exit(problem)
+    if problem:
+        print(problem)
     extra = "[dev]" if options.dev else ""
     what = [options.wheel + extra] if options.wheel else ["--editable", f"{LOCKS.parent}{extra}"]
-    code = subprocess.run([*PIP, "--no-compile", *what]).returncode
+    code = subprocess.run([*PIP, "--no-compile", *(["--no-deps"] if options.light else []), *what]).returncode
     if code == 0:
         print(f"install {time.monotonic() - started:.0f} s")
     sys.exit(code)

@@ -38,16 +38,27 @@ def examine(seconds: float = SECONDS) -> dict[str, Any]:
         "memory_gb": round(size / 1e9, 1) if (size := memory()) else None,
         "free_disk_gb": round(shutil.disk_usage(Path.cwd()).free / 1e9, 1),
         "packages": {name: _version(name) for name in NEEDED},
-        "accelerators": _accelerators(),
+        "accelerators": _unless_missing(_accelerators) or [],
         "compiler": next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None),
-        "kernel": _kernel(),
+        "kernel": _unless_missing(_kernel),
         "optional": {
             name: {"version": _version(name), "extra": extra, "for": purpose}
             for name, (extra, purpose) in OPTIONAL.items()
         },
         "models": _models(),
-        "speed": {"images_a_second": _embedding(seconds), "updates_a_second": _training(seconds)},
+        "speed": {
+            "images_a_second": _unless_missing(_embedding, seconds),
+            "updates_a_second": _unless_missing(_training, seconds),
+        },
     }
+
+
+def _unless_missing(work: Callable[..., Any], *given: float) -> Any:
+    """What `work` finds; None where a package that it needs is missing, as after a light start."""
+    try:
+        return work(*given)
+    except ModuleNotFoundError:
+        return None
 
 
 def _version(package: str) -> str | None:
@@ -134,17 +145,22 @@ def text(found: Mapping[str, Any]) -> str:
         f"driftline    {found['driftline']}, Python {found['python']}, {found['system']}",
         f"machine      {found['cores']} cores, {memory_gb} GB of memory, {found['free_disk_gb']} GB free here",
         f"GPU          {gpus or 'none that torch sees'}",
-        f"kernel       {found['kernel']}" + ("" if found["compiler"] else "; no compiler was found to build it"),
+        f"kernel       {found['kernel'] or 'unknown without torch'}"
+        + ("" if found["compiler"] else "; no compiler was found to build it"),
         "packages     " + ", ".join(f"{name} {number or 'missing'}" for name, number in found["packages"].items()),
     ]
     for name, part in found["optional"].items():
         state = part["version"] or f"not installed: pip install 'driftline[{part['extra']}]'"
         lines.append(f"optional     {part['for']}: {name} {state}")
     lines.append(f"models       here: {', '.join(found['models'])}; others: driftline models list")
-    speed = found["speed"]
+    images, updates = (f"{n:,.0f}" if n is not None else "unknown" for n in found["speed"].values())
     lines.append(
-        f"speed        one core: {speed['images_a_second']:,.0f} images a second (small model), "
-        f"{speed['updates_a_second']:,.0f} updates a second of a linear head ({BATCH} × {WIDTH})"
+        f"speed        one core: {images} images a second (small model), "
+        f"{updates} updates a second of a linear head ({BATCH} × {WIDTH})"
     )
+    if missing := [name for name, number in found["packages"].items() if number is None]:
+        lines.append(
+            f"missing      {', '.join(missing)}: python locks/install.py in a checkout, or pip install driftline"
+        )
     lines += [f"missing      {problem}" for problem in found.get("problems", [])]
     return "\n".join(lines)

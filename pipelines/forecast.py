@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.bucketing.assign import assign
 from curate.core.atomic_io import read_json, write_parquet
-from curate.core.errors import DriftlineError
+from curate.core.errors import DriftlineError, explained
 from curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from curate.fetch.address_guard import guard, mostly_private
 from curate.metadata.schema import TABLE, judge_times, whole
@@ -112,6 +112,9 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
         return work()
     except (DriftlineError, OSError) as error:
         problems[str(error)] = None
+        return None
+    except ModuleNotFoundError as error:
+        problems[str(explained(error))] = None
         return None
 
 

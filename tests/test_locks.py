@@ -55,7 +55,15 @@ def test_each_line_is_one_version_with_hashes_and_satisfies_what_the_project_ask
 
 def test_there_is_a_lock_for_every_supported_python_and_no_other() -> None:
     assert PYTHONS == ["3.11", "3.12", "3.13", "3.14"]
-    assert {p.name for p in LOCKS.glob("*.txt")} == {f"py{v}{part}.txt" for v in PYTHONS for part in ("", "-dev")}
+    assert {p.name for p in LOCKS.glob("py*.txt")} == {f"py{v}{part}.txt" for v in PYTHONS for part in ("", "-dev")}
+
+
+def test_a_light_start_is_a_part_of_each_lock_without_pytorch() -> None:
+    light = set((LOCKS / "light.txt").read_text(encoding="utf-8").split())
+    assert all(light <= pinned(python, "").keys() for python in PYTHONS)
+    assert not light & {"torch", "torchvision", "triton", "open-clip-torch", "timm"}
+    lines = installer().locked(LOCKS, dev=False, light=True)
+    assert {line.partition("==")[0] for line in lines} == light
 
 
 def test_another_platform_gets_the_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +96,9 @@ def test_a_version_that_cannot_be_had_is_named_and_the_ranges_are_used(
     )
     install = installer()
     monkeypatch.setattr(install, "PIP", [sys.executable, str(pip)])
-    monkeypatch.setattr(install, "locked", lambda folder, dev: ["numpy==2.4.6 --hash=x", "torch==2.14.1 --hash=x"])
+    monkeypatch.setattr(
+        install, "locked", lambda folder, dev, light: ["numpy==2.4.6 --hash=x", "torch==2.14.1 --hash=x"]
+    )
     monkeypatch.setattr(install, "keeps_torch", lambda lines: False)
     monkeypatch.setattr(sys, "argv", ["install.py"])
     with pytest.raises(SystemExit, match="0"):
@@ -98,6 +108,22 @@ def test_a_version_that_cannot_be_had_is_named_and_the_ranges_are_used(
     asked = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
     assert sum("--require-hashes" in line for line in asked) == 2
     assert asked[-1].endswith(f"--editable {ROOT}")
+
+
+def test_a_light_start_takes_nothing_but_locked_versions(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A stand-in for pip writes what it was asked for; the second time there is no lock."""
+    install = installer()
+    monkeypatch.setattr(install, "PIP", [sys.executable, "-c", "import sys; print(*sys.argv[1:])"])
+    monkeypatch.setattr(install, "locked", lambda folder, dev, light: ["numpy==2.4.6 --hash=x"] if light else None)
+    monkeypatch.setattr(sys, "argv", ["install.py", "--light"])
+    with pytest.raises(SystemExit, match="0"):
+        install.main()
+    assert f"--no-deps --editable {ROOT}" in capfd.readouterr().out
+    monkeypatch.setattr(install, "locked", lambda folder, dev, light: None)
+    with pytest.raises(SystemExit, match=r"^no lock for .*: pip install \. brings all packages$"):
+        install.main()
 
 
 @pytest.mark.slow

@@ -105,11 +105,11 @@ def main() -> None:
     collect_rarely()
     try:
         called(sys.argv[1:])()
-    except (DriftlineError, OSError) as error:
+    except (DriftlineError, OSError, ModuleNotFoundError) as error:
         if OUTPUT.debug:
             traceback.print_exc()
         else:
-            text = str(explained(error) if isinstance(error, OSError) else error)
+            text = str(error if isinstance(error, DriftlineError) else explained(error))
             print(f"driftline: {shortened(text, LONGEST)}", file=sys.stderr)
         bad_usage = isinstance(error, (BadConfig, UnknownName))
         sys.exit(2 if bad_usage else 3 if isinstance(error, Waiting) else 1)
