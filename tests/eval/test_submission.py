@@ -22,9 +22,10 @@ from support.helpers import drifting
 
 from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, IntegrityError, MissingFile
+from eval.leaderboard import verification
 from eval.leaderboard.board import board
 from eval.leaderboard.isolation import Limits, isolated
-from eval.leaderboard.repeating import reach
+from eval.leaderboard.repeating import reach, repeat
 from eval.leaderboard.submission import documents_of, opened, pack, runs_of, scores_of
 from eval.leaderboard.verification import Verdict, drawn, verify
 from eval.protocols.clear.protocol import Iid
@@ -118,6 +119,62 @@ def test_the_draw_follows_from_the_file_and_a_public_value(made: tuple[Path, Pat
     assert drawn("file", "value", 50) != drawn("other file", "value", 50)
     assert drawn("file", "value", 50) != drawn("file", "other value", 50)
     assert verify(made[1]).public_value != verify(made[1]).public_value
+
+
+@pytest.mark.parametrize("run_code", [False, True])
+def test_a_tenth_is_drawn_of_the_runs_that_may_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_code: bool
+) -> None:
+    """Without the processes in which a submission is read and repeated."""
+    here = drifting().save(tmp_path / "S").sha256
+    (tmp_path / "a.zip").write_bytes(b"a submission")
+    facts = {"learner": "er", "protocol": "ocrr", "seed": 0, "digest": "d", "unverified": ""}
+    cases = [*[("", "")] * 31, ("weights names a file", ""), ("", "own"), ("its stream is not here", "")]
+    runs = [
+        facts | {"run": i, "because": because, "code": code, "stream": here if i < 33 else "elsewhere"}
+        for i, (because, code) in enumerate(cases)
+    ]
+    asked: list[tuple[int, bool]] = []
+
+    def repeated(name: str, requests: list[dict[str, Any]], limits: object, enclosed: bool) -> list[dict[str, str]]:
+        asked.extend((request["run"], enclosed) for request in requests)
+        return [{"differs": "", "because": ""} for _ in requests]
+
+    found = {"name": "ours", "problems": [], "documents": [], "runs": runs}
+    monkeypatch.setattr(verification, "isolated", lambda *given: found)
+    monkeypatch.setattr(verification, "isolated_each", repeated)
+    repeatable = [*range(31), *([32] if run_code else [])]
+    public = next(  # with run_code, one by which its code is drawn
+        value
+        for value in map(str, range(100))
+        if not run_code or 31 in drawn(sha256_file(tmp_path / "a.zip"), value, 32)[:4]
+    )
+
+    verdict = verify(tmp_path / "a.zip", [tmp_path / "S"], public_value=public, run_code=run_code)
+
+    chosen = [repeatable[i] for i in drawn(verdict.sha256, public, len(repeatable))[:4]]
+    assert [run["run"] for run in verdict.again] == chosen
+    assert sorted(asked) == sorted((number, number == 32) for number in chosen)
+    others = {run["run"]: run["because"] for run in verdict.not_again}
+    assert set(others) == set(range(34)) - set(chosen)
+    assert (others.pop(31), others.pop(33)) == ("weights names a file", "its stream is not here")
+    assert others.pop(32, "") == (
+        "" if run_code else "its learner is code of the submission, which only --run-code runs"
+    )
+    assert set(others.values()) == {"it was not drawn"}
+    assert verdict.plain()["reproduces"]
+
+
+def test_a_run_is_repeated_with_all_of_its_settings(tmp_path: Path) -> None:
+    """Also those of the protocol, and candidates."""
+    drifting(steps=3, n=40).save(tmp_path / "S")
+    settings = {"epochs": 1, "variant": "reference", "weight_decay": 0.5, "splits": "random", "test_share": 0.4}
+    evaluate(
+        Stream.load(tmp_path / "S"), "clear-iid", ["ewc"], [3], settings, tmp_path / "runs", tune={"lr": [0.1, 1.0]}
+    )
+    pack([tmp_path / "runs"], "ours", tmp_path / "a.zip")
+    request = {"archive": str(tmp_path / "a.zip"), "run": 0, "stream": str(tmp_path / "S"), "code": ""}
+    assert repeat(request) == {"differs": "", "because": ""}
 
 
 def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_path: Path) -> None:
