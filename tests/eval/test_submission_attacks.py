@@ -17,6 +17,7 @@ from support.submissions import Members, members_of, written
 
 from curate.core.errors import DriftlineError
 from eval.leaderboard.board import board
+from eval.leaderboard.rescoring import rescored
 from eval.leaderboard.submission import pack
 from eval.leaderboard.verification import Verdict, examined
 from eval.learners import LEARNERS
@@ -204,6 +205,25 @@ def test_an_attack_is_named(name: str, made: Path, tmp_path: Path) -> None:
 
 def test_what_is_honest_holds(made: Path, tmp_path: Path) -> None:
     assert found(written(tmp_path / "a.zip", members_of(made / "ours.zip")), made / "S") == ""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "learner", "settings"),
+    [
+        ("ocrr", "substrate", {"every": 20, "held_out": 1, "policy": "confident:0.6+delayed:3"}),
+        ("ocrr", "nearest-mean", {"every": 20, "held_out": 1, "policy": "random_50+wrong:0.2", "mix": 0.5}),
+        ("near-future", "blind", {"shift": 30, "batch": 20, "prefix": 20, "delay": 1, "also": 60}),
+        ("clear-streaming", "nearest-mean", {}),
+        ("clear-iid", "nearest-mean", {"splits": "seeded"}),
+        ("adaptation", "nearest-mean", {}),
+    ],
+)  # fmt: skip
+def test_an_honest_run_under_any_protocol_is_what_its_answers_give(
+    protocol: str, learner: str, settings: dict[str, Any]
+) -> None:
+    stream, runs = drifting(drift=0.3, classes=5, n=80, noise=1.5), []
+    evaluate(stream, protocol, [learner], [3], settings, keep_run=runs.append)
+    assert rescored(runs[0], stream) == ""
 
 
 def test_a_changed_member_with_the_old_hash(made: Path, tmp_path: Path) -> None:
