@@ -22,6 +22,7 @@ from eval.scoring.timeline import record
 from stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
+BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 Facts = Mapping[str, Any]
 
 
@@ -153,23 +154,53 @@ def span(value: float | None, unit: str) -> str:
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
 
 
-def half_life_text(half: Facts, unit: str) -> str:
-    """A half-life with its interval, or why there is none.
+def half_life_parts(half: Facts, unit: str) -> tuple[str, str]:
+    """A half-life and its 95 % interval, or why there is none and "". An end that is not reached is one-sided: all that
+    is known is that it lies beyond the time that was tested.
 
     >>> half = {"value": 4.2, "low": 3.9, "high": None, "reached": 0.9, "tested": 14.0, "why": ""}
-    >>> half_life_text(half, "years")
-    '4.2 years (3.9 to not reached)'
-    >>> half_life_text({**half, "value": None}, "years")
-    'not reached in 14 years (3.9 to not reached)'
-    >>> half_life_text({**half, "value": None, "low": None}, "years")
-    'not reached in 14 years'
+    >>> half_life_parts({**half, "high": 4.6}, "years"), half_life_parts(half, "years")
+    (('4.2 years', '3.9 to 4.6'), ('4.2 years', '3.9 to more than 14'))
+    >>> half_life_parts({**half, "value": None}, "years")
+    ('not reached within 14 years', '3.9 years or more')
+    >>> half_life_parts({**half, "value": None, "low": None}, "years")
+    ('not reached within 14 years', 'more than 14 years')
     """
     if half["why"]:
-        return str(half["why"])
-    low, high = (span(half[end], unit).removesuffix(f" {unit}") for end in ("low", "high"))
+        return str(half["why"]), ""
+    tested, low, high = (span(half[key], unit) for key in ("tested", "low", "high"))
+    value = f"not reached within {tested}" if half["value"] is None else span(half["value"], unit)
+    if half["low"] is None:
+        return value, f"more than {tested}"
+    if half["high"] is not None:
+        return value, f"{low.removesuffix(f' {unit}')} to {high.removesuffix(f' {unit}')}"
     if half["value"] is None:
-        return f"not reached in {span(half['tested'], unit)}" + ("" if half["low"] is None else f" ({low} to {high})")
-    return f"{span(half['value'], unit)} ({low} to {high})"
+        return value, f"{low} or more"
+    return value, f"{low.removesuffix(f' {unit}')} to more than {tested.removesuffix(f' {unit}')}"
+
+
+def half_life_text(half: Facts, unit: str) -> str:
+    """The same as one text.
+
+    >>> half = {"value": None, "low": None, "high": None, "reached": 0.0, "tested": 29.0, "why": ""}
+    >>> half_life_text(half, "years")
+    'not reached within 29 years (95 % interval: more than 29 years)'
+    """
+    value, ends = half_life_parts(half, unit)
+    return f"{value} (95 % interval: {ends})" if ends else value
+
+
+def _drawn(half: Facts) -> str:
+    """In which share of the replicates a half-life is reached, where that is not in all or none.
+
+    >>> _drawn({"reached": 0.256}), _drawn({"reached": 0.001}), _drawn({"reached": 1.0})
+    ('reached in 26 % of the replicates', 'reached in less than 1 % of the replicates', '')
+    """
+    share = 100 * half["reached"]
+    if not 0 < share < 100:
+        return ""
+    text = "less than 1" if share < 1 else "more than 99" if share > 99 else f"{share:.0f}"
+    return f"reached in {text} % of the replicates"
 
 
 def points(value: float | None, signed: bool = False) -> str:
@@ -199,7 +230,7 @@ def oldest(facts: Facts) -> int:
 
 def curves(document: Mapping[str, Any]) -> Figure | None:
     """Accuracy over age, a line for each learner; None without at least two ages."""
-    about, shown = document["ageing"], _shown(document)
+    about, shown = document["ageing"], _seeing(document)
     if not any(len(facts["age"]) > 1 for _, facts in shown):
         return None
     unit = about["unit"]
@@ -214,7 +245,7 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
 
 
 def _curve_note(document: Mapping[str, Any]) -> str:
-    about, shown = document["ageing"], _shown(document)
+    about, shown = document["ageing"], _seeing(document)
     facts = shown[0][1]
     text = "Each point is the mean over all models and tests that lie so far apart."
     if about["unit"] == "steps":
@@ -224,12 +255,22 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     text += ", samples of one uploader or near-copy group drawn together." if facts["clustered"] else "."
     if facts["basis"] == "counts":
         text += " The intervals are approximate: these rows have no outcomes."
+    left_out = [name for name, facts in _shown(document) if (name, facts) not in shown]
+    if left_out:
+        text += f" Not drawn, since they see no sample: {', '.join(left_out)}."
     return text
 
 
 def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
     """Learners with facts, in the document's order."""
     return [(r["learner"], r["ageing"]) for r in document["results"] if r.get("ageing")]
+
+
+def _seeing(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
+    """The same without learners that never look at a sample, if there are others: their level would flatten the
+    curves."""
+    shown = _shown(document)
+    return [(name, facts) for name, facts in shown if name.partition("(")[0] not in BLIND] or shown
 
 
 def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], list[float]]:
@@ -239,7 +280,7 @@ def _known(x: Sequence[float], y: Sequence[float | None]) -> tuple[list[float], 
 
 def by_class(document: Mapping[str, Any]) -> Figure | None:
     """Small multiples: a chart for each class, the class that loses most first; None without counts of classes."""
-    about, shown = document["ageing"], _shown(document)
+    about, shown = document["ageing"], _seeing(document)
     classes = about["classes"]
     falls: dict[int, float] = {}
     for _, facts in shown:
@@ -272,8 +313,9 @@ def table(document: Mapping[str, Any]) -> Section | None:
         accuracy, causes, at = facts["accuracy"], facts["causes"], oldest(facts)
         values = [interval(accuracy, 0), interval(accuracy, at)]
         values += [interval(causes[cause], at) for cause in ("older", "harder", "prior")]
-        half, _, ends = half_life_text(facts["half_life"], unit).partition(" (")
-        values += [interval(facts["slope"]), (half, ends.removesuffix(")"))]
+        half, ends = half_life_parts(facts["half_life"], unit)
+        drawn = _drawn(facts["half_life"])
+        values += [interval(facts["slope"]), (half, f"{ends};<br>{drawn}" if drawn else ends)]
         cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
         rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
     first = shown[0][1]
@@ -284,7 +326,8 @@ def table(document: Mapping[str, Any]) -> Section | None:
     head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
     note = (
         "Accuracy in per cent, losses in points, with 95 % intervals. Half-life: time until half of the accuracy above "
-        f"chance is gone. What the same models lose {old} has three parts: fresh models do better on the same tests "
+        "chance is gone; nothing is said about times beyond those that were tested. "
+        f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     )
     return Section(

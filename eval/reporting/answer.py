@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.protocol import Score, primary_of
-from eval.reporting.ageing import half_life_text, interval, oldest, points, span
+from eval.reporting.ageing import BLIND, half_life_text, interval, oldest, points, span
 from eval.scoring.comparing import ALPHA
 from eval.scoring.ranking import upper_bound
 
-BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 NAMED = 6  # learners that a sentence names
 Result = Mapping[str, Any]
 

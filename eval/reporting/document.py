@@ -10,7 +10,8 @@ from typing import Any
 from eval.plotting.charts import Figure, points
 from eval.protocol import Document, Score, kind_of, primary_of, scores_of
 from eval.reporting import ageing, confidence, samples
-from eval.reporting.answer import BLIND, answer, seconds_of
+from eval.reporting.ageing import BLIND
+from eval.reporting.answer import answer, seconds_of
 from eval.reporting.compared import best_tie, letters, tests_of_pairs
 from eval.scoring.ranking import ranked, upper_bound
 from stream_builder.stream import Stream

@@ -13,6 +13,7 @@ import pyarrow as pa
 from curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from curate.core.outside.escaping import latex, no_formula
 from eval.protocol import Document, primary_of, scores_of
+from eval.reporting.ageing import half_life_text
 from eval.reporting.compared import letters
 from eval.reporting.document import names_of
 from eval.results import COLUMNS, PUBLISHED, records
@@ -43,20 +44,37 @@ COLUMN_TEXTS = {
         "tested_on_name": "name or date of that step",
         "accuracy": "share of right answers, mean over seeds",
     },
+    "half_lives": {
+        "stream": "name of the stream",
+        "stream_sha256": "hash of the stream's content",
+        "protocol": "name of the protocol",
+        "learner": "name of the learner, with the settings that differ",
+        "class": "name of the class; null: all classes",
+        "unit": "of the times: years, months, days or steps",
+        "half_life": "time until half of the accuracy above chance is gone; null: more than `tested`, or see `why`",
+        "low": "lower end of its 95 % interval; null: more than `tested`, or see `why`",
+        "high": "upper end of its 95 % interval; null: more than `tested`, or see `why`",
+        "tested": "longest time that was tested; nothing is said about later times",
+        "reached": "share of the bootstrap replicates in which it is reached",
+        "why": "why there is none; empty: there is one, or it lies beyond `tested`",
+        "text": "the half-life with its interval in words",
+    },
 }
 LARGE = 4 * 2**20  # bytes of results.json that are compressed
 TYPES = {
     "higher_is_better": pa.bool_(), "seed": pa.int64(), "value": pa.float64(), "trained_to": pa.int32(),
     "tested_on": pa.int32(), "accuracy": pa.float64(),
+    **dict.fromkeys(("half_life", "low", "high", "tested", "reached"), pa.float64()),
 }  # fmt: skip
 
 
 def write_exports(documents: Sequence[Document], out: Path) -> None:
-    """Write scores.csv, scores.parquet, cells.parquet, schema.json, scores.tex and results.json, or results.json.gz in
-    its place if it is large."""
+    """Write scores.csv, scores.parquet, cells.parquet, half_lives.parquet, schema.json, scores.tex and results.json, or
+    results.json.gz in its place if it is large."""
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
-    for name, rows in (("scores", _scores(documents)), ("cells", _cells(documents))):
+    tables = {"scores": _scores(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
+    for name, rows in tables.items():
         fields = [pa.field(column, TYPES.get(column, pa.string())) for column in COLUMN_TEXTS[name]]
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
     write_json(out / "schema.json", schema())
@@ -126,6 +144,20 @@ def _cells(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
                         at = {"trained_to": i, "tested_on": j}
                         named = {"trained_to_name": names[i], "tested_on_name": names[j]}
                         yield about | {"learner": place.name, "accuracy": accuracy} | at | named
+
+
+def _half_lives(documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    """One row for each learner, and for each learner and class, that was tested after its training."""
+    for document in documents:
+        if not (times := document.get("ageing")):
+            continue
+        about, at = _about(document) | {"unit": times["unit"]}, {id(r): i for i, r in enumerate(document["results"])}
+        for place in ranked(document):
+            if facts := times["results"][at[id(place.result)]]:
+                halves = [(None, facts["half_life"]), *zip(times["classes"], facts["half_life_by_class"], strict=False)]
+                for name, half in halves:
+                    own = {"learner": place.name, "class": name, "half_life": half["value"]}
+                    yield about | half | own | {"text": half_life_text(half, times["unit"])}
 
 
 def _about(document: Document) -> dict[str, str]:

@@ -144,7 +144,7 @@ def overview(documents: Sequence[Document]) -> str:
     parts = [
         "<p class='soft'>Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
         "learners that have a result in every column, without upper bounds.</p>",
-        f"<div class='scroll'>{table(columns, cells, order)}</div>",
+        f"<div class='scroll' tabindex='0'>{table(columns, cells, order)}</div>",
     ]
     if len(columns) > 2 and len(order) > 2:
         parts.append(figure(diagram(order, critical_difference(len(order), len(columns)))))

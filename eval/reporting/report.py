@@ -20,7 +20,7 @@ from eval.plotting.charts import Section
 from eval.plotting.embed import SCRIPT, data_island, figure, script
 from eval.protocol import Document, Score, kind_of, stored_protocol
 from eval.reporting import ageing, compared, confidence, pages, versions
-from eval.reporting.answer import BLIND
+from eval.reporting.ageing import BLIND
 from eval.reporting.document import shown
 from eval.reporting.exports import write_exports
 from eval.reporting.overview import overview

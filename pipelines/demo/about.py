@@ -32,7 +32,7 @@ def about(seconds: float) -> str:
         "gives way to the new one around the year in the table, earlier or later in single photos because things are "
         "up to two years older or newer than usual. Cameras lose noise, blur and their warm cast, and gain contrast. "
         "The scenes of the class background stay the same.</p>"
-        "<div class='scroll'><table class='plain'><thead><tr><th>class</th><th>old form</th><th>new form</th>"
-        f"<th>around</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<div class='scroll' tabindex='0'><table class='plain'><thead><tr><th>class</th><th>old form</th>"
+        f"<th>new form</th><th>around</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         f"<p>All steps took {seconds:.0f} s.</p>"
     )

@@ -120,8 +120,9 @@ def pictures(release: Release, each: int = 1) -> str:
             )
         rows.append(f"<tr><th scope='row' class='name'>{html.escape(name)}</th>{''.join(cells)}</tr>")
     return (
-        "<p class='soft'>One image per class and time bucket, the oldest bucket on the left.</p><div class='scroll'>"
-        f"<table class='pictures'><thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<p class='soft'>One image per class and time bucket, the oldest bucket on the left.</p>"
+        f"<div class='scroll' tabindex='0'><table class='pictures'><thead><tr><td></td>{heads}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
@@ -175,7 +176,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int | None 
 
     body = "".join(row(cells, "td") for cells in rows)
     return (
-        f"<div class='scroll'><table class='plain'><thead>{row(head, 'th')}</thead><tbody>{body}</tbody></table></div>"
+        f"<div class='scroll' tabindex='0'><table class='plain'><thead>{row(head, 'th')}</thead>"
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 

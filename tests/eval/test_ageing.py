@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,23 @@ class TestHalfLife:
         assert found.half_life.high == math.inf
         assert found.half_life.low < 4
 
+    @pytest.mark.parametrize("old", [0.74, 0.88])
+    def test_an_interval_with_one_end_is_that_of_a_bootstrap_in_plain_python(self, old: float) -> None:
+        hits, draw, times = lasting(old), random.Random(0), []
+        for _ in range(400):
+            drawn = [draw.choices(range(100), k=100) for _ in range(3)]  # the same test samples for all models
+            above = [[sum(map(of.__getitem__, drawn[j])) / 100 - 0.5 for j, of in enumerate(model)] for model in hits]
+            left = [1, (above[0][1] + above[1][2]) / (above[0][0] + above[1][1]), above[0][2] / above[0][0]]
+            below = [k for k in (1, 2) if left[k] <= 0.5]
+            k = below[0] if below else 0
+            times.append(k - 1 + (left[k - 1] - 0.5) / (left[k - 1] - left[k]) if below else math.inf)
+        found = one(answered(hits), resampling=Resampling(2000)).half_life
+        assert found.value == found.high == math.inf
+        assert found.reached == pytest.approx(sum(map(math.isfinite, times)) / 400, abs=0.06)
+        low = sorted(times)[10]  # 2.5 %
+        assert found.low == (math.inf if math.isinf(low) else pytest.approx(low, abs=0.1))
+        assert math.isinf(low) == (old > 0.8)
+
     def test_a_constant_answer_has_none(self) -> None:
         found = one(counted(lambda i, j, c: float(c == 0), share=lambda j: np.array([0.6, 0.4])))
         assert np.isnan(found.half_life.value)
@@ -203,28 +221,43 @@ class TestCauses:
         assert np.allclose(found.older_of.value.sum(0), found.older.value)
 
 
-def answered(right: npt.NDArray[np.bool_]) -> list[Run]:
-    """Runs with records: right (S, N), two steps, all cells the same answers; positions 0 … N − 1 and N … 2N − 1."""
-    made = []
-    for seed, hits in enumerate(right):
-        size = len(hits)
-        label = np.zeros(size, np.uint8)
-        tests = [
-            Row(
-                str(j), size, int(hits.sum()), i, class_n=[size], class_correct=[int(hits.sum())],
-                answers=Answers(np.arange(size) + j * size, label, np.where(hits, 0, 1).astype(np.uint8)),
+def lasting(old: float) -> list[list[list[bool]]]:
+    """Right or wrong, by trained step, tested step and sample: 90, then 85 % of 100, and `old` after two steps."""
+    rng = random.Random(1)
+    shares = [[(0.9, 0.85, old)[max(0, j - i)] for j in range(3)] for i in range(3)]
+    return [[rng.sample([n < 100 * share for n in range(100)], 100) for share in row] for row in shares]
+
+
+def answered(right: Any, classes: int = 2) -> list[Run]:
+    """A run with records. right (T, T, N) by trained step, tested step and sample; classes take turns."""
+    tests = []
+    for i, model in enumerate(np.asarray(right)):
+        for j, hits in enumerate(model):
+            label = np.arange(len(hits)) % classes
+            class_n, correct = (np.bincount(label[part], minlength=classes).tolist() for part in (hits >= 0, hits))
+            answers = Answers(
+                np.arange(len(hits)) + j * len(hits), label.astype(np.uint8), (label ^ ~hits).astype(np.uint8)
             )
-            for i in range(2) for j in range(2)
-        ]  # fmt: skip
-        made.append(Run({**ABOUT, "steps": 2, "seed": seed}, tests))
-    return made
+            tests.append(
+                Row(str(j), len(hits), int(hits.sum()), i, class_n=class_n, class_correct=correct, answers=answers)
+            )
+    return [Run({**ABOUT, "steps": len(right), "seed": 0}, tests)]
+
+
+def seeded(right: npt.NDArray[np.bool_]) -> list[Run]:
+    """Runs with records: right (S, N), two steps, all cells the same answers; positions 0 … N − 1 and N … 2N − 1."""
+    return [
+        Run({**run.about, "seed": seed}, run.rows)
+        for seed, hits in enumerate(right)
+        for run in answered(np.tile(hits, (2, 2, 1)), 1)
+    ]
 
 
 class TestReplicates:
     def test_samples_give_the_binomial_interval(self) -> None:
         rng = np.random.default_rng(0)
         hits = rng.random((1, 2000)) < 0.8
-        found = one(answered(hits), resampling=Resampling(2000))
+        found = one(seeded(hits), resampling=Resampling(2000))
         half = 1.96 * np.sqrt(hits.mean() * (1 - hits.mean()) / 2000)
         assert found.basis == "outcomes"
         assert (found.matrix.high - found.matrix.low)[0, 0] / 2 == pytest.approx(half, rel=0.06)
@@ -233,7 +266,7 @@ class TestReplicates:
         rng = np.random.default_rng(0)
         hits = np.repeat(rng.random(100) < 0.8, 20)[None]
         groups = np.tile(np.repeat(np.arange(100), 20), 2)
-        alone, together = (one(answered(hits), resampling=Resampling(2000, groups=g)) for g in (None, groups))
+        alone, together = (one(seeded(hits), resampling=Resampling(2000, groups=g)) for g in (None, groups))
         widths = [found.matrix.high[0, 0] - found.matrix.low[0, 0] for found in (alone, together)]
         assert widths[1] / widths[0] == pytest.approx(np.sqrt(20), rel=0.1)
         assert (alone.clustered, together.clustered) == (False, True)
@@ -242,13 +275,13 @@ class TestReplicates:
         rng = np.random.default_rng(0)
         rates = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
         hits = rng.random((5, 4000)) < rates[:, None]
-        found = one(answered(hits))
+        found = one(seeded(hits))
         expected = np.std(hits.mean(1), ddof=1) / np.sqrt(5)
         assert (found.matrix.high - found.matrix.low)[0, 0] / 2 / 1.96 == pytest.approx(expected, rel=0.1)
 
     def test_differences_of_tests_on_the_same_samples_are_paired(self) -> None:
         hits = np.random.default_rng(0).random((1, 500)) < 0.7
-        causes = one(answered(hits)).causes
+        causes = one(seeded(hits)).causes
         assert causes.older.low[1] == causes.older.high[1] == 0
 
     def test_intervals_cover(self) -> None:
@@ -257,13 +290,13 @@ class TestReplicates:
         for trial in range(100):
             truth = 0.7
             rates = np.clip(truth + rng.normal(0, 0.03, 4), 0, 1)
-            found = one(answered(rng.random((4, 300)) < rates[:, None]), resampling=Resampling(300, trial))
+            found = one(seeded(rng.random((4, 300)) < rates[:, None]), resampling=Resampling(300, trial))
             covered += bool(found.matrix.low[0, 0] <= truth <= found.matrix.high[0, 0])
         assert 0.80 <= covered / 100 <= 0.99  # four seeds: a percentile interval is a little short
 
     def test_counts_alone_give_a_similar_band(self) -> None:
         hits = np.random.default_rng(0).random((2, 1000)) < 0.8
-        runs = answered(hits)
+        runs = seeded(hits)
         bare = [Run(run.about, [replace(row, answers=None) for row in run.rows]) for run in runs]
         known, unknown = one(runs), one(bare)
         assert (known.basis, unknown.basis) == ("outcomes", "counts")
@@ -271,7 +304,7 @@ class TestReplicates:
         assert widths[0] / widths[1] == pytest.approx(1, abs=0.45)
 
     def test_other_test_samples_of_each_seed(self) -> None:
-        runs = answered(np.random.default_rng(0).random((2, 100)) < 0.8)
+        runs = seeded(np.random.default_rng(0).random((2, 100)) < 0.8)
         moved = [(row, row.answers) for row in runs[1].rows if row.answers]
         other = [replace(row, answers=replace(a, sample=a.sample + 37)) for row, a in moved]
         found = one([runs[0], Run(runs[1].about, other)])

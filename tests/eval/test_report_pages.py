@@ -258,3 +258,14 @@ def test_a_result_with_other_scores_than_the_rest_is_shown(tmp_path: Path) -> No
     page = (tmp_path / "out" / "learner-majority.html").read_text()
     assert "majority on other</h3>" in page
     assert '<th scope="col">forward transfer</th>' in page
+
+
+def test_tables_that_scroll_take_the_keyboard_and_no_heading_is_empty() -> None:
+    root = Path(__file__).parents[2]
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for package in ("eval", "pipelines", "stream_builder", "curate")
+        for kind in ("*.py", "*.j2")
+        for path in (root / package).rglob(kind)
+    }
+    assert [path.name for path, text in texts.items() if re.search(r"class=[\"']scroll[\"']>|<th></th>", text)] == []

@@ -44,7 +44,8 @@ def across(documents: Sequence[Document]) -> Section | None:
         f"across-{protocol}",
         f"Network × features × method, {protocol}",
         f"<p class='soft'>{first.label.capitalize()} accuracy; below it, {second.label}. Per cent, over seeds. The "
-        f"best {first.label} of each column is bold.</p><div class='scroll'><table class='scores'><thead><tr>"
+        f"best {first.label} of each column is bold.</p>"
+        "<div class='scroll' tabindex='0'><table class='scores'><thead><tr>"
         f"<th scope='col'>network</th><th scope='col'>method</th>{head}</tr></thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>",
     )

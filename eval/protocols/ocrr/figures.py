@@ -103,8 +103,8 @@ def across(documents: Sequence[Document]) -> Section | None:
         "across-ocrr",
         "Policies and data",
         "<p class='soft'>Final novel accuracy; below it, original accuracy. Per cent, over seeds.</p>"
-        f"<div class='scroll'><table class='scores'><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}"
-        "</tbody></table></div>",
+        f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr><td></td>{head}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>",
     )
 
 

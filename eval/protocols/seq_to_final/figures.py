@@ -171,7 +171,7 @@ def across(documents: Sequence[Document]) -> Section | None:
         "better. Bold: that, or within .02 of the best mean. Grey: the paper's mean over the same networks."
     )
     table = _table("sequence", names, lines)
-    html_text = f"<p class='soft'>{text}</p><div class='scroll'>{table}</div>"
+    html_text = f"<p class='soft'>{text}</p><div class='scroll' tabindex='0'>{table}</div>"
     return Section("across-seq-to-final", "Means over networks, seq-to-final", html_text)
 
 
@@ -201,7 +201,7 @@ def _names(cells: Cells) -> list[str]:
 
 def _table(corner: str, names: Sequence[str], rows: Sequence[str]) -> str:
     head = "".join(f"<th scope='col'>{html.escape(n)}</th>" for n in names)
-    first = f"<th scope='col'>{corner}</th>" if corner else "<th></th>"
+    first = f"<th scope='col'>{corner}</th>" if corner else "<td></td>"
     return f"<table class='scores'><thead><tr>{first}{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
