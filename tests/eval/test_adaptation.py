@@ -17,8 +17,10 @@ from eval.learner import Task
 from eval.learners.label_shift import Bbse, Mlls, em
 from eval.learners.nearest_mean import NearestMean
 from eval.learners.t3a import T3a
+from eval.protocol import PROTOCOLS
 from eval.protocols.adaptation.estimates import atc, doc, gde
 from eval.protocols.adaptation.unlabelled import Unlabelled
+from eval.rows import Row
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
 
@@ -160,7 +162,22 @@ class TestEstimates:
         right = rng.random(20_000) < sure
         assert atc(sure, right, sure) == pytest.approx(right.mean(), abs=1e-3)
         assert doc(sure, right, sure) == pytest.approx(right.mean())
-        assert gde(np.array([0, 1, 2, 2]), np.array([0, 1, 1, 2])) == 0.75
+        assert gde(np.array([0, 1, 2, 0]), np.array([0, 1, 1, 2])) == 0.5
+
+    def test_they_are_shares(self) -> None:
+        low, high, wrong = np.array([0.1, 0.2]), np.array([0.8, 0.9]), np.array([False, False])
+        assert atc(low, wrong, high) == 0, "where the source was never right, nothing is sure enough"
+        assert atc(low, ~wrong, np.array([0.05, 0.1, 0.3, 0.4])) == 0.75
+        assert (doc(low, ~wrong, high), doc(high, wrong, low)) == (1, 0)
+
+    def test_scores_and_errors_by_hand(self) -> None:
+        right = {"adapted": (8, 6), "frozen": (7, 5), "gde": (9, 3), "atc": (7,)}
+        rows = [Row(f"{kind}/{t}", 10, k) for kind, found in right.items() for t, k in enumerate(found, 1)]
+        result = PROTOCOLS["adaptation"]().score(rows, 3)
+        assert result.scores == pytest.approx({"adapted": 0.7, "frozen": 0.6})
+        assert result.measures == {"gde_error": pytest.approx(0.2), "atc_error": pytest.approx(0), "doc_error": None}
+        assert result.curve is not None
+        assert list(result.curve["at"]) == [1, 2]
 
     def test_they_are_scored_against_the_truth(self) -> None:
         (result,) = evaluate(STREAM, "adaptation", ["finetune"], settings={"epochs": 10})["results"]
