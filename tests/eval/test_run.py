@@ -227,6 +227,10 @@ class TestPublishedValues:
             }  # fmt: skip
             assert beside(about) == values(f"clear10/{features}", protocol, name, network) != {}
             assert beside(about | {"settings": settings | {"momentum": 0.5}}) == {}
+            if protocol == "clear-iid":
+                for splits, shown in (("published", True), ("seeded", False), ("stream", False)):
+                    drawn = about | {"protocol_settings": about["protocol_settings"] | {"splits": splits}}
+                    assert bool(beside(drawn)) == shown, splits
 
     @pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming"])
     def test_every_row_of_the_papers_tables_is_there(self, protocol: str) -> None:
