@@ -351,9 +351,10 @@ def _rows(address: str, images: int, folder: Path) -> Path:
 def child_fetch(way: str, address: str, images: str, folder: str) -> dict[str, Any]:
     """Our fetch, one worker: imports and img2dataset's start are not counted, its steady state is."""
     from curate.core.run_log import RunLog
-    from curate.fetch import FetchSettings, shard
-    from curate.fetch import fetch as run
+    from curate.fetch import shard
     from curate.fetch.img2dataset import client
+    from curate.fetch.run import FetchSettings
+    from curate.fetch.run import fetch as run
     from curate.images.checks import check_image
 
     spent = 0.0

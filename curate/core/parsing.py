@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote_plus
@@ -122,33 +121,6 @@ def _seconds(text: str | None) -> int | None:
         return int(pa.scalar(text).cast(pa.timestamp("s")).cast(pa.int64()).as_py())
     except pa.ArrowInvalid:
         return None
-
-
-def is_count(text: str) -> bool:
-    """Whether a text is a number from 0 that `int` reads and 64 bits hold. `str.isdigit` is also true of "²", which no
-    number is, and of thousands of digits.
-
-    >>> is_count("007"), is_count("²"), is_count("-1"), is_count("9" * 19)
-    (True, False, False, False)
-    """
-    return re.fullmatch("[0-9]{1,18}", text) is not None
-
-
-def value_of(text: str) -> Any:
-    """The value of `KEY=VALUE` as a user types it: YAML, and also numbers such as 1e-3, which YAML reads as text.
-
-    >>> value_of("1e-3"), value_of("3"), value_of("true"), value_of("dynamic:0.5"), value_of("[1, 2]"), value_of("[")
-    (0.001, 3, True, 'dynamic:0.5', [1, 2], '[')
-    """
-    import yaml
-
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError):  # no YAML, or a date that does not exist
-        return text
-    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value):
-        return float(value)
-    return value
 
 
 def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:

@@ -144,3 +144,20 @@ def resolve_path(path: str, base: Path) -> Path:
     if (base / given).exists():
         return base / given
     return given if given.exists() else (base / given).absolute()
+
+
+def value_of(text: str) -> Any:
+    """The value of `KEY=VALUE` as a user types it: YAML, and also numbers such as 1e-3, which YAML reads as text.
+
+    >>> value_of("1e-3"), value_of("3"), value_of("true"), value_of("dynamic:0.5"), value_of("[1, 2]"), value_of("[")
+    (0.001, 3, True, 'dynamic:0.5', [1, 2], '[')
+    """
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # no YAML, or a date that does not exist
+        return text
+    if isinstance(value, str) and re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+", value):
+        return float(value)
+    return value

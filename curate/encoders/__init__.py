@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
@@ -19,7 +17,13 @@ from curate.core.errors import BadConfig, DriftlineError
 from curate.core.registry import Registry
 from curate.core.settings import Form, Section, Stages
 
-Vectors = npt.NDArray[np.float32]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+else:
+    Vectors = Any  # settings are read without numpy, whose import takes longer than they do
 
 
 def _no_images(image: Any) -> Any:
@@ -47,6 +51,8 @@ class Encoder:
 
     def images(self, batch: Any) -> Vectors:
         """Stacked prepared images (N, ...) → (N, D) float32, unit length."""
+        import numpy as np
+
         return np.asarray(self.prepare(batch))
 
     def texts(self, texts: Sequence[str]) -> Vectors:
@@ -130,6 +136,8 @@ def describe(encoder: Encoder, kind: str, model: str, weights: str | None) -> di
 
 def unit(vectors: Vectors) -> Vectors:
     """Rows (N, D) scaled to length 1; rows of zeros stay zero."""
+    import numpy as np
+
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.maximum(norms, 1e-12), np.float32)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from curate.core.errors import BadConfig
 from curate.core.hashed_ngrams import hashed_ngrams
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from curate.encoders import Encoder, Vectors
 
 

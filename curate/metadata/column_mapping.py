@@ -6,13 +6,14 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
-import pyarrow as pa
-
 from curate.core.outside.dates import seconds_of
-from curate.metadata.schema import TABLE, safe_id
+from curate.metadata.columns import COLUMNS, safe_id
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOT_FROM_TABLE = {"row", "media"}
 TIME_FAULTS = {"uploaded": "bad_upload_time", "taken": "bad_capture_time"}
@@ -21,7 +22,7 @@ LONGEST_RAW = 2000  # characters of a faulty row that are kept
 
 def check_columns(columns: dict[str, str], images: Sequence[str]) -> dict[str, str]:
     """The columns as given. Raises ValueError unless they name `uploaded` and one of `images`, and nothing unknown."""
-    allowed = [*(name for name in TABLE.names if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
+    allowed = [*(name for name in COLUMNS if name not in NOT_FROM_TABLE), *(i for i in images if i == "image")]
     for name in columns:
         if name not in allowed:
             near = difflib.get_close_matches(name, allowed, 1)
@@ -55,6 +56,8 @@ def rows_of_batch(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
+    import pyarrow as pa
+
     # not `type.tz`: that fails for a name that is not UTF-8
     if pa.types.is_timestamp(column.type) and column.type != pa.timestamp(column.type.unit):
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))  # the same moments, also of unknown zones
@@ -119,7 +122,7 @@ def record_of(values: Mapping[str, Any], columns: Mapping[str, str], row: int, r
             return bad("not_utf8")
         record["tags"] = ",".join(quote_plus(str(tag).strip()) for tag in tags if str(tag).strip())
     for name, value in record.items():
-        if value is not None and TABLE.field(name).type == "string" and not isinstance(value, str):
+        if value is not None and COLUMNS[name] == "string" and not isinstance(value, str):
             record[name] = str(value)
     given = record.get("id") or (record.get("path") and values.get(columns["path"])) or record.get("url")
     if given is None or not str(given).strip():

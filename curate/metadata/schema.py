@@ -21,8 +21,6 @@ Every source yields these columns; every stage reads them. Missing is null, neve
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,31 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TABLE = pa.schema(
-    [
-        ("id", pa.string()),
-        ("row", pa.int64()),
-        ("url", pa.string()),
-        ("path", pa.string()),
-        ("uploaded", pa.int64()),
-        ("taken", pa.int64()),
-        ("user", pa.string()),
-        ("nickname", pa.string()),
-        ("title", pa.string()),
-        ("description", pa.string()),
-        ("tags", pa.string()),
-        ("camera", pa.string()),
-        ("licence", pa.string()),
-        ("licence_url", pa.string()),
-        ("page_url", pa.string()),
-        ("media", pa.string()),
-        ("longitude", pa.float64()),
-        ("latitude", pa.float64()),
-        ("label", pa.string()),
-        ("caption", pa.string()),
-        ("extra", pa.string()),
-    ]
-)
+from curate.metadata.columns import COLUMNS
+
+TABLE = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
 
 # Columns with few different values: Parquet keeps each value once.
 REPEATED = ("user", "nickname", "camera", "licence", "licence_url", "media", "label")
@@ -74,20 +50,6 @@ REJECTS = pa.schema(
 
 # Years 2 to 9998, in seconds since the epoch, UTC. 0001-01-01 and 9999-12-31 stand for "no date" in databases.
 TIMES = (-62_104_060_800, 253_370_764_800)
-
-ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
-
-
-def safe_id(text: str) -> str:
-    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique.
-
-    >>> safe_id("6985418911"), safe_id("image-7.jpg")
-    ('6985418911', 'image-7-jpg-fe58a2af')
-    """
-    if ID.fullmatch(text):
-        return text
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
-    return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SOURCE) -> pa.RecordBatch:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from curate.release.format import Release
+from typing import TYPE_CHECKING
 
-__all__ = ["Release"]
+from curate.core.lazy_face import lazy_face
+
+if TYPE_CHECKING:
+    from curate.release.format import Release as Release
+else:
+    __getattr__, __dir__, __all__ = lazy_face(__name__, {"Release": "curate.release.format:Release"})

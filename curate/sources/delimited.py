@@ -12,17 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 from pydantic import AfterValidator
 
 from curate.core.errors import BadInput, MissingFile, reason
 from curate.core.outside.limits import CELL, ROW_LINES
 from curate.core.settings import PLACE, PathText
 from curate.metadata.column_mapping import check_columns, is_utf8, printable, record_of
-from curate.metadata.schema import batch_of
 from curate.sources.base import HERE, FileSource, Workplace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JSON_LINES = (".jsonl", ".ndjson")
 
@@ -51,6 +52,8 @@ class Delimited(FileSource):
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a row, in file order."""
+        from curate.metadata.schema import batch_of
+
         (path,) = self.inputs(at)
         root = (path.parent if self.root is None else at.path(self.root)).resolve()
         row = skip

@@ -24,7 +24,7 @@ from curate.core.atomic_io import fingerprint, read_json, write_json
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.json_api import text_of, whole
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from curate.core.settings import SPEED, Positive, Time
 from curate.metadata.column_mapping import LONGEST_RAW
 from curate.metadata.schema import batch_of, rebatch

@@ -26,7 +26,8 @@ from curate.core.outside.dates import seconds_of
 from curate.core.outside.json_api import JsonApi, agent, text_of
 from curate.core.settings import SPEED, Positive, Text, Time
 from curate.metadata.column_mapping import LONGEST_RAW
-from curate.metadata.schema import batch_of, rebatch, safe_id
+from curate.metadata.columns import safe_id
+from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of, empty_span
 
 ENDPOINT = "https://commons.wikimedia.org/w/api.php"

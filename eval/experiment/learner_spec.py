@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from curate.core.errors import BadConfig, BadPlugin
-from curate.core.parsing import value_of
+from curate.core.settings import value_of
 from eval.experiment.settings import changed_settings, check_instance, check_settings, setting_names
 from eval.learner import Learner
 from eval.learners import LEARNERS

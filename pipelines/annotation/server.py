@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 
 from curate.core.atomic_io import write_json
 from curate.core.errors import BadConfig, DriftlineError
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from curate.validation.batches import NONE, question_page
 from pipelines.annotation.answer_store import AnswerStore, Progress
 from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge

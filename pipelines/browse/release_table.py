@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.core.errors import DriftlineError
-from curate.core.outside.names import inside
-from curate.core.parsing import is_count
+from curate.core.outside.names import inside, is_count
 from curate.release import Release
 from curate.retrieval.vector_store import VectorFile, vector_file
 from pipelines.browse.collection import Collection, Row, Source

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadConfig, did_you_mean
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
 from pipelines.browse.vectors import Vectors
 

@@ -171,7 +171,7 @@ def _name(learner: str) -> str:
 
 def _grid(tune: Sequence[str]) -> dict[str, list[Any]]:
     """`KEY=VALUE,VALUE` of --tune → candidates of each setting. Raises BadConfig."""
-    from curate.core.parsing import value_of
+    from curate.core.settings import value_of
 
     grid = {}
     for candidates in tune:

@@ -140,7 +140,7 @@ def stream_compose(
 
     Shifts accumulate from step to step.
     """
-    from curate.core.parsing import is_count
+    from curate.core.outside.names import is_count
     from stream_builder.builders.sampling import Composition
     from stream_builder.builders.shift_sequence import compose
     from stream_builder.datasets import Options, open_dataset

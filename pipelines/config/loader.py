@@ -10,8 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from curate.core.errors import BadConfig, DriftlineError, MissingFile, reason
-from curate.core.parsing import value_of
-from curate.core.settings import keys_of, resolve_path
+from curate.core.settings import keys_of, resolve_path, value_of
 from curate.sources import SOURCES
 from pipelines.config.explain import explain
 from pipelines.config.schema import Config

@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 
 from curate.core.atomic_io import read_json, write_bytes, write_json
 from curate.core.errors import Busy
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from pipelines.demo.draw import CONCEPTS, SCENES, jpeg, photo

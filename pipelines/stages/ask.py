@@ -8,33 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
-from curate.core.parsing import rows_of
-from curate.release.packing import FetchedImages
 from curate.retrieval.settings import BACKGROUND
-from curate.store.answers import Answers, options_of
-from curate.validation.batches import NONE, draw_gold, read_gold, write_batch
 from curate.validation.judging.settings import key_of
 from pipelines.stage import Context, Counts, Records, Stage
 from pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from curate.store.answers import Answers
     from curate.validation.judging.panel import Panel
 
-ITEMS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("bucket", pa.int32()),
-        ("concept", pa.string()),
-        ("score", pa.float32()),
-    ]
-)
+
+def items_schema() -> pa.Schema:
+    """Columns of items.parquet."""
+    import pyarrow as pa
+
+    return pa.schema([("id", pa.string()), ("bucket", pa.int32()), ("concept", pa.string()), ("score", pa.float32())])
 
 
 @dataclass(frozen=True)
@@ -58,6 +50,8 @@ class Ask(Stage):
 
     def check(self) -> None:
         """The gold questions can be read, and judges have their keys."""
+        from curate.validation.batches import read_gold
+
         for path in self.outside():
             read_gold(path, [c.name for c in self.context.config.retrieve.concepts])
         for judge in self.context.config.validation.judges:
@@ -65,9 +59,13 @@ class Ask(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
         candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
         asked = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
-        items = candidates.filter(asked).select(ITEMS.names)
+        items = candidates.filter(asked).select(items_schema().names)
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
             from pipelines.stage_folder import folder_of
@@ -87,6 +85,9 @@ class Ask(Stage):
         context, section = self.context, self.context.config.validation
         if not section.judges:
             return items
+        import numpy as np
+
+        from curate.release.packing import FetchedImages
         from curate.retrieval.vector_store import vectors_of
         from curate.validation.judging.panel import first_opinions
 
@@ -136,6 +137,9 @@ def batch_of(
     asked: ids of earlier batches, which are not asked again as gold questions. after: name of the batch before.
     standing: folder of the output that this batch replaces.
     """
+    from curate.release.packing import FetchedImages
+    from curate.validation.batches import write_batch
+
     config = context.config
     ids = {item["id"] for item in items}
     gold = _gold(context, items, inputs["bucket"], asked or set())
@@ -161,6 +165,12 @@ def answers_of(context: Context, bucketed: Path) -> Answers | None:
     """The answers in the run's store; None without one."""
     if (place := context.store()) is None:
         return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from curate.core.parsing import rows_of
+    from curate.store.answers import Answers, options_of
 
     def digests(ids: Collection[str]) -> dict[str, str]:
         table = pq.read_table(bucketed / "members.parquet", columns=["id", "sha256"])
@@ -179,6 +189,10 @@ def _gold(
     section = context.config.validation
     if section.gold is None:
         return {}
+    import pyarrow.parquet as pq
+
+    from curate.validation.batches import NONE, draw_gold, read_gold
+
     known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
     stored = set(pq.read_table(bucketed / "members.parquet", columns=["id"])["id"].to_pylist())
     if strange := sorted(set(known) - stored):
@@ -201,6 +215,8 @@ def _blurred(context: Context, embedded: Path, ids: Sequence[str]) -> set[str]:
     wanted = round(section.blur_share * len(ids))
     if not section.sensitive_prompts or not wanted:
         return set()
+    import numpy as np
+
     from curate.retrieval.retrieve import text_encoder
     from curate.retrieval.vector_store import vectors_of
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import read_json, write_bytes, write_json, write_parquet, writing
-from curate.images.shards import good
-from curate.metadata.schema import REJECTS, whole
 from pipelines.stage import Counts, Records, Stage
 
 
@@ -48,9 +41,16 @@ class Bucket(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """index → members.parquet (index + bucket), buckets.json, timeline.png, rejects.parquet."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
         from curate.bucketing.assign import assign
         from curate.bucketing.frozen import assign_frozen
         from curate.bucketing.timeline_plot import timeline
+        from curate.images.shards import good
+        from curate.metadata.schema import REJECTS, whole
 
         index = inputs["fetch"] / "index.parquet"
         times = pq.read_table(index, columns=["id", "uploaded", "fault"])

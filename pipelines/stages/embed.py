@@ -8,8 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import read_json, write_json
 from curate.core.errors import MissingFile
 from curate.encoders import EncoderSpec, describe
@@ -85,6 +83,8 @@ class Embed(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """shards → img_emb/, metadata/, encoder.json."""
+        import pyarrow.parquet as pq
+
         from curate.embedding.embed import embed
         from curate.embedding.import_vectors import import_vectors
 

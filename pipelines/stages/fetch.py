@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from curate.fetch import Again, fetch
 from curate.store.database import opened, register_run
 from pipelines.stage import Counts, Records, Stage, parts_of
 
@@ -33,6 +32,8 @@ class Fetch(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """table → NNNNN.tar, NNNNN.parquet, index.parquet."""
+        from curate.fetch.run import Again, fetch
+
         context, retry = self.context, self.context.retry
         again = None if retry is None else Again(frozenset(retry.reasons), retry.output or out, retry.before)
         parts = parts_of(inputs["filter"])

@@ -8,13 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import write_parquet
 from curate.core.s3 import fetch
-from curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
 from curate.sources.base import FileSource, Workplace
 from pipelines.stage import Counts, Records, Stage
 
@@ -74,6 +69,12 @@ class Ingest(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """source → table/part-NNNNN.parquet, rejects/part-NNNNN.parquet; gone.parquet: rows that only the run has."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        from curate.metadata.schema import REJECTS, REPEATED, TABLE, judge_times
+
         done = sorted((out / "rejects").glob("part-*.parquet"))
         skip = sum(_rows(out / "table" / p.name) + _rows(p) for p in done)
         number = len(done)
@@ -102,6 +103,12 @@ class Ingest(Stage):
 
 def _keep(earlier: Path, out: Path, number: int) -> None:
     """Write the earlier rows that the source does not have as the last part; their row numbers follow the others."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from curate.metadata.schema import REJECTS, REPEATED, TABLE
+
     parts = [out / "table" / f"part-{i:05d}.parquet" for i in range(number)]
     ids = pa.concat_tables([pq.read_table(part, columns=["id"]) for part in parts])["id"]
     table = pq.read_table(earlier, schema=TABLE)
@@ -115,4 +122,6 @@ def _keep(earlier: Path, out: Path, number: int) -> None:
 
 
 def _rows(path: Path) -> int:
+    import pyarrow.parquet as pq
+
     return int(pq.read_metadata(path).num_rows)

@@ -7,14 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig
 from curate.encoders import EncoderSpec
 from curate.encoders.seen import seen
-from curate.metadata.filters import withdrawn_ids
-from curate.release import Release
 from pipelines import VERSION
 from pipelines.stage import Counts, Records, Stage, parts_of
 from pipelines.stages.embed import built_in
@@ -41,6 +37,9 @@ class Publish(Stage):
 
     def check(self) -> None:
         """The texts, lists and releases that the settings name can be read."""
+        from curate.metadata.filters import withdrawn_ids
+        from curate.release import Release
+
         section = self.context.config.release
         self._text(section.judgement), self._text(section.card)
         if section.withdrawn is not None:
@@ -63,6 +62,10 @@ class Publish(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """verdicts → release/."""
+        import pyarrow.parquet as pq
+
+        from curate.metadata.filters import withdrawn_ids
+        from curate.release import Release
         from curate.release.compose import Collection, compose
 
         context, config, section = self.context, self.context.config, self.context.config.release

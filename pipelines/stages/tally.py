@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from curate.core.atomic_io import read_json, write_parquet
-from curate.core.parsing import rows_of
-from curate.validation.answers import read_lines
-from curate.validation.batches import read_batch
 from pipelines.stage import Counts, Records, Stage, parts_of
-from pipelines.stages.ask import ITEMS, answers_of, batch_of, panel_of
+from pipelines.stages.ask import answers_of, batch_of, items_schema, panel_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from curate.validation.judges import Catalogue, Crowd, Items
 
 
@@ -50,6 +46,9 @@ class Tally(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """answers/*.csv, *.json → answers, asked, verdicts.parquet. Raises Waiting while answers are missing."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         config = self.context.config
         judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
         items: Items = pq.read_table(inputs["ask"] / "items.parquet").to_pylist()
@@ -63,7 +62,8 @@ class Tally(Stage):
             to_people = [*items, *(judge.again(asked) if number < config.validation.rounds else [])]
             number += 1
         judge.write(out, asked, verdicts)
-        write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, ITEMS.append(pa.field("round", pa.int32()))))
+        schema = items_schema().append(pa.field("round", pa.int32()))
+        write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, schema))
         write_parquet(out / "verdicts.parquet", verdicts)
         outcome = Counter(verdicts["verdict"].to_pylist())
         kept = outcome.pop("kept", 0)
@@ -76,6 +76,8 @@ class Tally(Stage):
 
     def _next_items(self, inputs: Mapping[str, Path], asked: Items, verdicts: pa.Table, number: int) -> Items:
         """Items of the next round: none if every class is full, no candidates are left, or the rounds are used up."""
+        import pyarrow.parquet as pq
+
         from curate.validation.rounds import describe_short, next_candidates, short_cells
 
         config = self.context.config
@@ -95,6 +97,9 @@ class Tally(Stage):
         return items
 
     def _catalogue(self, inputs: Mapping[str, Path]) -> Catalogue:
+        import pyarrow.parquet as pq
+
+        from curate.core.parsing import rows_of
         from curate.validation.judges import Catalogue
 
         table = pq.read_table(parts_of(inputs["filter"]), columns=["id", "label"])
@@ -102,6 +107,10 @@ class Tally(Stage):
         return Catalogue(known, {c.name: c.label or c.name for c in self.context.config.retrieve.concepts})
 
     def _crowd(self, inputs: Mapping[str, Path]) -> Crowd:
+        import pyarrow.parquet as pq
+
+        from curate.validation.answers import read_lines
+        from curate.validation.batches import read_batch
         from curate.validation.judges import Crowd
 
         context = self.context

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from curate.core.errors import BadConfig
 from curate.core.outside.limits import BODY
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 
 # Only this server's own styles, scripts and images; no frames, no forms to other hosts.
 POLICY = (

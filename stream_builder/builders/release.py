@@ -10,7 +10,7 @@ import numpy as np
 
 from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from curate.release import Release
 from stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members

@@ -15,8 +15,8 @@ import pyarrow.csv as pacsv
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
 from curate.core.outside.arrays import number_of_classes, open_array
 from curate.core.outside.limits import UNPACKED
+from curate.core.outside.names import is_count
 from curate.core.outside.tables import read_parquet, readable
-from curate.core.parsing import is_count
 from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images

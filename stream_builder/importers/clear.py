@@ -16,8 +16,7 @@ import numpy as np
 from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
 from curate.core.outside.documents import read_text
-from curate.core.outside.names import fault, inside
-from curate.core.parsing import is_count
+from curate.core.outside.names import fault, inside, is_count
 from stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
 from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, from_download, from_files, join
 from stream_builder.splitting import numbered

@@ -19,8 +19,7 @@ from curate.core.atomic_io import read_json
 from curate.core.errors import BadInput, IntegrityError, MissingFile
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.documents import read_text
-from curate.core.outside.names import inside
-from curate.core.parsing import is_count
+from curate.core.outside.names import inside, is_count
 from stream_builder.importers.pickles import read_tensors
 from stream_builder.stream import Array
 

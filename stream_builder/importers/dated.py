@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.outside.dates import seconds_of
-from curate.core.outside.names import fault
+from curate.core.outside.names import fault, is_count
 from curate.core.outside.tables import csv_rows, read_parquet
-from curate.core.parsing import is_count
 from curate.core.seeding import rng_for
 from stream_builder.lazy_images import LazyImages, from_download
 from stream_builder.splitting import draw_test, numbered

@@ -15,7 +15,7 @@ import numpy as np
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, BadInput, MissingFile
 from curate.core.outside.arrays import mapped, open_array
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from stream_builder.importers.dated import Cut, Dated, column_of, images_of, stream_of, table_of, texts_of
 from stream_builder.importers.pickles import read_pickle
 from stream_builder.stream import Stream

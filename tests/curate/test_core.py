@@ -21,7 +21,7 @@ from curate.core.registry import Registry
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.images.shards import write_tar
-from curate.metadata.schema import ID, safe_id
+from curate.metadata.columns import ID, safe_id
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

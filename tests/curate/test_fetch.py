@@ -17,9 +17,10 @@ from support.faults import EXPECTED, FaultServer, bomb, picture
 from curate.core.errors import DriftlineError, IntegrityError
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
-from curate.fetch import FetchSettings, fetch, native
+from curate.fetch import native
 from curate.fetch.img2dataset import client
 from curate.fetch.outcome import Download
+from curate.fetch.run import FetchSettings, fetch
 from curate.fetch.settings import yfcc_hash
 from curate.fetch.shard import COLUMNS
 from curate.images.checks import ImageLimits, check_image

@@ -22,7 +22,7 @@ from support.helpers import yfcc_line
 
 from curate.core.errors import BadInput, MissingFile
 from curate.core.run_log import RunLog
-from curate.fetch import FetchSettings, fetch
+from curate.fetch.run import FetchSettings, fetch
 from curate.metadata.column_mapping import seconds_of
 from curate.sources.base import Workplace
 from curate.sources.folder import Folder

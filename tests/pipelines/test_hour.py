@@ -19,7 +19,7 @@ from PIL import Image
 
 from curate.core.parsing import rows_of
 from curate.core.seeding import rng_for
-from curate.fetch import fetch_shard
+from curate.fetch.run import fetch_shard
 from curate.images.phone_formats import reads_heic
 from pipelines.annotation.server import answer_store_of
 from pipelines.cli.app import main
@@ -135,7 +135,7 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
         return fetch_shard(shard)
 
     with monkeypatch.context() as patch:
-        patch.setattr("curate.fetch.fetch_shard", interrupted)
+        patch.setattr("curate.fetch.run.fetch_shard", interrupted)
         said = message(driftline("run", own, *model, "--workers", 1), 130)
     assert "Stopped in fetch. Kept: ingest, filter" in said
     assert "Go on: driftline run own" in said

@@ -28,7 +28,7 @@ import driftline as dl
 from curate.core.atomic_io import read_json, write_json
 from curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
 from curate.core.run_log import RunLog
-from curate.fetch import fetch_shard
+from curate.fetch.run import fetch_shard
 from pipelines.config.loader import load
 from pipelines.identity import record_of
 from pipelines.plan import plan
@@ -353,7 +353,7 @@ def lose_after_two_shards(web: Path, shop: Shop) -> None:
         return whole(one)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("curate.fetch.fetch_shard", then_closed)
+        patch.setattr("curate.fetch.run.fetch_shard", then_closed)
         with pytest.raises(Unfinished):
             run(context(web), until="fetch")
 

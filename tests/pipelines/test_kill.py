@@ -37,7 +37,7 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
         code = (
             "import sys; from pathlib import Path; import pyarrow as pa\n"
             "import pyarrow.parquet as pq\n"
-            "from curate.fetch import FetchSettings, fetch\n"
+            "from curate.fetch.run import FetchSettings, fetch\n"
             "from curate.core.run_log import RunLog\n"
             "rows = pa.table({'id': ['a'], 'row': pa.array([0]), 'url': [sys.argv[1]], "
             "'path': pa.nulls(1, pa.string()), 'uploaded': pa.array([0])})\n"

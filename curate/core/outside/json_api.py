@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from curate.core.errors import DriftlineError
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 
 ATTEMPTS = 6
 LARGEST = 32 << 20  # bytes of one answer

@@ -1,4 +1,4 @@
-"""Names from outside → paths that stay in their folder."""
+"""Names and numbers from outside: names → paths that stay in their folder; texts that are numbers from 0."""
 
 from __future__ import annotations
 
@@ -61,3 +61,13 @@ def _plain(name: str) -> str:
 
 PlainName = Annotated[str, AfterValidator(_plain)]
 """the name of a file or feature, without folders"""
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a number from 0 that `int` reads and 64 bits hold. `str.isdigit` is also true of "²", which no
+    number is, and of thousands of digits.
+
+    >>> is_count("007"), is_count("²"), is_count("-1"), is_count("9" * 19)
+    (True, False, False, False)
+    """
+    return re.fullmatch("[0-9]{1,18}", text) is not None

@@ -27,7 +27,8 @@ from curate.core.outside.json_api import JsonApi, agent, text_of
 from curate.core.settings import SPEED, Positive, Text
 from curate.fetch.address_guard import names_private, origin
 from curate.metadata.column_mapping import LONGEST_RAW
-from curate.metadata.schema import batch_of, rebatch, safe_id
+from curate.metadata.columns import safe_id
+from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, Source, Workplace
 from curate.sources.iiif.changes import is_list_of_changes, published
 

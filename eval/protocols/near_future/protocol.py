@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from curate.core.errors import BadConfig, IncompatibleStream
-from curate.core.parsing import is_count
+from curate.core.outside.names import is_count
 from eval.experiment.settings import NO_EFFECT
 from eval.learner import Learner, Task
 from eval.protocol import Protocol, Result, Score, Start

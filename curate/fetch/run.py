@@ -1,0 +1,221 @@
+"""URLs and local files → shards; every row becomes exactly one image, or is dropped with exactly one reason.
+
+A manifest fixes which rows make which shard; shards are fetched anywhere, in any order, by `shard.fetch_shard`; a
+shard's index marks it as done. Two downloaders share everything else: `native` (asyncio) and `img2dataset`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import writing
+from curate.core.errors import Unfinished
+from curate.core.executor import Executor
+from curate.core.run_log import RunLog
+from curate.fetch.address_guard import mostly_private
+from curate.fetch.outcome import NETWORK_REASONS
+from curate.fetch.reuse import rules_of, settle
+from curate.fetch.settings import FetchSettings
+from curate.fetch.shard import COLUMNS, INDEX, Again, Shard, fetch_shard
+from curate.images.shards import index_path, shard_path
+from curate.store.database import Place
+
+OUTAGE_SHARDS = 3  # full shards, one after another, that tell an outage before all rows were asked
+WAVE = 4  # shards a worker between two checks whether there are enough images
+ROWS = 65_536  # rows of the joint index that are written at a time
+
+
+def fetch(
+    parts: Sequence[Path],
+    out: Path,
+    settings: FetchSettings,
+    run_log: RunLog,
+    executor: Executor | None = None,
+    again: Again | None = None,
+    store: Place | None = None,
+) -> Counter[str]:
+    """Fetch every row of `parts` (Parquet, columns COLUMNS) into `out`; returns rows by reason ("": kept).
+
+    Shards whose index exists are not fetched again, except for the misses that `again` names (default: those of shards
+    that an outage hit). Raises Unfinished during an outage; what was fetched is kept. Bytes do not depend on the
+    executor and the store. Memory does not grow with the number of rows.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    executor = executor or Executor()
+    settings = _of_one_worker(settings, parts, executor.workers)
+    if settings.private_addresses == "auto":
+        run_log.say("Most addresses of this collection are in a private network: such addresses are allowed.")
+    shards = [_to_ask(shard, again) for shard in manifest(parts, out, settings, store)]
+    waves = [shards]
+    if settings.stop_after is not None:
+        step = WAVE * executor.workers
+        waves = [shards[i : i + step] for i in range(0, len(shards), step)]
+    frontier = _Frontier(out, settings.stop_after)
+    with run_log.progress("fetch", sum(count for s in shards for _, _, count in s.pieces), "photos") as tick:
+        for wave in waves:
+            if frontier.reached():
+                break
+            finished = [s for s in wave if index_path(out, s.number).exists() and s.again is None]
+            tick(sum(count for s in finished for _, _, count in s.pieces))
+            todo = [s for s in wave if s not in finished]
+            lost: Counter[str] = Counter()  # in a row of shards that an outage hit
+            for i, counts in executor.run_tasks(fetch_shard, todo):
+                tick(counts.total())
+                run_log.write("shard", shard=todo[i].number, faults={k or "kept": v for k, v in sorted(counts.items())})
+                lost = lost + counts if is_outage(counts, max(settings.outage, 0.5)) else Counter()
+                if lost.total() >= OUTAGE_SHARDS * settings.shard_size:
+                    raise outage(lost)
+        counts = _close(shards, out, frontier, settings)
+    if store is not None and not NETWORK_REASONS.isdisjoint(counts):
+        _settle(shards, store)
+    return counts
+
+
+def _settle(shards: Sequence[Shard], store: Place) -> None:
+    """Take the misses of the network into the store, because fetch accepted them."""
+    for shard in shards:
+        index = index_path(shard.out, shard.number)
+        if index.exists() and not NETWORK_REASONS.isdisjoint(
+            pq.read_table(index, columns=["fault"])["fault"].to_pylist()
+        ):
+            settle(store, shard.out, shard.number, shard.rows(), rules_of(shard.settings), NETWORK_REASONS)
+
+
+def _to_ask(shard: Shard, again: Again | None) -> Shard:
+    """The shard with what is asked again of it, if anything."""
+    earlier = shard.out if again is None else again.earlier
+    index = index_path(earlier, shard.number)
+    if not index.exists():
+        return shard
+    faults = Counter(fault or "" for fault in pq.read_table(index, columns=["fault"])["fault"].to_pylist())
+    if again is None and is_outage(faults, shard.settings.outage):
+        again = Again(frozenset(NETWORK_REASONS), shard.out)
+    elif again is not None and earlier == shard.out and again.reasons.isdisjoint(faults):
+        again = None
+    return replace(shard, again=again)
+
+
+def is_outage(counts: Mapping[str, int], share: float) -> bool:
+    """Whether the network lost more than `share` of the rows, and most of those that are missing.
+
+    counts: rows by reason ("": kept).
+
+    >>> is_outage({"": 3, "connection_failed": 57}, 0.1), is_outage({"": 50, "http_404": 9, "timeout": 1}, 0.1)
+    (True, False)
+    """
+    network = sum(n for reason, n in counts.items() if reason in NETWORK_REASONS)
+    asked = sum(n for reason, n in counts.items() if reason != "surplus")
+    return network > share * asked and 2 * network > asked - counts.get("", 0)
+
+
+def outage(counts: Mapping[str, int]) -> Unfinished:
+    """The error that ends fetch during an outage."""
+    network = {reason: counts[reason] for reason in sorted(NETWORK_REASONS & counts.keys())}
+    return Unfinished(
+        f"{sum(network.values()):,} of {sum(counts.values()):,} photos could not be reached "
+        f"({', '.join(f'{reason} {n:,}' for reason, n in network.items())}): an outage, not a result.",
+        "Everything that was fetched is kept.",
+        "The same command asks for the missing photos again. If they are gone for good, add --set fetch.outage=1.",
+    )
+
+
+def _of_one_worker(settings: FetchSettings, parts: Sequence[Path], workers: int) -> FetchSettings:
+    """The settings with its share of the rate; "auto" stays for a collection on the user's own network only: the
+    first part that has rows decides."""
+    private = settings.private_addresses
+    if private == "auto":
+        first = next((part for part in parts if pq.read_metadata(part).num_rows), None)
+        urls = [] if first is None else pq.read_table(first, columns=["url"])["url"].to_pylist()
+        private = "auto" if mostly_private(urls) else "refuse"
+    rate = None if settings.rate is None else settings.rate / workers
+    return settings.model_copy(update={"private_addresses": private, "rate": rate})
+
+
+def manifest(parts: Sequence[Path], out: Path, settings: FetchSettings, store: Place | None = None) -> list[Shard]:
+    """The rows of all parts, one after another, cut into shards of `shard_size`."""
+    sizes = [pq.read_metadata(part).num_rows for part in parts]
+    starts = [0, *accumulate(sizes)]
+    shards = []
+    for number, low in enumerate(range(0, starts[-1], settings.shard_size)):
+        high = min(low + settings.shard_size, starts[-1])
+        pieces = tuple(
+            (part, max(low, start) - start, min(high, start + size) - max(low, start))
+            for part, start, size in zip(parts, starts, sizes, strict=False)
+            if start < high and start + size > low
+        )
+        shards.append(Shard(number, pieces, out, settings, store=store))
+    return shards
+
+
+class _Frontier:
+    """The finished shards before the first unfinished one, and the position of the last wanted image in them."""
+
+    def __init__(self, out: Path, wanted: int | None) -> None:
+        self.out, self.wanted = out, wanted
+        self.shard = self.found = 0
+        self.cut: tuple[int, int] | None = None  # (shard, position in it) of the `wanted`-th image
+
+    def reached(self) -> bool:
+        """Whether there are enough images; reads newly finished shards only."""
+        while self.wanted is not None and self.cut is None and index_path(self.out, self.shard).exists():
+            faults = pq.read_table(index_path(self.out, self.shard), columns=["fault"])["fault"].to_pylist()
+            for position, fault in enumerate(faults):
+                self.found += fault is None
+                if self.found == self.wanted:
+                    self.cut = (self.shard, position)
+                    return True
+            self.shard += 1
+        return self.cut is not None
+
+
+def _close(shards: Sequence[Shard], out: Path, frontier: _Frontier, settings: FetchSettings) -> Counter[str]:
+    """Join the shards' indexes into one; past the last wanted image every row is `surplus`, fetched or not. Raises
+    Unfinished if the network lost too many."""
+    cut = frontier.cut if frontier.reached() else None
+    last = len(shards) if cut is None else cut[0] + 1
+    counts: Counter[str] = Counter()
+    waiting: list[pa.Table] = []
+
+    with writing(out / "index.parquet") as file, pq.ParquetWriter(file, INDEX, compression="zstd") as writer:
+
+        def add(table: pa.Table) -> None:
+            counts.update(fault or "" for fault in table["fault"].to_pylist())
+            waiting.append(table)
+            if sum(map(len, waiting)) >= ROWS:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting.clear()
+
+        for shard in shards[:last]:
+            index = pq.read_table(index_path(out, shard.number))
+            if cut is not None and shard.number == cut[0]:
+                index = pa.concat_tables([index.slice(0, cut[1] + 1), _surplus(shard, cut[1] + 1)])
+            add(index)
+        for shard in shards[last:]:
+            add(_surplus(shard, 0))
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+        if is_outage(counts, settings.outage):
+            raise outage(counts)
+    for shard in shards[last:]:  # after the index: a kill now leaves only files that nothing reads
+        index_path(out, shard.number).unlink(missing_ok=True)
+        shard_path(out, shard.number).unlink(missing_ok=True)
+    return counts
+
+
+def _surplus(shard: Shard, first: int) -> pa.Table:
+    """The rows of a shard from `first` on, as rows that were not needed."""
+    rows = shard.rows().slice(first).select(["id", "row", "uploaded"])
+    n = len(rows)
+    known = {"shard": pa.array([shard.number] * n, pa.int32()), "fault": pa.array(["surplus"] * n, pa.string())}
+    columns = [rows[f.name] if f.name in rows.column_names else known.get(f.name, pa.nulls(n, f.type)) for f in INDEX]
+    return pa.Table.from_arrays(columns, schema=INDEX)
+
+
+__all__ = ["COLUMNS", "Again", "FetchSettings", "fetch", "fetch_shard", "manifest"]

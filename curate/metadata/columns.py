@@ -1,0 +1,45 @@
+"""The columns of the metadata table and its ids, without pyarrow: settings are checked by them (see `schema`)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+# name → type as pyarrow calls it
+COLUMNS = {
+    "id": "string",
+    "row": "int64",
+    "url": "string",
+    "path": "string",
+    "uploaded": "int64",
+    "taken": "int64",
+    "user": "string",
+    "nickname": "string",
+    "title": "string",
+    "description": "string",
+    "tags": "string",
+    "camera": "string",
+    "licence": "string",
+    "licence_url": "string",
+    "page_url": "string",
+    "media": "string",
+    "longitude": "float64",
+    "latitude": "float64",
+    "label": "string",
+    "caption": "string",
+    "extra": "string",
+}
+
+ID = re.compile(r"[A-Za-z0-9_-]{1,90}")
+
+
+def safe_id(text: str) -> str:
+    """A text as an id of the contract; a text that must be changed gets a short hash, so that it stays unique.
+
+    >>> safe_id("6985418911"), safe_id("image-7.jpg")
+    ('6985418911', 'image-7-jpg-fe58a2af')
+    """
+    if ID.fullmatch(text):
+        return text
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:80]
+    return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
