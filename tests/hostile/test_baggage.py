@@ -1,4 +1,5 @@
-"""img2dataset brings wandb, opentelemetry and albumentations, which would talk to others: none is started."""
+"""img2dataset brings wandb, opentelemetry and albumentations, which would talk to others, and torch, which takes
+seconds: none is started."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ assert not talk, talk
 loaded = sorted(name for name in sys.modules if name.split(".")[0] in ("opentelemetry", "sentry_sdk", "wandb"))
 assert loaded == ["wandb"] and not hasattr(sys.modules["wandb"], "init"), loaded
 assert not hasattr(sys.modules["albumentations"], "Compose")
+assert "torch" not in sys.modules
 """
 
 
