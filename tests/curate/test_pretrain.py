@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
 import socket
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageFilter
+from support.console import python
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, MissingFile
@@ -201,40 +200,38 @@ class TestTraining:
         with pytest.raises(BadConfig, match=what):
             replace(TINY, **change)
 
-    def test_two_processes_end_with_one_network(self, tmp_path: Path) -> None:
+    def test_two_processes_end_with_one_network(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "in").mkdir()
         for i, x in enumerate(photos(64)):
             Image.fromarray(x).save(tmp_path / "in" / f"{i:02d}.png")
-        script = tmp_path / "go.py"
-        script.write_text(
+        script = (
             "import sys, numpy as np, torch\n"
             "torch.set_num_threads(1)\n"
             "from pathlib import Path\n"
             "from curate.pretrain import Recipe\n"
             "from curate.pretrain.gather import gather\n"
             "from curate.pretrain.train import ProcessGroup, Training, pretrain\n"
-            "here = Path(sys.argv[1])\n"
             f"recipe = Recipe(**{vars(replace(TINY, epochs=2))!r})\n"
             "kept = []\n"
             "begin = Training.__init__\n"
             "def remember(self, *a):\n    begin(self, *a)\n    kept.append(self)\n"
             "Training.__init__ = remember\n"
             "with ProcessGroup.join('cpu').first_then_others():\n"
-            "    pictures = gather(here / 'in', 0, 20, here / 'out')\n"
-            "pretrain(pictures, recipe, here / 'out', device='cpu')\n"
+            "    pictures = gather(Path('in'), 0, 20, Path('out'))\n"
+            "pretrain(pictures, recipe, Path('out'), device='cpu')\n"
             "flat = torch.cat([p.detach().flatten() for p in kept[0].weights] + [kept[0].moco.queue.flatten()])\n"
-            "np.save(here / f'rank{kept[0].group.rank}.npy', flat.numpy())\n"
+            "np.save(f'rank{kept[0].group.rank}.npy', flat.numpy())\n"
         )
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        base = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-        base |= {"GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-        workers = [
-            subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=base | {"RANK": str(rank)})
-            for rank in range(2)
-        ]
-        assert [worker.wait(120) for worker in workers] == [0, 0]
+        group = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+        for name, text in group.items():
+            monkeypatch.setenv(name, text)
+        codes = [f"import os; os.environ['RANK'] = '{rank}'\n{script}" for rank in range(2)]
+        with ThreadPoolExecutor(2) as pool:
+            ended = list(pool.map(lambda code: python(code, tmp_path), codes))
+        assert [one.returncode for one in ended] == [0, 0], ended
         one, two = (np.load(tmp_path / f"rank{rank}.npy") for rank in range(2))
         assert np.array_equal(one, two)
         assert read_json(tmp_path / "out" / "pretrain.json")["processes"] == 2

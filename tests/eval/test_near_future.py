@@ -14,6 +14,7 @@ from support.helpers import correlated, described
 from curate.core.errors import BadConfig, Diverged, IncompatibleStream
 from curate.core.seeding import rng_for
 from eval import checkpoint
+from eval.experiment.settings import setting_names
 from eval.history import Past
 from eval.integrations import Sklearn, Torch
 from eval.learner import Array, Labels, Learner, Task
@@ -32,6 +33,7 @@ ONLINE = [
     if not (LEARNERS[n].needs_whole_steps or LEARNERS[n].reads_texts or LEARNERS[n].needs_images)
 ]  # fmt: skip
 QUICK = {"shift": 50, "batch": 20, "points": 5, "prefix": 0}
+NARROW = {n: f"{n}(width=50)" if "width" in setting_names(LEARNERS[n]) else n for n in ONLINE}  # 1000 take seconds
 
 
 def rows_of(learner: Learner, stream: Stream = STREAM, **settings: object) -> list[tuple[str, int, int, int]]:
@@ -381,7 +383,7 @@ class TestTheLearningRate:
 @pytest.mark.parametrize("name", ONLINE)
 class TestEveryOnlineLearner:
     def test_its_seed_decides_all(self, name: str) -> None:
-        first, again = (evaluate(TEXTS, "near-future", [name], seeds=[2], settings=QUICK) for _ in range(2))
+        first, again = (evaluate(TEXTS, "near-future", [NARROW[name]], seeds=[2], settings=QUICK) for _ in range(2))
         assert not first["skipped"]
         assert first["results"][0]["scores"] == again["results"][0]["scores"]
 
@@ -389,7 +391,7 @@ class TestEveryOnlineLearner:
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settings = {**QUICK, "shift": 20}
-        evaluate(TEXTS, "near-future", [name], settings=settings, out=tmp_path / "whole")
+        evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "whole")
         monkeypatch.setattr(checkpoint, "EVERY", 0.0)
         kind, asked = LEARNERS[name], 0
         literal = kind.learn_from
@@ -404,8 +406,8 @@ class TestEveryOnlineLearner:
         monkeypatch.setattr(kind, "learn_from", killed)
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
-                evaluate(TEXTS, "near-future", [name], settings=settings, out=tmp_path / "killed")
-        evaluate(TEXTS, "near-future", [name], settings=settings, out=tmp_path / "killed")
+                evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")
+        evaluate(TEXTS, "near-future", [NARROW[name]], settings=settings, out=tmp_path / "killed")
         if kind.sample_by_sample:
             assert asked == 1080 + 30, "1,080 samples; the first batch, of 20, was interrupted twice"
         else:

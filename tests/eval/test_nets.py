@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torchvision
 from torch import nn
 
 from curate.core.errors import DriftlineError, IncompatibleStream
@@ -40,7 +39,9 @@ def test_networks_are_as_large_as_table_7_says(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "theirs"), [("res-4", "resnet18"), ("dense-4", "densenet121")])
 def test_the_largest_are_torchvisions(name: str, theirs: str) -> None:
-    net, other = net_of(name).eval(), getattr(torchvision.models, theirs)(num_classes=10).eval()
+    from torchvision import models
+
+    net, other = net_of(name).eval(), getattr(models, theirs)(num_classes=10).eval()
     other.load_state_dict(dict(zip(other.state_dict(), net.state_dict().values(), strict=True)))
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
