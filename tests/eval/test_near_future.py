@@ -99,6 +99,15 @@ class TestTheLoop:
                 assert not seen & set(xs)
                 asked += len(xs)
 
+    @pytest.mark.parametrize(
+        ("points", "seen"), [(5, [*range(200, 1001, 200), 1080]), (1, [1080]), (1000, [*range(20, 1081, 20)])]
+    )
+    def test_a_score_has_as_many_rows_as_points_and_the_rest(self, points: int, seen: list[int]) -> None:
+        """54 batches of 20 samples."""
+        rows = rows_of(Diary(), points=points)
+        assert [at for name, _, _, at in rows if name == "online"] == seen
+        assert sum(n for name, n, _, _ in rows if name == "online") == 1080
+
     def test_retention_is_tested_on_every_period_so_far(self) -> None:
         rows = [r for r in NearFuture(**QUICK).run(STREAM, _begun("majority"), rng_for(0)) if "/" in r.tested_on]  # type: ignore[arg-type]
         assert [(r.learned_to, r.tested_on) for r in rows] == [
