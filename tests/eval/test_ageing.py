@@ -416,3 +416,15 @@ class TestBadInput:
     def test_a_record_that_is_none_counts_steps(self, said: Any) -> None:
         found = timeline({"steps": 3, "stream": {"sha256": "s"}, "timeline": said})
         assert (found.unit, found.names) == ("steps", ("0", "1", "2"))
+
+    @pytest.mark.parametrize(
+        ("dates", "unit"),
+        [
+            ([-62_135_596_800, 0, 253_402_300_799], "years"), ([-62_135_596_801, 0, 1], "steps"),
+            ([0, 1, 253_402_300_800], "steps"), ([0, 1, 2e9], "steps"), ([0, 5, 5], "steps"), ([0, 1], "steps"),
+        ],
+    )  # fmt: skip
+    def test_dates_are_those_of_the_calendar_in_their_order(self, dates: list[Any], unit: str) -> None:
+        """Seconds of the years 1 to 9999, as many as steps."""
+        about = {"steps": 3, "stream": {"sha256": "s"}, "timeline": {"names": ["a", "b", "c"], "dates": dates}}
+        assert timeline(about).unit == unit
