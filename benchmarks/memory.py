@@ -1,10 +1,16 @@
-"""Peak memory of every stage of a run, with ten times the photos: what a photo more costs, and what stays the same.
+"""Peak memory with ten times the data: of every stage of a run, what a photo more costs; of learners, how many copies.
 
     python benchmarks/memory.py [--photos N]
+    python benchmarks/memory.py --learners finetune,joint   (or all that clear-iid takes)
 
 Allocations of Python, NumPy and Arrow, counted and not read off the process: the same on a busy machine. Pictures of
 7 kB in shards of 32; the encoder is the mean colour. A stage that kept the pictures would need 7,000 bytes a photo.
 The source is a folder, whose list of files every stage reads to see whether it has changed. One JSON line.
+
+A learner: three streams in files, in processes of their own: `STEPS` steps of `ROWS` rows, ten times the steps, ten
+times the rows a step. Of the most memory above that of the process before, files aside, two numbers follow: copies of
+a step, and copies of the whole stream. What does not grow with either (weights, buffers, Fisher information) is in
+neither.
 """
 
 from __future__ import annotations
@@ -12,9 +18,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import multiprocessing
 import sys
 import tempfile
+import threading
 import tracemalloc
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +36,18 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the encod
 
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
+from eval.learners import LEARNERS
+from eval.results import Results
+from eval.run import Settings, evaluate
 from pipelines import runner
+from pipelines.cli.listing import list_registered
 from pipelines.config.loader import load
 from pipelines.stage import Context
 from pipelines.stages import STAGES
+from stream_builder.builders.arrays import from_arrays
+from stream_builder.stream import Stream
+
+STEPS, ROWS, WIDTH, CLASSES = 4, 500, 512, 10  # a row: 2,048 bytes
 
 CONFIG = """
 collection: {{source: folder, path: photos, label: parent, dates: [path]}}
@@ -72,11 +91,78 @@ def peaks(photos: int) -> dict[str, int]:
     return found
 
 
+def resident() -> int:
+    """Bytes of this process in memory that are no file's."""
+    (line,) = [ln for ln in Path("/proc/self/status").read_text().splitlines() if ln.startswith("RssAnon")]
+    return int(line.split()[1]) * 1024
+
+
+def most(work: Callable[[], Results], said: Connection) -> None:
+    """Send the most memory during `work` above that before it, looked at every two milliseconds, and who was
+    skipped."""
+    done, before = threading.Event(), resident()
+    seen = [before]
+
+    def watch() -> None:
+        while not done.wait(0.002):
+            seen.append(resident())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    skipped = work()["skipped"]
+    done.set()
+    watching.join()
+    said.send((max(seen) - before, skipped))
+
+
+def stream_of(folder: Path, steps: int, rows: int) -> Path:
+    """A stream of random features in a folder; its test splits are small."""
+    rng, n = np.random.default_rng(0), steps * (rows + 20)
+    y, step = np.arange(n) % CLASSES, np.repeat(np.arange(steps), rows + 20)
+    x = rng.normal(size=(n, WIDTH)).astype(np.float32)
+    x[:, 0] += y  # there is something to learn
+    split = np.tile(np.repeat(["train", "test"], [rows, 20]), steps)
+    from_arrays({"x": x, "y": y, "step": step, "split": split}).save(folder)
+    return folder
+
+
+def copies(learner: str, folders: Sequence[Path]) -> dict[str, float] | str:
+    """Copies of a step and of the stream that a learner holds at its peak; or why it does not run on features."""
+    found: list[float] = []
+    settings: Settings = {"epochs": 1} if hasattr(LEARNERS.resolve(learner), "epochs") else {}
+    fork = multiprocessing.get_context("fork")
+    for folder in folders:
+        get, put = fork.Pipe(duplex=False)
+        work = partial(evaluate, Stream.load(folder), "clear-iid", [learner], settings=settings)
+        process = fork.Process(target=most, args=(work, put))
+        process.start()
+        size, skipped = get.recv()
+        process.join()
+        if skipped:
+            return str(skipped[0]["because"])
+        found.append(size / (WIDTH * 4 * ROWS))
+    small, long, wide = found
+    stream = (long - small) / (9 * STEPS)
+    return {"step": round((wide - small) / 9 - STEPS * stream, 1), "stream": round(stream, 2)}
+
+
 def main() -> None:
     """Measure both sizes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=int, default=100)
-    photos = parser.parse_args().photos
+    parser.add_argument("--learners", help="names with commas, or all")
+    photos, learners = vars(parser.parse_args()).values()
+    if learners:
+        import torch
+
+        torch.set_num_threads(1)
+        names = [row["name"] for row in list_registered("learners")] if learners == "all" else learners.split(",")
+        with tempfile.TemporaryDirectory() as place:
+            sizes = {"small": (STEPS, ROWS), "long": (10 * STEPS, ROWS), "wide": (STEPS, 10 * ROWS)}
+            folders = [stream_of(Path(place, name), *size) for name, size in sizes.items()]
+            for name in names:
+                print(json.dumps({"learner": name, "copies": copies(name, folders)}), flush=True)
+        return
     peaks(photos)  # modules are loaded
     small, large = peaks(photos), peaks(10 * photos)
     more = {stage: round((large[stage] - small[stage]) / (9 * photos)) for stage in small}

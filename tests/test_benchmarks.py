@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.console import python
 from support.helpers import benchmark
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -150,3 +151,14 @@ def test_a_benchmark_imports_names_that_exist(path: Path) -> None:
     ]
     names = [(str(node.module), alias.name) for node in ours for alias in node.names]
     assert [f"{module}.{name}" for module, name in names if not exists(module, name)] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc: Linux only")
+def test_a_learner_of_steps_holds_copies_of_a_step_and_none_of_the_stream(tmp_path: Path) -> None:
+    """Ten times the steps, ten times the rows of a step. A look every 2 ms can miss a peak, and never invents one."""
+    call = f"runpy.run_path({str(BENCHMARKS / 'memory.py')!r}, run_name='__main__')"
+    done = python(f"import runpy, sys; sys.argv = ['memory.py', '--learners', 'er']; {call}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["copies"]
+    assert found["stream"] < 0.5
+    assert found["step"] < 8
