@@ -6,6 +6,7 @@ import base64
 import html
 import io
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from eval.plotting.charts import Figure, Section, lines
 from eval.plotting.embed import figure
 from stream_builder.measures.label_correlation import label_repetition
 from stream_builder.measures.shift_distance import drift
-from stream_builder.stream import Stream
+from stream_builder.stream import Step, Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
@@ -26,8 +27,12 @@ def facts(stream: Stream) -> dict[str, str]:
     if stream.prior is not None:
         properties["unlabelled, before the first step"] = f"{len(stream.prior):,}"
     properties["shared uploaders"] = shared_text(stream)
-    plain = {str(key): str(value) for key, value in stream.facts.items() if isinstance(value, str | int | float)}
-    plain.pop("shared_with_training", None)
+    plain = {
+        str(key).replace("_", " "): str(value)
+        for key, value in stream.facts.items()
+        if isinstance(value, str | int | float)
+    }
+    plain.pop("shared with training", None)
     return properties | plain
 
 
@@ -55,14 +60,29 @@ def sections(stream: Stream) -> list[Section]:
 def _steps(stream: Stream) -> str:
     names = [n for n in ("train", "val", "test") if any(n in s.splits for s in stream.steps)]
     unlabelled = any(s.unlabelled is not None for s in stream.steps)
-    head = "".join(f"<th scope='col'>{n}</th>" for n in ["step", *names, *(["unlabelled"] if unlabelled else [])])
+    dates = [_dates(step) for step in stream.steps]
+    columns = ["step", *(["from", "to"] if any(dates) else []), *names, *(["unlabelled"] if unlabelled else [])]
+    head = "".join(f"<th scope='col'>{n}</th>" for n in columns)
     rows = []
-    for step in stream.steps:
-        cells = [f"{len(step.splits[n]):,}" if n in step.splits else "–" for n in names]
+    for step, ends in zip(stream.steps, dates, strict=True):
+        cells = list(ends or ("–", "–")) if any(dates) else []
+        cells += [f"{len(step.splits[n]):,}" if n in step.splits else "–" for n in names]
         cells += [f"{len(step.unlabelled):,}" if step.unlabelled is not None else "–"] if unlabelled else []
         values = "".join(f"<td>{c}</td>" for c in cells)
         rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{values}</tr>")
     return _table(head, rows)
+
+
+def _dates(step: Step) -> tuple[str, str] | None:
+    """The first and the last day of a step's samples; None without times."""
+    times = [split.time for split in step.splits.values() if split.time is not None and len(split)]
+    if not times:
+        return None
+    ends = min(map(np.min, times)), max(map(np.max, times))
+    if not CALENDAR[0] <= ends[0] <= ends[1] <= CALENDAR[1]:
+        return None
+    first, last = (datetime.fromtimestamp(int(end), UTC).strftime("%Y-%m-%d") for end in ends)
+    return first, last
 
 
 def _drift(stream: Stream) -> Section | None:

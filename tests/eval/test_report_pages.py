@@ -19,6 +19,7 @@ from eval import rows
 from eval.learners import LEARNERS as LEARNERS_BY_NAME
 from eval.reporting.pages import learner_page, slug
 from eval.reporting.report import results_of, write
+from eval.reporting.stream_page import sections
 from eval.rows import Run, digest
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
@@ -269,3 +270,17 @@ def test_tables_that_scroll_take_the_keyboard_and_no_heading_is_empty() -> None:
         for path in (root / package).rglob(kind)
     }
     assert [path.name for path, text in texts.items() if re.search(r"class=[\"']scroll[\"']>|<th></th>", text)] == []
+
+
+def test_a_learners_page_has_its_numbers_before_its_settings_which_are_folded(made: tuple[Path, list[Stream]]) -> None:
+    page = next((made[0] / "out").glob("learner-er*.html")).read_text()
+    table, fold = page.index('<th scope="col">seed</th>'), page.index("<summary>Settings of these runs</summary>")
+    assert table < fold < page.index("<dt>epochs</dt>")
+
+
+def test_the_page_of_a_stream_has_the_dates_of_its_steps() -> None:
+    stream = drifting(steps=3)
+    late = [replace(s, splits={n: replace(p, time=p.time + 86_400 * s.index) for n, p in s.splits.items()})
+            for s in stream.steps if all(p.time is not None for p in s.splits.values())]  # fmt: skip
+    (steps, *_) = sections(replace(stream, steps=late))
+    assert "<th scope='row'>2</th><td>1970-01-03</td><td>1970-01-03</td>" in steps.html
