@@ -13,6 +13,7 @@ import numpy as np
 from curate.core.errors import DriftlineError
 from eval.plotting.charts import Figure, Section, lines
 from eval.plotting.embed import figure
+from eval.scoring.timeline import CALENDAR
 from stream_builder.measures.label_correlation import label_repetition
 from stream_builder.measures.shift_distance import drift
 from stream_builder.stream import Step, Stream
