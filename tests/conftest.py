@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.helpers import drifting
 
 from curate.core.run_log import RunLog
@@ -22,7 +22,7 @@ from pipelines.demo.journey import QUICK, demo
 from stream_builder.stream import Stream
 
 # times say nothing on a shared machine; the same examples each time: what is new is found by `make fuzz`
-settings.register_profile("driftline", deadline=None, derandomize=True)
+settings.register_profile("driftline", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("driftline")
 with suppress(ImportError):  # older versions do not read all our source for values to try: seconds in each process
     from hypothesis.internal.conjecture import providers

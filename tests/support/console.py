@@ -26,8 +26,12 @@ NEEDED = [
     "pyarrow.parquet",
     "scipy.stats",
     "pipelines.cli.app",
+    "pipelines.runner",
+    "pipelines.config.loader",
+    "stream_builder.builders.shift_sequence",
     "eval.run",
     "eval.reporting.report",
+    "eval.protocols.seq_to_final.protocol",
 ]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(NEEDED)
