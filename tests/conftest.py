@@ -41,6 +41,10 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 LONGEST = (
     "test_usda.py",
     "test_docs.py",
+    "test_wheel.py",
+    "test_manual.py",
+    "test_journey_script.py",
+    "test_imports.py",
 )
 
 

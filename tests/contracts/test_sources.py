@@ -19,7 +19,8 @@ from support.helpers import yfcc_line
 from support.wikimedia_server import WikimediaServer, file
 
 from curate.core.errors import BadInput, MissingFile
-from curate.metadata.schema import ID, SOURCE
+from curate.metadata.columns import ID
+from curate.metadata.schema import SOURCE
 from curate.sources import SOURCES
 from curate.sources.base import FileSource, Source, Workplace
 

@@ -190,7 +190,8 @@ def test_a_run_that_never_ends_is_not_confirmed(made: tuple[Path, Path], tmp_pat
     public = next(str(i) for i in range(1000) if drawn_first(theirs, str(i), 7) == number)
     verdict = verify(theirs, [stream], 1, public, Limits(seconds=6))
 
-    assert "out of time" in verdict.not_again[number]["because"]
+    because = verdict.not_again[number]["because"]
+    assert "out of time" in because or "It took more than 6 seconds" in because, "of the processor, or of the clock"
     assert verdict.again == []
     assert "re-run |" in board([verdict], True)
     assert "of 2 re-run" not in board([verdict], True)

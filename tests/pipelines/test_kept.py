@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support.console import python
 from support.faults import picture
 from support.helpers import album, photo_config
 from support.old import unpacked
@@ -552,7 +553,7 @@ def test_ctrl_c_says_what_is_kept(finished: Path) -> None:
         f"sys.argv = ['driftline', 'run', {str(finished)!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = python(code, finished.parent)
     assert done.returncode == 128 + signal.SIGINT
     assert "Stopped in embed. Kept: ingest, filter, fetch, bucket" in done.stderr
     assert f"Go on: driftline run {finished}" in done.stderr
