@@ -18,6 +18,9 @@ def test_a_year_later_only_new_photos_are_paid_for_and_old_models_are_tested_on_
     journey: Path, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(journey, tmp_path / "demo"))
+    for run in (out / "runs").glob("*/*"):
+        if not run.name.startswith("nearest-mean-"):  # the report takes seconds for each of twelve learners
+            shutil.rmtree(run)
     found = demo_grown(out, QUICK, RunLog(quiet=True), workers=1, learners=["nearest-mean"])
     grown = found["grown"]
     new = grown["images"]["new"]
