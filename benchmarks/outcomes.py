@@ -1,9 +1,10 @@
 """Statistics of stored outcomes, and what recording outcomes costs an evaluation.
 
-    python benchmarks/outcomes.py [statistics] [cost] [--learners 60] [--seeds 5] [--samples 2000]
+    python benchmarks/outcomes.py [statistics] [cost] [--learners 60] [--seeds 5] [--samples 2000] [--demo DEMO]
 
 One JSON line a part. `statistics`: ageing, paired comparison, calibration and slices of a grid of 10 × 10 cells, CPU
-seconds on one core. `cost`: CPU time of an evaluation with and without outcomes, by turns, and nanoseconds a sample.
+seconds on one core. `cost`: CPU time of an evaluation with and without outcomes, by turns, and nanoseconds a sample: on
+a stream like the demo's, or with --demo on the stream and learners of a finished `driftline demo`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,11 @@ from eval.scoring.calibration import calibration
 from eval.scoring.cells import Resampling
 from eval.scoring.comparing import compare
 from eval.scoring.slices import slices
+from pipelines.demo.journey import LEARNERS
 from stream_builder.stream import Split, Step, Stream
 
 STEPS, CLASSES = 10, 11
+FEW = ("nap", "finetune", "cumulative", "er", "reservoir", "nearest-mean")
 
 
 def grid(learners: int, seeds: int, samples: int) -> list[Run]:
@@ -77,8 +81,8 @@ def statistics(learners: int, seeds: int, samples: int) -> dict[str, float]:
     return figures | {"seconds": round(sum(figures.values()), 2)}
 
 
-def cost(rounds: int) -> dict[str, float]:
-    """A stream as the demo's: 10 steps, 11 classes, learners of both CLEAR protocols."""
+def like_the_demos() -> Stream:
+    """A stream of the size of the demo's: 10 steps, 11 classes."""
     rng = np.random.default_rng(0)
     means = rng.normal(0, 0.3, (CLASSES, 512))
 
@@ -87,8 +91,11 @@ def cost(rounds: int) -> dict[str, float]:
         return Split((means[y] + rng.normal(size=(n, 512))).astype(np.float32), y)
 
     steps = [Step(t, str(t), {"train": split(300), "test": split(130)}) for t in range(STEPS)]
-    stream = Stream("demo", steps, [str(c) for c in range(CLASSES)], sha256="demo")
-    learners = ["nap", "finetune", "cumulative", "er", "reservoir", "nearest-mean"]
+    return Stream("demo", steps, [str(c) for c in range(CLASSES)], sha256="demo")
+
+
+def cost(stream: Stream, learners: Sequence[str], rounds: int) -> dict[str, float]:
+    """Both CLEAR protocols, with and without outcomes by turns; the least CPU time of each."""
     numbered, write = outcomes.numbered, outcomes.write
     seconds: dict[bool, list[float]] = {False: [], True: []}
     tests = 0
@@ -103,7 +110,8 @@ def cost(rounds: int) -> dict[str, float]:
                 seconds[on].append(time.process_time() - clock)
                 tests = sum(row.n for run in rows.find([Path(folder)]) for row in run.rows)
     off, on = min(seconds[False]), min(seconds[True])
-    return {"share": round(on / off - 1, 4), "ns_a_sample": round(1e9 * (on - off) / tests), "seconds": round(off, 2)}
+    share = {"share": round(on / off - 1, 4), "ns_a_sample": round(1e9 * (on - off) / tests)}
+    return share | {"seconds": round(off, 2), "samples": tests}
 
 
 def main() -> None:
@@ -114,11 +122,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--demo", type=Path, help="folder of driftline demo: its stream and learners, for cost")
     given = parser.parse_args()
     if "statistics" in given.parts:
         print(json.dumps({"part": "statistics", **statistics(given.learners, given.seeds, given.samples)}), flush=True)
     if "cost" in given.parts:
-        print(json.dumps({"part": "cost", **cost(given.rounds)}), flush=True)
+        stream = like_the_demos() if given.demo is None else Stream.load(given.demo / "stream")
+        learners = LEARNERS if given.demo is not None else FEW
+        print(json.dumps({"part": "cost", **cost(stream, learners, given.rounds)}), flush=True)
 
 
 if __name__ == "__main__":
