@@ -97,8 +97,8 @@ GUIDE = {
     "knn-lm": Entry(MEMORY, "Khandelwal et al. 2020", SGD + " + n N D", "a frozen head and neighbours together"),
     "river-logreg": Entry(ONLINE, "River; OCRR", "n D C", "a second implementation of an online head"),
     "t3a": Entry(ADAPT, "Iwasawa & Matsuo 2021", SGD, "classes look different at test time, and no label comes"),
-    "mlls": Entry(ADAPT, "Saerens et al. 2002", SGD, "classes are more or less frequent at test time"),
-    "bbse": Entry(ADAPT, "Lipton et al. 2018", SGD, "as mlls, for heads that are not calibrated"),
+    "mlls": Entry(ADAPT, "Alexandari et al. 2020", SGD, "classes are more or less frequent at test time"),
+    "bbse": Entry(ADAPT, "Lipton et al. 2018", SGD, "as mlls, from answers alone"),
     "bn-stats": Entry(
         ADAPT, "Schneider et al. 2020", "a network", "images are darker, noisier or of other cameras at test time"
     ),

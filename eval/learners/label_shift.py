@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,50 +17,73 @@ from eval.training.sgd_learner import NetLearner
 
 Floats = npt.NDArray[np.float64]
 ROUNDS, CLOSE = 1000, 1e-8  # of EM
+HELD = 10_000  # newest held-out samples that stay
 
 
 @dataclass
-class Mlls(NetLearner):
-    """Maximum likelihood of the class frequencies by EM, from the probabilities of a trained head [Saerens et al. 2002,
-    eq. 2.9; Alexandari et al. 2020]; answers are p(y|x) q(y) / p(y)."""
+class HoldsOut(NetLearner):
+    """A trained head that estimates class frequencies of test samples; answers are p(y|x) q(y) / p(y). Every fifth
+    training sample is held out; the newest of them stay for the estimate."""
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained."""
         super().begin(task, rng)
-        self.came = np.zeros(task.n_classes)  # labels of training
+        self.came = np.zeros(task.n_classes)  # labels so far
+        self.held: list[tuple[Array, Labels]] = []
         self.forget()
 
     def forget(self) -> None:
         """Forget test samples."""
         self.seen: list[Floats] = []
         self.ratio = np.ones(self.task.n_classes)
+        self.fitted = False
+
+    def samples_trained(self, sizes: Sequence[int]) -> float:
+        """Four of five samples of every step."""
+        return super().samples_trained([n - n // 5 for n in sizes])
 
     def learn(self, x: Array, y: Labels) -> None:
-        """Train; count the labels."""
+        """Train on four of five samples; count all labels."""
         self.forget()
+        apart = (int(self.came.sum()) + np.arange(len(y))) % 5 == 4
         self.came += np.bincount(y, minlength=self.task.n_classes)
-        super().learn(x, y)
+        if apart.any():
+            self.held.append((x[apart], np.asarray(y, np.int64)[apart]))
+        while sum(len(labels) for _, labels in self.held[1:]) >= HELD:
+            self.held.pop(0)
+        if not apart.all():
+            super().learn(x[~apart], y[~apart])
 
-    def probabilities(self, x: Array) -> Floats:
-        """(N, C) of the trained head."""
+    def raw(self, x: Array) -> Floats:
+        """Scores (N, C) of the trained head."""
         import torch
 
         with torch.inference_mode():
-            scores = self.head.scores(on(self.inputs(x), self.head))
-        return softmax(scores.double().cpu().numpy())
+            return np.asarray(self.head.scores(on(self.inputs(x), self.head)).double().cpu().numpy())
+
+    def probabilities(self, x: Array) -> Floats:
+        """(N, C) of the trained head."""
+        return softmax(self.raw(x))
 
     def adapt(self, batch: Any) -> dict[str, Any]:
         """Estimate the frequencies from all test samples so far."""
+        if not self.fitted and self.held:
+            held = self.held
+            self.fit_held(np.concatenate([self.raw(x) for x, _ in held]), np.concatenate([y for _, y in held]))
+        self.fitted = True
         self.seen.append(self.probabilities(batch.x))
-        known = self.came > 0
-        frequencies = self.estimate(np.concatenate(self.seen), known)
         prior = self.came / self.came.sum()
-        self.ratio = np.where(known, frequencies / np.where(known, prior, 1), 0.0)
+        frequencies = self.estimate(np.concatenate(self.seen), prior)
+        self.ratio = np.where(prior > 0, frequencies / np.where(prior > 0, prior, 1), 0.0)
         return {"frequencies": np.round(frequencies, 4).tolist()}
 
-    def estimate(self, probabilities: Floats, known: npt.NDArray[np.bool_]) -> Floats:
-        """Frequencies (C,) of the classes of samples with these probabilities (N, C)."""
-        return em(probabilities, self.came / self.came.sum())
+    @abstractmethod
+    def fit_held(self, scores: Floats, y: Labels) -> None:
+        """Learn what `estimate` needs, from the head's scores (n, C) of held-out samples and their labels (n,)."""
+
+    @abstractmethod
+    def estimate(self, probabilities: Floats, prior: Floats) -> Floats:
+        """Frequencies (C,) of the classes of samples with these probabilities (N, C). prior (C,): of training."""
 
     def corrected(self, x: Array) -> Floats:
         """(N, C)."""
@@ -80,6 +104,56 @@ class Mlls(NetLearner):
         return np.asarray(corrected.argmax(1), np.int64), corrected.max(1)
 
 
+@dataclass
+class Mlls(HoldsOut):
+    """Maximum likelihood of the class frequencies by EM [Saerens et al. 2002, eq. 2.9], from probabilities that are
+    calibrated on held-out samples at the first adaptation [Alexandari et al. 2020, sec. 2]. A head that is less sure
+    than it is right lets EM end at the largest class."""
+
+    calibrate: Literal["temperature", "bcts", "none"] = "temperature"
+    """softmax(z T + b) with the least cross-entropy on held-out samples: T alone; with b, the paper's choice, which
+    needs many held-out samples of each class; or neither"""
+
+    def forget(self) -> None:
+        """Forget test samples, and a calibration of older weights."""
+        super().forget()
+        self.temperature, self.biases = 1.0, np.zeros(self.task.n_classes)
+
+    def probabilities(self, x: Array) -> Floats:
+        """(N, C), calibrated."""
+        return softmax(self.raw(x) * self.temperature + self.biases)
+
+    def fit_held(self, scores: Floats, y: Labels) -> None:
+        """Calibrate."""
+        if self.calibrate != "none":
+            self.temperature, self.biases = calibrated(scores, y, self.calibrate == "bcts")
+
+    def estimate(self, probabilities: Floats, prior: Floats) -> Floats:
+        """By EM."""
+        return em(probabilities, prior)
+
+
+def calibrated(scores: Floats, y: Labels, biased: bool) -> tuple[float, Floats]:
+    """T and b (C,) of softmax(z T + b) with the least mean cross-entropy on scores (n, C) and labels (n,), among the
+    classes that have labels; b is zero for others, zero on average, and zero for all unless `biased`."""
+    from scipy.optimize import minimize
+
+    came, places = np.unique(y, return_inverse=True)
+    rows, z = np.arange(len(y)), scores[:, came]
+
+    def loss(point: Floats) -> tuple[float, Floats]:
+        factor = np.exp(point[0])
+        off = softmax(z * factor + point[1:] * biased)
+        value = -np.log(np.maximum(off[rows, places], 1e-300)).mean()
+        off[rows, places] -= 1
+        return float(value), np.concatenate([[(off * z).sum() * factor / len(y)], off.mean(0) * biased])
+
+    point = minimize(loss, np.zeros(len(came) + 1), jac=True, method="L-BFGS-B").x
+    biases = np.zeros(scores.shape[1])
+    biases[came] = (point[1:] - point[1:].mean()) * biased
+    return float(np.exp(point[0])), biases
+
+
 def em(probabilities: Floats, prior: Floats) -> Floats:
     """q ← mean of p(y|x) q / p, normalised for each sample, from q = p on [Saerens et al. 2002, eq. 2.9]."""
     found = prior.copy()
@@ -94,33 +168,25 @@ def em(probabilities: Floats, prior: Floats) -> Floats:
 
 
 @dataclass
-class Bbse(Mlls):
+class Bbse(HoldsOut):
     """Black-box shift estimation: w = C⁻¹ μ, with the confusions C on held-out source samples and the frequencies μ of
-    answers to test samples [Lipton et al. 2018, sec. 4, eq. 4]. Every fifth training sample is held out for C."""
+    answers to test samples [Lipton et al. 2018, sec. 4, eq. 4]."""
 
-    def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start untrained."""
-        super().begin(task, rng)
-        self.confusions = np.zeros((task.n_classes, task.n_classes))  # row: answer, column: truth
+    def forget(self) -> None:
+        """Forget test samples, and confusions of older weights."""
+        super().forget()
+        self.confusions = np.zeros((self.task.n_classes,) * 2)  # row: answer, column: truth
 
-    def samples_trained(self, sizes: Sequence[int]) -> float:
-        """Four of five samples of every step."""
-        return super().samples_trained([n - n // 5 for n in sizes])
+    def fit_held(self, scores: Floats, y: Labels) -> None:
+        """Count confusions."""
+        np.add.at(self.confusions, (scores.argmax(1), y), 1)
 
-    def learn(self, x: Array, y: Labels) -> None:
-        """Train on four of five samples; count confusions on the others."""
-        held = np.arange(len(y)) % 5 == 4
-        super().learn(x[~held], y[~held])
-        if held.any():
-            np.add.at(self.confusions, (self.probabilities(x[held]).argmax(1), y[held]), 1)
-
-    def estimate(self, probabilities: Floats, known: npt.NDArray[np.bool_]) -> Floats:
-        """Frequencies (C,); negative ones become zero."""
-        classes = len(known)
-        answers = np.bincount(probabilities.argmax(1), minlength=classes) / len(probabilities)
+    def estimate(self, probabilities: Floats, prior: Floats) -> Floats:
+        """Negative frequencies become zero."""
+        answers = np.bincount(probabilities.argmax(1), minlength=len(prior)) / len(probabilities)
         if not self.confusions.any():
-            return self.came / self.came.sum()
+            return prior
         joint = self.confusions / self.confusions.sum()
         weights = np.linalg.lstsq(joint, answers, rcond=None)[0].clip(min=0)
         found = weights * joint.sum(0)
-        return found / found.sum() if found.any() else self.came / self.came.sum()
+        return np.asarray(found / found.sum()) if found.any() else prior

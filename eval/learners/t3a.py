@@ -16,8 +16,8 @@ from eval.training.sgd_learner import NetLearner
 @dataclass
 class T3a(NetLearner):
     """A trained linear head whose weights become the first member of each class's support set; test samples join the
-    set of the class that the prototypes answer, the surest stay, and the sets' means answer [Iwasawa & Matsuo 2021, eq.
-    3-7, algorithm 1]. Without test samples it is the trained head."""
+    set of the class that the trained head answers, the surest stay, and the sets' means answer [Iwasawa & Matsuo 2021,
+    eq. 3-7, algorithm 1; matsuolab/T3A]. Without test samples it is the trained head. The means have no bias."""
 
     support: NonNegativeInt = 100
     """M, samples of least entropy that a class keeps [sec. 4.1: 1 to 100]; 0: all"""
@@ -45,7 +45,7 @@ class T3a(NetLearner):
             weights = self.head.params[0].cpu().numpy()
             self.members = (_unit(weights), np.arange(len(weights)), self._entropy(weights))
         rows, labels, entropy = self.members
-        answers = self.prototypes(self.inputs(batch.x)).argmax(1)
+        answers = super().predict(batch.x)
         rows, labels = np.concatenate([rows, x]), np.concatenate([labels, answers])
         entropy = np.concatenate([entropy, self._entropy(self.inputs(batch.x))])
         if self.support:

@@ -14,7 +14,7 @@ from support.helpers import drifting
 
 from curate.core.seeding import rng_for
 from eval.learner import Task
-from eval.learners.label_shift import Bbse, Mlls, em
+from eval.learners.label_shift import Bbse, HoldsOut, Mlls, calibrated, em
 from eval.learners.nearest_mean import NearestMean
 from eval.learners.t3a import T3a
 from eval.protocol import PROTOCOLS
@@ -91,7 +91,8 @@ class TestContract:
 
 class TestLearners:
     def test_t3a_is_its_algorithm(self) -> None:
-        """Iwasawa & Matsuo 2021, algorithm 1, sample by sample within a batch of the authors' code."""
+        """Iwasawa & Matsuo 2021, as the authors' code has it (matsuolab/T3A, adapt_algorithms.py): the trained head,
+        with its bias, says which set a sample joins."""
         learner, test = begun(T3a(support=7)), STREAM.steps[3]["test"]
         weights, bias = (p.clone() for p in learner.head.params)
 
@@ -105,9 +106,7 @@ class TestLearners:
             x = test.x[low : low + 20]
             learner.adapt(Unlabelled(x, "T3a"))
             z = torch.from_numpy(learner.inputs(x))
-            answers = (z @ unit(supports.T @ labels, dim=0)).argmax(1) if low else None
-            if answers is None:
-                answers = (z @ unit(unit(weights).T, dim=0)).argmax(1)
+            answers = (z @ weights.T + bias).argmax(1)
             supports = torch.cat([supports, unit(z)])
             labels = torch.cat([labels, torch.eye(3)[answers]])
             entropies = torch.cat([entropies, entropy(z)])
@@ -132,7 +131,7 @@ class TestLearners:
         assert em(posterior, prior)[0] == pytest.approx(grid[int(np.argmax(of_grid))], abs=0.002)
 
     @pytest.mark.parametrize("kind", [Bbse, Mlls])
-    def test_frequencies_are_found_without_labels(self, kind: type[Mlls]) -> None:
+    def test_frequencies_are_found_without_labels(self, kind: type[HoldsOut]) -> None:
         stream = shifted()
         learner = begun(kind(epochs=20, lr=0.3), stream)
         facts = learner.adapt(Unlabelled(stream.steps[1]["test"].x, kind.__name__))
@@ -145,8 +144,51 @@ class TestLearners:
         joint = learner.confusions / 30
         weights = np.linalg.inv(joint) @ [0.5, 0.3, 0.2]
         expected = weights * joint.sum(0)
-        found = learner.estimate(probabilities, np.ones(3, bool))
+        found = learner.estimate(probabilities, np.full(3, 1 / 3))
         assert np.allclose(found, expected / expected.sum())
+
+    @pytest.mark.parametrize("biased", [False, True])
+    def test_calibration_is_the_least_cross_entropy(self, biased: bool) -> None:
+        """Alexandari et al. 2020, sec. 2, against torch's optimiser."""
+        rng = rng_for(4)
+        y = rng.choice(4, 500, p=[0.6, 0.3, 0.1, 0.0])
+        scores = rng.normal(size=(500, 4)) + 0.7 * np.eye(4)[y]
+        factor, biases = calibrated(scores, y, biased)
+        z, labels = torch.from_numpy(scores), torch.from_numpy(y)
+        t, b = torch.ones((), dtype=torch.float64, requires_grad=True), torch.zeros(3, dtype=torch.float64)
+        b.requires_grad_(biased)
+        optimiser = torch.optim.LBFGS([t, b] if biased else [t], max_iter=200, line_search_fn="strong_wolfe")
+
+        def loss() -> Any:
+            optimiser.zero_grad()
+            value = torch.nn.functional.cross_entropy(z[:, :3] * t + b, labels)
+            value.backward()
+            return value
+
+        optimiser.step(loss)
+        assert factor == pytest.approx(t.item(), abs=1e-3)
+        assert np.allclose(biases[:3], (b - b.mean()).detach().numpy(), atol=1e-3)
+        assert biases[3] == 0  # no sample of it
+
+    def test_mlls_of_an_unsure_head_needs_calibration(self) -> None:
+        """The published finding: calibration helps maximum likelihood [Alexandari et al. 2020]."""
+        off = {}
+        for calibrate in ("none", "temperature", "bcts"):
+            learner = begun(Mlls(epochs=20, lr=0.3, calibrate=calibrate), stream := shifted())
+            for param in learner.head.params:
+                param.mul_(0.15)  # as right, and less sure
+            facts = learner.adapt(Unlabelled(stream.steps[1]["test"].x, "Mlls"))
+            off[calibrate] = np.abs(np.array(facts["frequencies"]) - [0.05, 0.35, 0.6]).max()
+        assert max(off["temperature"], off["bcts"]) < 0.1, off
+        assert off["none"] > 2 * max(off["temperature"], off["bcts"]), off
+
+    @pytest.mark.parametrize("kind", [Bbse, Mlls])
+    def test_every_fifth_sample_is_held_out_in_any_portions(self, kind: type[HoldsOut]) -> None:
+        learner = kind(epochs=1)
+        learner.begin(Task(3, STREAM.x_shape), rng_for(0))
+        for low in range(0, 30, 3):
+            learner.learn(TRAIN.x[low : low + 3], TRAIN.y[low : low + 3])
+        assert (np.concatenate([y for _, y in learner.held]) == TRAIN.y[4:30:5]).all()
 
     def test_correction_helps_where_frequencies_changed(self) -> None:
         """The published finding [Lipton et al. 2018, fig. 4; Alexandari et al. 2020, table 1]."""
