@@ -35,8 +35,9 @@ def context(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     (out / "world").symlink_to(journey / "world")
     changes = [
         "validation.image_base_url=https://images.example",
-        "retrieve.per_class=5",
-        "retrieve.negative_ratio=0.2",
+        "retrieve.per_class=3",
+        "retrieve.negative_ratio=0.34",
+        "release.per_class=1",
     ]
     made = Context(out, load(out / "driftline.yaml", changes), RunLog(quiet=True))
     run(made, until="ask")
