@@ -12,7 +12,7 @@ from support.helpers import benchmark, correlated
 from eval.run import evaluate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "papers"
-AS_FINETUNE = ["t3a", "mlls"]  # they adapt to batches of test samples, which only `adaptation` gives
+AS_FINETUNE = ["t3a"]  # it adapts to batches of test samples, which only `adaptation` gives
 NEED_MORE = ["text-probe", "wise-ft", "self-training"]  # texts of classes, or unlabelled samples
 Table = dict[str, list[str]]
 
@@ -47,7 +47,7 @@ def test_no_default_is_further_below_the_best_of_its_grid_than_the_page_says(nam
     assert set(rows) == set(asked), "every learner with a default of its own"
 
 
-def test_learners_that_adapt_are_finetune_where_there_is_nothing_to_adapt_to() -> None:
+def test_a_learner_that_only_adapts_is_finetune_where_there_is_nothing_to_adapt_to() -> None:
     names = ["finetune", *AS_FINETUNE]
     settings = {"shift": 50, "batch": 20, "prefix": 0, "lr": 3.0}
     found = evaluate(correlated(n=400), "near-future", names, settings=settings)["results"]
