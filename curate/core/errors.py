@@ -156,6 +156,15 @@ def reason(error: BaseException, most: int = 200) -> str:
     return shortened(text.rstrip("."), most)
 
 
+def not_loaded(model: str, error: Exception) -> DriftlineError:
+    """What to raise for a hub name or folder that a library could not load, whatever it raised: BadInput for a folder
+    that is here, else MissingFile."""
+    problem = f"The model {model} cannot be loaded ({reason(error)})."
+    if Path(model).is_dir():
+        return BadInput(problem, "Expected its configuration and tensors; code of its own is never run.")
+    return MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The way out for an unknown name: the nearest known one, or "".
 

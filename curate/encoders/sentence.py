@@ -10,10 +10,9 @@ import numpy as np
 
 from curate.core.atomic_io import fingerprint
 from curate.core.digests import content_digest, listing
-from curate.core.errors import BadConfig
+from curate.core.errors import BadConfig, not_loaded
 from curate.encoders import Encoder, Vectors, unit
 from curate.encoders.network import resolve_device
-from curate.encoders.weights import not_loaded
 
 
 class Sentence(Encoder):

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from curate.core.errors import BadInput, DriftlineError, MissingFile, UnknownName, did_you_mean, reason
+from curate.core.errors import MissingFile, UnknownName, did_you_mean
 from curate.encoders.seen import Seen, seen
 
 FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")  # the first that a repository has
@@ -152,15 +152,6 @@ def unreachable(model: str, tag: str | None, because: str) -> MissingFile:
         "set embed.model to it; (2) a small model of your own photos: driftline run DIR --until fetch, then driftline "
         "models train DIR --out FOLDER; (3) vectors of your own: embed.from, or driftline stream from-arrays.",
     )
-
-
-def not_loaded(model: str, error: Exception) -> DriftlineError:
-    """What to raise for a hub name or folder that a library could not load, whatever it raised: BadInput for a folder
-    that is here, else MissingFile."""
-    problem = f"The model {model} cannot be loaded ({reason(error)})."
-    if Path(model).is_dir():
-        return BadInput(problem, "Expected its configuration and tensors; code of its own is never run.")
-    return MissingFile(problem, "", "Without internet: download it elsewhere and name its folder.")
 
 
 def check_weights(model: str, tag: str | None) -> None:

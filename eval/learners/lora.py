@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from curate.core.torch_threads import one_thread
-from curate.encoders.weights import not_loaded
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import place

@@ -114,7 +114,7 @@ def test_a_number_leads_to_its_runs_settings_and_hash(made: tuple[Path, list[Str
     link = re.search(r"href='(learner-er\.html)#(r-[0-9a-f]+)'", overview)
     assert link is not None
     page = (out / link[1]).read_text()
-    section = page[page.index(f'id="{link[2]}"') :].partition("</table>")[0]
+    section = page[page.index(f'id="{link[2]}"') :].partition("</details>")[0]
     runs = [run for run in rows.find([made[0] / "runs"]) if run.about["learner"].startswith("er")]
     hashes = re.findall(r"<code>([0-9a-f]{12})</code>", section)
     assert len(hashes) == 2
