@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.console import python
+from support.helpers import example
 
 from eval.run import evaluate
-from stream_builder.builders.arrays import from_arrays
-from stream_builder.stream import Stream
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,25 +58,13 @@ def test_no_picture_that_trained_the_model_is_in_the_benchmark(shared: Path) -> 
     assert 0.37 < share < 0.43
 
 
-def mobilenet(shared: Path, folder: Path) -> Stream:
-    """The given MobileNet vectors of 6,562 pictures in six buckets, three tenths of them test samples."""
-    data = np.load(shared / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False)
-    vectors = data["embedding_u8"].astype(np.float32) * data["scale"]
-    labels, y = np.unique(data["label"], return_inverse=True)
-    step = np.searchsorted([1904, 1908, 1911, 1913, 1918], data["year"], side="right")
-    side = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
-    np.savez(folder / "usda.npz", x=vectors, y=y, step=step, split=side, classes=labels)
-    return from_arrays(folder / "usda.npz")
-
-
 @pytest.mark.shared
 def test_closed_forms_with_a_covariance_beat_class_means_on_vectors_of_another_task(
     shared: Path, tmp_path: Path
 ) -> None:
-    """SLDA, RanPAC above NCM [Hayes & Kanan 2020, table 2; McDonnell et al. 2023, table 1], as docs/papers/usda.md
-    says."""
+    """SLDA, RanPAC above NCM [Hayes & Kanan 2020; McDonnell et al. 2023], as docs/papers/findings.md says."""
     found = evaluate(
-        mobilenet(shared, tmp_path), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]
+        example("findings").usda(shared), "clear-streaming", ["nearest-mean", "slda", "ridge", "ranpac(width=400)"]
     )
     means, *others = (result["scores"]["next_domain"]["mean"] for result in found["results"])
     assert min(others) > means + 0.05, found["results"]
@@ -90,7 +77,7 @@ def test_the_drift_measured_when_the_pictures_were_collected_comes_out_again(sha
     logistic regression [DATA.md]. Ours is CLEAR's SGD probe with six times its epochs: at the paper's 100 it has not
     converged on these vectors (in-domain .91), as the specification found on others."""
     longer = {"epochs": 600, "decay_after": 360}
-    found = evaluate(mobilenet(shared, tmp_path), "clear-iid", ["scratch"], settings=longer)
+    found = evaluate(example("findings").usda(shared), "clear-iid", ["scratch"], settings=longer)
     means = {k: v["mean"] for k, v in found["results"][0]["scores"].items()}
     assert means["in_domain"] == pytest.approx(0.942, abs=0.01)
     assert means["next_domain"] == pytest.approx(0.903, abs=0.015)

@@ -191,7 +191,7 @@ class TestLearners:
         assert (np.concatenate([y for _, y in learner.held]) == TRAIN.y[4:30:5]).all()
 
     def test_correction_helps_where_frequencies_changed(self) -> None:
-        """The published finding [Lipton et al. 2018, fig. 4; Alexandari et al. 2020, table 1]."""
+        """The published finding [Lipton et al. 2018, abstract; Alexandari et al. 2020, abstract]."""
         found = evaluate(shifted(), "adaptation", ["bbse", "mlls"], settings={"epochs": 20, "lr": 0.3, "batch": 500})
         for result in found["results"]:
             assert result["scores"]["adapted"]["mean"] > result["scores"]["frozen"]["mean"] + 0.01, result["learner"]

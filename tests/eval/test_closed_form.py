@@ -219,6 +219,14 @@ def test_fecam_is_its_algorithm(covariance: str) -> None:
     assert np.allclose(-learner.of_classes(TEST), np.stack(distances, 1), rtol=1e-5)
 
 
+def test_nearest_mean_is_scikit_learns() -> None:
+    from sklearn.neighbors import NearestCentroid
+
+    x, y = samples(300)
+    test, _ = samples(200, 3)
+    assert (taught(NearestMean(), x, y).predict(test) == NearestCentroid().fit(x, y).predict(test)).all()
+
+
 def test_simple_cil_is_the_mean_of_the_largest_cosine() -> None:
     means = np.stack([X[k == Y].mean(0) for k in range(CLASSES)])
     cosines = (TEST @ means.T) / np.linalg.norm(TEST, axis=1)[:, None] / np.linalg.norm(means, axis=1)
@@ -264,7 +272,7 @@ def test_features_that_are_not_finite_and_classes_that_do_not_exist_are_named() 
 
 
 def test_lda_beats_the_nearest_mean_where_directions_have_different_noise() -> None:
-    """The published finding: SLDA above NCM on the same features [Hayes & Kanan 2020, table 2]."""
+    """The published finding: SLDA above NCM on the same features [Hayes & Kanan 2020]."""
     x, y = samples(600)
     test, truth = samples(300, 3)
     lda = (taught(Slda(), x, y).predict(test) == truth).mean()

@@ -142,7 +142,7 @@ def test_cotta_is_the_authors_code(sure: float) -> None:
 
 
 def test_statistics_of_the_batch_undo_a_change_of_contrast() -> None:
-    """The published finding [Schneider et al. 2020, table 1; Nado et al. 2020, fig. 1]."""
+    """The published finding [Schneider et al. 2020; Nado et al. 2020]."""
     spec = f"bn-stats(net={NET},epochs=8,lr=0.05,batch=16,augment=none)"
     (result,) = evaluate(STREAM, "adaptation", [spec], settings={"batch": 32})["results"]
     assert result["scores"]["adapted"]["mean"] > result["scores"]["frozen"]["mean"] + 0.2

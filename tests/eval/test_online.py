@@ -124,6 +124,30 @@ def test_ace_excludes_classes_that_the_newest_batch_lacks() -> None:
     assert masked.tolist() == [[True, False, True, False, True], [False] * 5, [True, False, True, False, True]]
 
 
+def test_an_update_of_ace_follows_its_two_losses() -> None:
+    """Caccia et al. 2022: cross-entropy of replayed samples over all classes, and of incoming ones over the incoming
+    classes alone; here on the mean of all samples, as both parts have as many in the paper."""
+    learner = Ace(lr=0.5, momentum=0.0, weight_decay=0.0, scale="none", batch=N)  # type: ignore[arg-type]
+    learner.begin(Task(C, (D,), None, N, 1), rng_for(0))
+    weights, bias = (p.clone().requires_grad_() for p in (learner.wide.weights, learner.wide.bias))
+    x, y = batch()
+    incoming, new = torch.arange(N) >= N // 2, [0, 2, 5]
+    y[incoming] = torch.tensor(new)[y[incoming] % 3]
+    scores = x @ weights.T + bias
+    own = torch.nn.functional.one_hot(y[incoming], C)[:, new].argmax(1)
+    parts = [
+        torch.nn.functional.cross_entropy(scores[~incoming], y[~incoming]),
+        torch.nn.functional.cross_entropy(scores[incoming][:, new], own),
+    ]
+    (sum(parts) / 2).backward()  # type: ignore[union-attr]
+
+    learner.measure(x.numpy())
+    learner._update(x.numpy(), y.numpy(), incoming.numpy(), np.array(new))
+
+    for moved, start in ((learner.wide.weights, weights), (learner.wide.bias, bias)):
+        assert torch.allclose(moved, start - 0.5 * start.grad, atol=1e-6)
+
+
 class TestBlind:
     @given(st.lists(st.integers(0, 4), min_size=1, max_size=80), st.integers(1, 12))
     def test_it_is_the_mode_of_the_last_k(self, y: list[int], k: int) -> None:

@@ -151,8 +151,8 @@ def test_they_run_under_every_protocol(protocol: str) -> None:
 
 
 def test_replay_forgets_less_than_finetuning() -> None:
-    """The published finding: DER++ and CLS-ER keep old tasks that plain finetuning forgets [Buzzega et al. 2020, table
-    2; Arani et al. 2022, table 1]. Here each step has one class of its own."""
+    """The published finding: DER++ and CLS-ER keep old tasks that plain finetuning forgets [Buzzega et al. 2020;
+    Arani et al. 2022]. Here each step has one class of its own."""
     steps = []
     for k, old in enumerate(drifting(steps=3, drift=0.0).steps):
         train = old["train"].take(np.flatnonzero(old["train"].y == k))

@@ -124,7 +124,7 @@ class TestMethods:
         assert np.allclose(learner.confidence(TEST.x), expected.max(1), atol=1e-5)
 
     def test_calibration_helps_where_one_class_is_answered_too_often(self) -> None:
-        """The published finding: correcting the model's own prior raises accuracy [Zhao et al. 2021, fig. 4]."""
+        """The published finding: correcting the model's own prior raises accuracy [Zhao et al. 2021]."""
         stream = described(drifting(width=8, noise=2.0, n=600))
         assert stream.class_texts is not None
         train, test = stream.steps[0]["train"], stream.steps[0]["test"]

@@ -109,7 +109,16 @@ def made_rows(rows: int, seed: int = 0, columns: int = 23, dirty: float = 0.0) -
 
 def benchmark(name: str) -> ModuleType:
     """A module of `benchmarks/`, which is no package."""
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / f"{name}.py"
+    return _module("benchmarks", name)
+
+
+def example(name: str) -> ModuleType:
+    """A module of `examples/`, which is no package."""
+    return _module("examples", name)
+
+
+def _module(folder: str, name: str) -> ModuleType:
+    path = Path(__file__).resolve().parents[2] / folder / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,0 +1,66 @@
+"""The streams of docs/papers/findings.md, from vectors that others published.
+
+    python examples/findings.py --data DATA --out findings
+
+findings/usda: MobileNet vectors of 6,562 watercolours, 11 fruits, six buckets of years, 30 % test samples. Needs
+DATA/usda/usda_mnv1_embeddings_u8.npz. findings/intents: sentence vectors of Banking77 in 11 steps of seven new intents
+each, so that no class comes back; findings/banking77: the same in one step, in the order of their file. Both need
+DATA/intent/banking77_minilm.npz.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_builder.builders.arrays import from_arrays
+from stream_builder.stream import Stream
+
+CUTS = [1904, 1908, 1911, 1913, 1918]  # years that begin a bucket, as in examples/usda/driftline.yaml
+TURNS = 11
+
+
+def usda(data: Path) -> Stream:
+    """One step for each bucket of years; a random 30 % of the pictures are test samples."""
+    with np.load(data / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as found:
+        labels, y = np.unique(found["label"], return_inverse=True)
+        x = found["embedding_u8"].astype(np.float32) * found["scale"]
+        step = np.searchsorted(CUTS, found["year"], side="right")
+    split = np.where(np.random.default_rng(0).random(len(y)) < 0.3, "test", "train")
+    return from_arrays({"x": x, "y": y, "step": step, "split": split, "classes": labels})
+
+
+def banking77(data: Path) -> Stream:
+    """One step, with Banking77's own test samples."""
+    return from_arrays(_sentences(data))
+
+
+def intents(data: Path) -> Stream:
+    """Classes in a random order, seven to a step; each step shuffled."""
+    rng, arrays = np.random.default_rng(0), _sentences(data)
+    classes = int(arrays["y"].max()) + 1
+    turn = np.argsort(rng.permutation(classes)) // (classes // TURNS)
+    rows = rng.permutation(len(arrays["y"]))
+    return from_arrays({name: array[rows] for name, array in (arrays | {"step": turn[arrays["y"]]}).items()})
+
+
+def _sentences(data: Path) -> dict[str, Any]:
+    with np.load(data / "intent" / "banking77_minilm.npz", allow_pickle=False) as found:
+        x = np.concatenate([found["train_x"], found["test_x"]]).astype(np.float32)
+        y = np.concatenate([found["train_y"], found["test_y"]]).astype(np.int64)
+        split = np.repeat(["train", "test"], [len(found["train_y"]), len(found["test_y"])])
+    return {"x": x, "y": y, "split": split}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("findings"))
+    options = parser.parse_args()
+    for build in (usda, banking77, intents):
+        replace(build(options.data), name=build.__name__).save(options.out / build.__name__)
+        print(options.out / build.__name__)
