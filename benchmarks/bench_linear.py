@@ -16,6 +16,7 @@ import torch
 from peers import users_loop
 
 from curate.core.seeding import rng_for
+from eval.engine import fused
 from eval.engine.linear import Head, LinearSettings, fit
 
 N, D, C, EPOCHS = 2310, 2048, 11, 10  # one bucket of CLEAR-10, ResNet-50 features
@@ -26,7 +27,8 @@ def main() -> None:
     """Measure and print."""
     torch.set_num_threads(1)
     rng = rng_for(0, "bench linear")
-    x = rng.normal(size=(N, D)).astype(np.float32) / np.float32(np.sqrt(D))
+    x = fused.aligned((N, D))  # as learners give it
+    x[:] = rng.normal(size=(N, D)) / np.sqrt(D)
     y = rng.integers(C, size=N)
     a = torch.ones(2048, 2048)
     halves = a.bfloat16()

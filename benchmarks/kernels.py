@@ -42,7 +42,8 @@ def seconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
 def training(kind: str, n: int, width: int, classes: int, batch: int, epochs: int = 1) -> Callable[[], object]:
     """A function that trains a head with a kind of kernel."""
     rng = rng_for(0, "kernels")
-    x, y = rng.normal(size=(n, width)).astype("float32") / width**0.5, rng.integers(classes, size=n)
+    x, y = fused.aligned((n, width)), rng.integers(classes, size=n)  # as learners give it
+    x[:] = rng.normal(size=(n, width)) / width**0.5
 
     def work() -> None:
         os.environ[fused.VARIABLE] = kind

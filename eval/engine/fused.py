@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from curate.core.errors import BadConfig
 
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
+STEPS = 64  # of training in one call of the library
 KINDS = ("plain", "avx2", "avx512")  # of registers, as kernel.c numbers them
 VARIABLE = "DRIFTLINE_KERNEL"
 Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
@@ -32,17 +34,18 @@ def library() -> Any:
     if spec is None or spec.origin is None:
         return None
     library = ctypes.CDLL(spec.origin)
-    if not hasattr(library, "driftline_step_of"):
+    if not hasattr(library, "driftline_steps_of"):
         return None
     place, long, real, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
-    for name, kind, places in (
-        ("step_of", [whole], 7), ("step_half", [], 8), ("gradient_of", [whole], 5), ("gradient_half", [], 6),
-    ):  # fmt: skip
+    for name, arguments in {
+        "steps_of": [whole, *[place] * 4, *[long] * 4, *[place] * 7, *[real] * 2],
+        "steps_half": [*[place] * 4, *[long] * 4, *[place] * 8, *[real] * 2],
+        "gradient_of": [whole, *[place] * 2, *[long] * 5, *[place] * 5],
+        "gradient_half": [*[place] * 2, *[long] * 5, *[place] * 6],
+    }.items():
         if hasattr(library, f"driftline_{name}"):
             function = getattr(library, f"driftline_{name}")
-            function.restype = None
-            numbers = [real] * 3 if name.startswith("step") else []
-            function.argtypes = [*kind, *[place] * 2, *[long] * 4, *[place] * places, *numbers]
+            function.restype, function.argtypes = None, arguments
     library.driftline_descend.restype = library.driftline_show.restype = None
     library.driftline_descend.argtypes = [place] * 3 + [long] + [real] * 3
     library.driftline_descend_rounded.restype = None
@@ -151,19 +154,36 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
     import torch
 
     kernel, half = library(), x.dtype is torch.bfloat16
-    classes, features = params[0].shape
     x = padded(x)
-    width, rows_of_w = x.shape[1], -(-classes // CLASSES) * CLASSES
-    weights, result = np.zeros((rows_of_w, width), np.float32), torch.empty((rows_of_w, width))
-    weights[:classes, :features] = params[0].numpy()
-    bias, scores = torch.empty(classes), np.empty((ROWS, rows_of_w), np.float32)
-    work = [np.empty((rows_of_w, width), np.uint16)] if half else []
-    rows = x.data_ptr() + np.arange(len(y)) * (width * x.element_size())
-    places = [weights.ctypes.data, params[1].data_ptr(), result.data_ptr(), bias.data_ptr(), scores.ctypes.data]
-    places += [array.ctypes.data for array in work]
+    weights, bias, scores, *work = room(params, x)
+    result, slope = torch.empty_like(weights), torch.empty_like(bias)
+    rows = x.data_ptr() + np.arange(len(y)) * (x.shape[1] * x.element_size())
+    places = [tensor.data_ptr() for tensor in (weights, bias, result, slope, scores, *work)]
+    sizes = [len(y), len(y), x.shape[1], len(bias), len(weights)]
     function = kernel.driftline_gradient_half if half else partial(kernel.driftline_gradient_of, KINDS.index(kind()))
-    function(rows.ctypes.data, y.data_ptr(), len(y), width, classes, rows_of_w, *places)
-    return [result[:classes, :features], bias]
+    function(rows.ctypes.data, y.data_ptr(), *sizes, *places)
+    return [result[: len(bias), : params[0].shape[1]], slope]
+
+
+def aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """An array in torch's memory, which begins at whole lines of the cache: rows of numpy's lie across them, and the
+    kernel takes 12 % longer."""
+    import torch
+
+    array: npt.NDArray[np.float32] = torch.empty(shape).numpy()
+    return array
+
+
+def room(params: Any, x: Any) -> list[Any]:
+    """Weights (classes and columns padded with zeros) and bias, in memory of their own, then room for the scores of a
+    block, and for weights in bfloat16 if x, padded, is of it."""
+    import torch
+
+    classes, features = params[0].shape
+    weights = torch.zeros((-(-classes // CLASSES) * CLASSES, x.shape[1]))
+    weights[:classes, :features] = params[0]
+    scores = torch.empty((len(weights), ROWS))
+    return [weights, params[1].clone(), scores, *([weights.bfloat16()] if x.dtype is torch.bfloat16 else [])]
 
 
 def train(
@@ -178,27 +198,28 @@ def train(
 
     kernel = library()
     half = sources[0].dtype is torch.bfloat16
-    classes, features = params[0].shape
     sources = [padded(x) for x in sources]
-    width, rows_of_w = sources[0].shape[1], -(-classes // CLASSES) * CLASSES
-    weights, moving, gradient = (np.zeros((rows_of_w, width), np.float32) for _ in range(3))
-    bias, bias_moving, bias_gradient = (np.zeros(classes, np.float32) for _ in range(3))
-    weights[:classes, :features], bias[:] = params[0].numpy(), params[1].numpy()
-    scores = np.empty((ROWS, rows_of_w), np.float32)
-    arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores]
-    arrays += [np.empty((rows_of_w, width), np.uint16)] if half else []
-    places = [array.ctypes.data for array in arrays]
-    step = kernel.driftline_step_half if half else partial(kernel.driftline_step_of, KINDS.index(kind()))
-    stride = width * sources[0].element_size()
-    steps = 0
-    for lr, *drawn in batches:
-        parts = list(zip(sources, labels, drawn, strict=False))
-        rows = np.concatenate([source.data_ptr() + part * stride for source, _, part in parts])
-        y = np.concatenate([target[part] for _, target, part in parts])
-        step(rows.ctypes.data, y.ctypes.data, len(y), width, classes, rows_of_w, *places, lr, momentum, decay)
-        steps += 1
-    params[0].copy_(torch.from_numpy(weights[:classes, :features]))
-    params[1].copy_(torch.from_numpy(bias))
-    velocity[0].copy_(torch.from_numpy(moving[:classes, :features]))
-    velocity[1].copy_(torch.from_numpy(bias_moving))
-    return steps
+    weights, bias, scores, *work = room(params, sources[0])
+    moving, bias_moving = torch.zeros_like(weights), torch.zeros_like(bias)
+    gradient, bias_gradient = torch.empty_like(weights), torch.empty_like(bias)
+    arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores, *work]
+    places = [array.data_ptr() for array in arrays]
+    run = kernel.driftline_steps_half if half else partial(kernel.driftline_steps_of, KINDS.index(kind()))
+    stride = sources[0].shape[1] * sources[0].element_size()
+    starts = [source.data_ptr() for source in sources]
+    done, drawn = 0, iter(batches)
+    while steps := list(islice(drawn, STEPS)):
+        parts = [list(zip(starts, labels, each, strict=False)) for _, *each in steps]
+        rows = np.concatenate([start + part * stride for step in parts for start, _, part in step])
+        y = np.concatenate([target[part] for step in parts for _, target, part in step])
+        sizes = np.array([sum(len(part) for *_, part in step) for step in parts])
+        rates = np.array([rate for rate, *_ in steps], np.float32)
+        given = [array.ctypes.data for array in (rows, y, sizes, rates)]
+        run(*given, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)
+        done += len(steps)
+    classes, features = params[0].shape
+    params[0].copy_(weights[:classes, :features])
+    params[1].copy_(bias)
+    velocity[0].copy_(moving[:classes, :features])
+    velocity[1].copy_(bias_moving)
+    return done

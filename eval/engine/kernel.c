@@ -1,7 +1,7 @@
 /* Softmax regression by mini-batch SGD with momentum, one batch per call: gather, forward, softmax, gradient and update
    without a copy of the batch. 32 rows at a time stay in the second-level cache between the two products, so that X is
-   read from memory once. The products are compiled once for each kind of register (tiles.h): a tile that is larger than
-   the registers costs more than the arithmetic. */
+   read from memory once, and the next 32 are fetched meanwhile. The products are compiled once for each kind of register
+   (tiles.h): a tile that is larger than the registers costs more than the arithmetic. */
 
 #include <math.h>
 #include <stdint.h>
@@ -41,24 +41,37 @@ INLINE float exp_of(float x) {
     return p * power;
 }
 
-/* Scores of a block -> gradient of the mean cross-entropy in them; rows from `here` on become zero. */
+/* Scores of a block -> gradient of the mean cross-entropy in them; rows from `here` on and classes from `classes` on become
+   zero. scores: padded x ROWS, so that a register holds one class of many rows and is never summed. */
 INLINE void softmax(float *scores, const float *bias, float *dbias, const int64_t *y, long here, long classes, long padded,
                     float share) {
-    memset(scores + here * padded, 0, sizeof(float) * (ROWS - here) * padded);
-    for (long r = 0; r < here; r++) {
-        float *restrict s = scores + r * padded, top = -INFINITY, sum = 0;
-        for (long c = 0; c < classes; c++) {
-            s[c] += bias[c];
-            top = s[c] > top ? s[c] : top;
+    float top[ROWS], sum[ROWS];
+    for (long r = 0; r < ROWS; r++) top[r] = -INFINITY, sum[r] = 0;
+    for (long c = 0; c < classes; c++) {
+        float *restrict s = scores + c * ROWS;
+        for (long r = here; r < ROWS; r++) s[r] = 0;
+        for (long r = 0; r < ROWS; r++) {
+            s[r] += bias[c];
+            top[r] = s[r] > top[r] ? s[r] : top[r];
         }
-#pragma omp simd reduction(+ : sum)
-        for (long c = 0; c < classes; c++) sum += s[c] = exp_of(s[c] - top);
-        const float factor = share / sum;
-        for (long c = 0; c < classes; c++) s[c] *= factor;
-        s[y[r]] -= share;
-        for (long c = 0; c < classes; c++) dbias[c] += s[c];
-        for (long c = classes; c < padded; c++) s[c] = 0;
     }
+    for (long c = 0; c < classes; c++) {
+        float *restrict s = scores + c * ROWS;
+        for (long r = 0; r < ROWS; r++) sum[r] += s[r] = exp_of(s[r] - top[r]);
+    }
+    for (long r = 0; r < ROWS; r++) sum[r] = r < here ? share / sum[r] : 0;
+    for (long c = 0; c < classes; c++) {
+        float *restrict s = scores + c * ROWS;
+        for (long r = 0; r < ROWS; r++) s[r] *= sum[r];
+    }
+    for (long r = 0; r < here; r++) scores[y[r] * ROWS + r] -= share;
+    for (long c = 0; c < classes; c++) {
+        float total = 0;
+#pragma omp simd reduction(+ : total)
+        for (long r = 0; r < ROWS; r++) total += scores[c * ROWS + r];
+        dbias[c] += total;
+    }
+    memset(scores + classes * ROWS, 0, sizeof(float) * (padded - classes) * ROWS);
 }
 
 /* SGD with momentum, in one pass. */
@@ -170,24 +183,29 @@ int driftline_best_kind(void) {
     return 0;
 }
 
-/* kind: at most the best. x: n pointers to rows of `width` floats (a multiple of 32). w, dw: padded x width, padded a
-   multiple of 12, rows from `classes` on are zero. scores: room for 32 x padded. */
-void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, long n, long width, long classes,
+/* kind: at most the best. x: pointers to n rows of `width` floats (a multiple of 32), and to those that follow in training,
+   `known` in all. w, dw: padded x width, padded a multiple of 12, rows from `classes` on are zero. scores: room for
+   padded x 32. */
+void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, long n, long known, long width, long classes,
                            long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores) {
 #ifdef __x86_64__
-    if (kind == 2) return gradient_avx512(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
-    if (kind == 1) return gradient_avx2(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+    if (kind == 2) return gradient_avx512(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
+    if (kind == 1) return gradient_avx2(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
 #endif
-    gradient_plain(x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
+    gradient_plain(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
 }
 
-/* One step; velocity as w. */
-void driftline_step_of(int kind, const float *const *x, const int64_t *y, long n, long width, long classes, long padded,
-                       float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
-                       float *scores, float lr, float momentum, float decay) {
-    driftline_gradient_of(kind, x, y, n, width, classes, padded, w, bias, dw, dbias, scores);
-    driftline_descend(w, velocity, dw, classes * width, lr, momentum, decay);
-    driftline_descend(bias, bias_velocity, dbias, classes, lr, momentum, 0);
+/* Steps one after the other, of sizes[i] rows at the rate rates[i]; velocity as w. */
+void driftline_steps_of(int kind, const float *const *x, const int64_t *y, const int64_t *sizes, const float *rates, long steps,
+                        long width, long classes, long padded, float *w, float *bias, float *velocity,
+                        float *bias_velocity, float *dw, float *dbias, float *scores, float momentum, float decay) {
+    long known = 0;
+    for (long i = 0; i < steps; i++) known += sizes[i];
+    for (long i = 0; i < steps; x += sizes[i], y += sizes[i], known -= sizes[i], i++) {
+        driftline_gradient_of(kind, x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores);
+        driftline_descend(w, velocity, dw, classes * width, rates[i], momentum, decay);
+        driftline_descend(bias, bias_velocity, dbias, classes, rates[i], momentum, 0);
+    }
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && (__GNUC__ >= 10 || defined(__clang__))
@@ -210,7 +228,7 @@ static inline uint32_t half_of(float value) {
 /* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is space for padded x
    width of them. The gradient pairs two rows; unpacking leaves its columns in the order 0-3 8-11 16-19 24-27 | 4-7 12-15
    20-23 28-31 of every 32, which is undone at the end. */
-HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes,
+HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, long n, long known, long width, long classes,
                                   long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores,
                                   uint16_t *w_half) {
     memset(dw, 0, sizeof(float) * padded * width);
@@ -219,9 +237,12 @@ HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, lo
     for (long i = 0; i < padded * width; i += LANES)
         _mm256_storeu_si256((__m256i *)(w_half + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(w + i)));
     for (long start = 0; start < n; start += ROWS) {
-        const uint16_t *rows[ROWS];
+        const uint16_t *rows[ROWS], *next[ROWS];
         long here = n - start < ROWS ? n - start : ROWS;
-        for (long r = 0; r < ROWS; r++) rows[r] = x[start + (r < here ? r : 0)];
+        for (long r = 0; r < ROWS; r++) {
+            rows[r] = x[start + (r < here ? r : 0)];
+            next[r] = x[start + here + r < known ? start + here + r : known - 1];
+        }
         for (long r0 = 0; r0 < ROWS; r0 += R)
             for (long c0 = 0; c0 < padded; c0 += K) {
                 __m512 acc[R][K];
@@ -236,15 +257,15 @@ HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, lo
                     }
                 }
                 for (int r = 0; r < R; r++)
-                    for (int c = 0; c < K; c++) scores[(r0 + r) * padded + c0 + c] = _mm512_reduce_add_ps(acc[r][c]);
+                    for (int c = 0; c < K; c++) scores[(c0 + c) * ROWS + r0 + r] = _mm512_reduce_add_ps(acc[r][c]);
             }
         uint32_t pairs[ROWS / 2][CLASSES];
         softmax(scores, bias, dbias, y + start, here, classes, padded, share);
         for (long c0 = 0; c0 < padded; c0 += CLASSES) {
             for (long r = 0; r < ROWS; r += 2)
                 for (int c = 0; c < CLASSES; c++) {
-                    uint32_t low = half_of(scores[r * padded + c0 + c]), high = half_of(scores[(r + 1) * padded + c0 + c]);
-                    pairs[r / 2][c] = low | high << 16;
+                    const float *g = scores + (c0 + c) * ROWS + r;
+                    pairs[r / 2][c] = half_of(g[0]) | half_of(g[1]) << 16;
                 }
             for (long d = 0; d < width; d += 2 * LANES) {
                 __m512 acc[CLASSES][2];
@@ -252,6 +273,7 @@ HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, lo
                     for (int v = 0; v < 2; v++) acc[c][v] = _mm512_loadu_ps(dw + (c0 + c) * width + d + v * LANES);
                 for (long r = 0; r < ROWS; r += 2) {
                     __m512i a = _mm512_loadu_si512(rows[r] + d), b = _mm512_loadu_si512(rows[r + 1] + d);
+                    if (!c0) __builtin_prefetch(next[r] + d, 0, 2), __builtin_prefetch(next[r + 1] + d, 0, 2);
                     __m512bh low = (__m512bh)_mm512_unpacklo_epi16(a, b), high = (__m512bh)_mm512_unpackhi_epi16(a, b);
                     for (int c = 0; c < CLASSES; c++) {
                         __m512bh p = (__m512bh)_mm512_set1_epi32((int)pairs[r / 2][c]);
@@ -273,12 +295,17 @@ HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, lo
     }
 }
 
-HALF void driftline_step_half(const uint16_t *const *x, const int64_t *y, long n, long width, long classes, long padded,
-                              float *w, float *bias, float *velocity, float *bias_velocity, float *dw, float *dbias,
-                              float *scores, uint16_t *w_half, float lr, float momentum, float decay) {
-    driftline_gradient_half(x, y, n, width, classes, padded, w, bias, dw, dbias, scores, w_half);
-    driftline_descend(w, velocity, dw, classes * width, lr, momentum, decay);
-    driftline_descend(bias, bias_velocity, dbias, classes, lr, momentum, 0); /* weight decay applies to weights only */
+HALF void driftline_steps_half(const uint16_t *const *x, const int64_t *y, const int64_t *sizes, const float *rates, long steps,
+                               long width, long classes, long padded, float *w, float *bias, float *velocity,
+                               float *bias_velocity, float *dw, float *dbias, float *scores, uint16_t *w_half,
+                               float momentum, float decay) {
+    long known = 0;
+    for (long i = 0; i < steps; i++) known += sizes[i];
+    for (long i = 0; i < steps; x += sizes[i], y += sizes[i], known -= sizes[i], i++) {
+        driftline_gradient_half(x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores, w_half);
+        driftline_descend(w, velocity, dw, classes * width, rates[i], momentum, decay);
+        driftline_descend(bias, bias_velocity, dbias, classes, rates[i], momentum, 0); /* decay is of weights only */
+    }
 }
 #else
 int driftline_has_half(void) { return 0; }

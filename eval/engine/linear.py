@@ -306,7 +306,7 @@ def tensor(array: npt.NDArray[Any], device: Any) -> Any:
     import torch
 
     ready = np.ascontiguousarray(array)
-    return torch.from_numpy(ready if ready.flags.writeable else ready.copy()).to(device)
+    return (torch.from_numpy if ready.flags.writeable else torch.tensor)(ready).to(device)
 
 
 def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, Po
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream
 from curate.core.torch_threads import one_thread
+from eval.engine import fused
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, check_model
 from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, predict_sure, step
@@ -124,7 +125,7 @@ class NetLearner(Learner):
             return plain
         if divisor == 1:
             return np.asarray(plain, np.float32)
-        return np.multiply(plain, np.float32(1 / divisor), dtype=np.float32)
+        return np.multiply(plain, np.float32(1 / divisor), out=fused.aligned(plain.shape), dtype=np.float32)
 
     def _plain(self, x: Array) -> tuple[Array, float]:
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
