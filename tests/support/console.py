@@ -4,12 +4,8 @@ less a call."""
 from __future__ import annotations
 
 import atexit
-import gc
 import json
-import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,23 +14,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-NEEDED = [
-    "torch",
-    "open_clip",
-    "duckdb",
-    "pandas",
-    "pyarrow.parquet",
-    "scipy.stats",
-    "pipelines.cli.app",
-    "pipelines.runner",
-    "pipelines.config.loader",
-    "stream_builder.builders.shift_sequence",
-    "eval.run",
-    "eval.reporting.report",
-    "eval.protocols.seq_to_final.protocol",
-]
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(NEEDED)
+from support.forks import Running
 
 
 def answer(*words: str) -> Any:
@@ -69,35 +49,8 @@ def start(*words: object, said: Path | None = None) -> Running:
     return running
 
 
-class Running:
-    """The part of `subprocess.Popen` that tests need."""
-
-    def __init__(self, process: Any) -> None:
-        self.process = process
-        self.pid: int = process.pid
-
-    def poll(self) -> int | None:
-        """Exit code, minus the signal that ended it; None while it runs."""
-        code: int | None = self.process.exitcode
-        return code
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Exit code. Raises subprocess.TimeoutExpired."""
-        self.process.join(timeout)
-        if (code := self.poll()) is None:
-            raise subprocess.TimeoutExpired("driftline", timeout or 0)
-        return code
-
-    def kill(self) -> None:
-        """SIGKILL, unless it has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-
 def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
-    child = FORKS.Process(target=target, args=(words, here, said, dict(os.environ)))
-    child.start()
-    return Running(child)
+    return Running(target, words, here, said, dict(os.environ))
 
 
 def _called(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
@@ -117,8 +70,6 @@ def _executed(words: tuple[str, ...], here: Path, said: list[Path], environment:
 
 
 def _prepare(here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
-    os.setsid()
-    gc.freeze()  # what the imports made stays: to look at it would copy all of it into this process
     for number, file in enumerate(said, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
