@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -102,11 +103,13 @@ SIMPLE: dict[str, Callable[[int], bytes]] = {
 
 
 class FaultServer:
-    """asked: requests by path. targets: kind → address of a redirect. seconds: how long "drip" and "silent" go on."""
+    """asked: requests by path. targets: kind → address of a redirect. seconds: how long "drip" and "silent" go on.
+    answered: addresses /KIND/N from this N on wait until it is larger."""
 
     def __init__(self, seconds: float = 30.0) -> None:
         self.asked: Counter[str] = Counter()
         self.targets: dict[str, str] = {}
+        self.answered = math.inf
         self.seconds = seconds
         self._loop = asyncio.new_event_loop()
         ready = threading.Event()
@@ -154,6 +157,8 @@ class FaultServer:
         n = int(number) if number.isdigit() else 0
         body = SIMPLE[kind](n) if kind in SIMPLE else picture(seed=n % 50)
         first = self.asked[path] == 1
+        while n >= self.answered:
+            await asyncio.sleep(0.05)
 
         def head(code: int = 200, length: int | None = None, **more: str) -> bytes:
             said = {"Content-Type": TYPES.get(kind, "image/jpeg"), **{k.replace("_", "-"): v for k, v in more.items()}}
@@ -186,7 +191,7 @@ class FaultServer:
         elif kind == "latinmoved":
             writer.write(f"HTTP/1.1 302 X\r\nLocation: /good/{n}/é\r\nContent-Length: 0\r\n\r\n".encode("latin-1"))
         elif kind == "later":
-            writer.write(head(429, 0, Retry_After="1"))
+            writer.write(head(429, 0, Retry_After="3"))
         elif kind == "cut":
             writer.write(head(200, len(body)) + body[: len(body) // 2])
             await writer.drain()
