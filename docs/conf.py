@@ -53,7 +53,7 @@ def commands() -> str:
     from typer.main import get_command
     from typer.testing import CliRunner
 
-    from pipelines.cli.app import app
+    from pipelines.cli.app import app, called
 
     def paths(command: Any, path: list[str]) -> list[list[str]]:
         inner = getattr(command, "commands", {})
@@ -61,7 +61,7 @@ def commands() -> str:
 
     parts = ["# Commands\n"]
     for path in paths(get_command(app), []):
-        text = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
+        text = CliRunner().invoke(called(path), [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"}).stdout
         parts.append(f"## driftline {' '.join(path)}\n\n```text\n{text.rstrip()}\n```\n")
     return "\n".join(parts)
 
