@@ -42,12 +42,16 @@ def every_import(path: Path) -> set[str]:
     return names
 
 
+def imported(path: Path) -> set[str]:
+    """Those of the project."""
+    return {name for name in every_import(path) if name.split(".")[0] in ROOMS}
+
+
 def imports() -> Iterator[tuple[str, str]]:
     """(importer, module of the project) of all files."""
     for path in FILES:
-        for name in sorted(every_import(path)):
-            if name.split(".")[0] in ROOMS:
-                yield module_of(path), name
+        for name in sorted(imported(path)):
+            yield module_of(path), name
 
 
 def may(importer: str, target: str) -> bool:
