@@ -6,9 +6,10 @@ beside its rows; they name samples by their position in the stream: steps in ord
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import sha256_file, writing
+from curate.core.atomic_io import sha256_bytes, sha256_file, writing
 from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from eval import rows as row_files
 from eval.rows import Answers, Row, Run
@@ -29,8 +30,18 @@ COLUMNS = ("row", "sample", "label", "predicted", "confidence")
 ROUNDING = 1e-6  # of a confidence or probability
 STEPS = 65_535  # in which probabilities are stored
 Labels = npt.NDArray[Any]
-Shared = dict[tuple[str, bytes], Labels]  # type and content of an array → the array
 Top = tuple[Labels, Labels]  # see `Answers.top`
+Test = tuple[slice, Labels, Labels]  # place among the records, samples, labels
+
+
+@dataclass
+class Shared:
+    """What runs have in common: equal arrays are one array, which saves memory and comparisons."""
+
+    arrays: dict[tuple[str, bytes], Labels] = field(default_factory=dict)
+    """type and content → array"""
+    tests: dict[bytes, list[Test]] = field(default_factory=dict)
+    """digest of a run's samples and labels → its tests"""
 
 
 def numbered(stream: Stream) -> Stream:
@@ -99,7 +110,7 @@ class Tally:
             if self.top is not None and len(self.top) == len(self.labels):
                 top = tuple(_joined(part) for part in zip(*self.top, strict=True))
             answers = Answers(_joined(known), _small(labels), _small(predicted), kept, top)
-        return Row(self.tested_on, len(labels), int(right.sum()), **fields, answers=answers)
+        return Row(self.tested_on, len(labels), int(np.count_nonzero(right)), **fields, answers=answers)
 
 
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
@@ -190,7 +201,8 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
     found = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
     if not found:
         return None
-    columns: dict[str, Any] = {"row": np.concatenate([np.full(len(a), i, np.int32) for i, a in found])}
+    numbers, sizes = np.array([i for i, _ in found], np.int32), [len(a) for _, a in found]
+    columns: dict[str, Any] = {"row": np.repeat(numbers, sizes)}
     columns |= {name: np.concatenate([getattr(a, name) for _, a in found]) for name in ("sample", "label", "predicted")}
     if any(a.confidence is not None for _, a in found):
         parts = [np.full(len(a), np.nan, np.float32) if a.confidence is None else a.confidence for _, a in found]
@@ -207,11 +219,12 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     if records is None:
         return
     with writing(path) as file:
-        # Positions rise by one nearly everywhere, so that their differences take no space. Snappy is read faster.
-        ways = {name: "snappy" if name in COLUMNS[:3] else "zstd" for name in records.column_names}
+        # Positions rise by one nearly everywhere, so that their differences take no space. Of a small file, zstd takes
+        # half of the time of writing and reading, and saves a twentieth of its bytes.
         pq.write_table(
-            records, file, compression=ways, row_group_size=2**20, write_statistics=False,
-            use_dictionary=["row", "label", "predicted"], column_encoding={"sample": "DELTA_BINARY_PACKED"},
+            records, file, compression="snappy", row_group_size=2**20, write_statistics=False,
+            use_dictionary=[name for name in records.column_names if name != "sample"],
+            column_encoding={"sample": "DELTA_BINARY_PACKED"},
         )  # fmt: skip
 
 
@@ -219,16 +232,17 @@ def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
     """All runs below some folders in path order, with their records, and what is wrong with records that cannot be
     used: the rows of these runs, and of runs of older versions, have none. Raises as `rows.find`."""
     runs, wrong = [], []
-    shared: Shared = {}
+    shared = Shared()
     for folder in row_files.folders([Path(path) for path in paths]):
         run, path = row_files.load(folder), folder / FILE
         try:
             expected = run.about.get(row_files.OUTCOMES_DIGEST)  # older versions wrote none
             if expected is not None and not path.is_file():
                 raise BadInput(f"{path} is missing.", "Expected the outcomes of the run.", AGAIN)
-            if expected is not None and sha256_file(path) != expected:
+            data = path.read_bytes() if path.is_file() else None
+            if expected is not None and data is not None and sha256_bytes(data) != expected:
                 raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", AGAIN)
-            runs.append(Run(run.about, attached(path, path, run.rows, shared)) if path.is_file() else run)
+            runs.append(run if data is None else Run(run.about, attached(path, data, run.rows, shared)))
         except (BadInput, IntegrityError) as error:
             runs.append(run)
             wrong.append(str(error))
@@ -250,39 +264,51 @@ def check_stream(runs: Sequence[Run], stream: Stream) -> None:
 
 
 def attached(path: Path, source: Any, rows: Sequence[Row], shared: Shared | None = None) -> list[Row]:
-    """The rows with their records. path: for messages. source: a file, or its path. shared: samples and labels of other
-    runs; equal ones become one array, which saves memory and comparisons.
+    """The rows with their records. path: for messages. source: its content, a file, or its path. shared: samples and
+    labels of other runs; equal ones become one array, which saves memory and comparisons.
 
     Raises BadInput for a file that has no records, IntegrityError for records that do not have the counts of the rows.
     """
     columns = _read(path, source)
     number = columns["row"]
-    if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((np.diff(number) < 0).any())):
+    if len(number) and (number[0] < 0 or number[-1] >= len(rows) or bool((number[1:] < number[:-1]).any())):
         raise IntegrityError(f"{path} has records of rows that do not exist, or not in their order.", "", AGAIN)
     number, sample, label, predicted = number.astype(np.int64), *(columns[name] for name in COLUMNS[1:4])
     right = label == predicted
-    n, hits = (np.bincount(found, minlength=len(rows)).tolist() for found in (number, number[right]))
-    classes = _other_classes(rows, number, label, right)
-    for i, (row, *found) in enumerate(zip(rows, n, hits, strict=True)):
-        differ = found != [row.n, row.n_correct]
-        if (differ or classes[i]) and (n[i] or row.n_correct):
-            problem = f"Row {i} has {row.n_correct} right of {row.n}, its records in {path} {hits[i]} of {n[i]}."
-            other = f"Row {i} has other counts of classes than its records in {path}."
-            raise IntegrityError(problem if differ else other, "", AGAIN)
+    n, hits = (np.bincount(found, minlength=len(rows)) for found in (number, number[right]))
+    given = [np.array([getattr(row, name) for row in rows]) for name in ("n", "n_correct")]
+    differ = (n != given[0]) | (hits != given[1])
+    if (wrong := (differ | _other_classes(rows, number, label, right)) & ((n > 0) | (given[1] != 0))).any():
+        i = int(wrong.argmax())
+        problem = f"Row {i} has {rows[i].n_correct} right of {rows[i].n}, its records in {path} {hits[i]} of {n[i]}."
+        other = f"Row {i} has other counts of classes than its records in {path}."
+        raise IntegrityError(problem if differ[i] else other, "", AGAIN)
     confidence = columns.get("confidence")
     known = np.zeros(len(rows)) if confidence is None else np.bincount(number[np.isfinite(confidence)], None, len(rows))
     edges = np.concatenate([[0], np.cumsum(n)]).tolist()
-    shared = {} if shared is None else shared
     out = []
-    for i, row in enumerate(rows):
-        part = slice(edges[i], edges[i + 1])
-        if part.start == part.stop:
-            out.append(row)
-            continue
-        of, true = (shared.setdefault((one.dtype.char, one.tobytes()), one) for one in (sample[part], label[part]))
-        kept = None if confidence is None or not known[i] else confidence[part]
-        out.append(row_files.changed(row, answers=Answers(of, true, predicted[part], kept)))
+    tests = _tests(sample, label, edges, shared or Shared())
+    for row, (part, of, true), sure in zip(rows, tests, known.tolist(), strict=True):
+        if part.start < part.stop:
+            kept = confidence[part] if confidence is not None and sure else None
+            row = row_files.changed(row, {"answers": Answers(of, true, predicted[part], kept)})
+        out.append(row)
     return out
+
+
+def _tests(sample: Labels, label: Labels, edges: Sequence[int], shared: Shared) -> list[Test]:
+    """Place, samples and labels of each test; those of another run with the same tests, if there is one."""
+
+    def once(array: Labels) -> Labels:
+        return shared.arrays.setdefault((array.dtype.char, array.tobytes()), array)
+
+    whole = hashlib.sha256(repr((edges, sample.dtype.char, label.dtype.char)).encode())
+    whole.update(sample.tobytes())
+    whole.update(label.tobytes())
+    if whole.digest() not in shared.tests:
+        parts = [slice(low, high) for low, high in pairwise(edges)]
+        shared.tests[whole.digest()] = [(part, once(sample[part]), once(label[part])) for part in parts]
+    return shared.tests[whole.digest()]
 
 
 def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: Labels) -> npt.NDArray[np.bool_]:
@@ -296,16 +322,15 @@ def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: La
     place, at = (np.cumsum(sizes) - sizes)[number[fits]] + label[fits], np.repeat(np.arange(len(rows)), sizes)
     for k, found in enumerate((place, place[right[fits]])):
         stored = [pair[k] if len(pair[1]) == len(pair[0]) else pair[0] for pair in counted]
-        counts = np.bincount(found, minlength=len(at)).tolist()
-        other = [a != b for a, b in zip(counts, chain.from_iterable(stored), strict=True)]
-        wrong[at[np.array(other, bool)]] = True
+        counts = np.bincount(found, minlength=len(at))
+        wrong[at[counts != np.array(list(chain.from_iterable(stored)))]] = True
     return wrong
 
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:
     """The columns; a file of a few bytes may claim millions of records."""
     try:
-        with pq.ParquetFile(source) as file:
+        with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
             names = file.schema_arrow.names
             if file.metadata.num_rows > MOST:
                 raise BadInput(f"{path} has {file.metadata.num_rows:,} records.", f"Expected at most {MOST:,}.")
@@ -338,7 +363,14 @@ def _joined(parts: Sequence[Labels]) -> Labels:
 
 def _small(labels: Labels) -> Labels:
     """In the smallest type that holds them."""
-    top = int(labels.max()) if len(labels) else 0
-    if len(labels) and int(labels.min()) < 0:
-        return labels.astype(np.int64)
-    return labels.astype(np.min_scalar_type(top))
+    if not len(labels):
+        return labels.astype(np.uint8)
+    # One pass for both ends: as unsigned numbers, those below 0 are the highest.
+    unsigned = labels.view(np.uint64) if labels.dtype == np.int64 else labels.astype(np.int64).view(np.uint64)
+    top = int(np.maximum.reduce(unsigned, axis=None))
+    return labels.astype(np.int64 if top >= 2**63 else _smallest(top))
+
+
+def _smallest(top: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest type of numbers from 0 that has this one; `np.min_scalar_type` takes as long as the rest."""
+    return np.uint8 if top < 2**8 else np.uint16 if top < 2**16 else np.uint32 if top < 2**32 else np.uint64

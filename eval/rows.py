@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
@@ -14,7 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.core.atomic_io import check_format, read_json, read_object, sha256_file, sweep, write_json, write_parquet
+from curate.core.atomic_io import (
+    check_format,
+    read_json,
+    read_object,
+    sha256_bytes,
+    sha256_file,
+    sweep,
+    write_json,
+    write_parquet,
+)
 from curate.core.errors import BadInput, MissingFile, reason
 
 FORMAT = 1
@@ -87,11 +97,11 @@ class Row:
     """records of the samples (see `outcomes`); None: not known, as in rows of older versions"""
 
 
-def changed(row: Row, **values: Any) -> Row:
+def changed(row: Row, values: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Row:
     """The row with other values of some fields; a report does this a million times, for which `replace` is too slow."""
     made = object.__new__(Row)
-    fields_of = vars(made)
-    fields_of.update(vars(row))
+    fields_of = made.__dict__
+    fields_of.update(row.__dict__)
     fields_of.update(values)
     return made
 
@@ -180,14 +190,14 @@ def load(folder: Path) -> Run:
     about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
     try:
-        expected = about.pop(ROWS_DIGEST, None)  # 0.1.0 wrote none
-        if expected is not None and sha256_file(path) != expected:
+        expected, data = about.pop(ROWS_DIGEST, None), path.read_bytes()  # 0.1.0 wrote no digest
+        if expected is not None and sha256_bytes(data) != expected:
             raise BadInput(f"{path} was changed after it was written.", f"Expected SHA-256 {expected}.", way_out)
-        with pq.ParquetFile(path) as file:  # a third of what read_table costs for a small file
+        with pq.ParquetFile(pa.BufferReader(data)) as file:  # a third of what read_table costs for a small file
             columns = file.read(use_threads=False).to_pydict()
         if not NEEDED_FIELDS <= columns.keys() <= set(FIELDS):
             raise ValueError(f"it has the columns {', '.join(columns)}"[:200])
-        rows = [changed(_NO_ROW, **dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
+        rows = [changed(_NO_ROW, zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     except (pa.ArrowException, OSError, TypeError, ValueError, LookupError) as error:
         why = reason(error) if path.is_file() else "it is missing"
         raise BadInput(f"{path} is damaged: {why}.", "Expected the rows of a run.", way_out) from None
@@ -250,7 +260,8 @@ def stream_digest(stream: Mapping[str, str]) -> str:
 
 def folders(paths: Sequence[Path]) -> list[Path]:
     """The folders of all runs below some folders, in order. Raises MissingFile if there is none."""
-    found = sorted({p.parent for path in paths for p in path.rglob("run.json")})
+    walked = (place for path in paths for place in os.walk(path))  # in a third of the time of rglob
+    found = sorted(Path(folder) for folder in {folder for folder, _, files in walked if "run.json" in files})
     if not found:
         problem = f"There are no runs in {', '.join(map(str, paths))}."
         raise MissingFile(problem, "Expected folders with run.json.", "Make them with driftline eval.")

@@ -53,7 +53,7 @@ def results_of(paths: Sequence[Path], streams: Sequence[Stream] = ()) -> list[di
         for entry in row_files.find_skipped(paths)
     }
     known = {stream.sha256: stream for stream in streams}
-    size = sum(file.stat().st_size for path in paths for file in path.rglob(outcomes.FILE))
+    size = sum(file.stat().st_size for folder in folders if (file := folder / outcomes.FILE).is_file())
     # A protocol of a plugin may be known to this process only.
     several = len(folders) > MANY_RUNS and all(stored_protocol(key[1]).__module__.startswith("eval.") for key in groups)
     executor = Executor(workers=cores() if several else 1)

@@ -46,7 +46,8 @@ def slope(r: Array, ages: Floats, base: int) -> Array:
     age = np.where(known, ages, 0)
     age = np.where(known, age - age.sum(-1, keepdims=True) / np.maximum(known.sum(-1, keepdims=True), 1), 0)
     spread = (age**2).sum((-2, -1))
-    covered = (age * np.where(known, r, 0)).sum((-2, -1))  # ages are centred, so that levels of models cancel
+    # Ages are centred, so that levels of models cancel.
+    covered = r[..., known] @ age[known] if known.ndim == 2 else (age * np.where(known, r, 0)).sum((-2, -1))
     return np.asarray(np.where(spread > 0, covered / np.where(spread > 0, spread, 1), np.nan))
 
 

@@ -63,7 +63,7 @@ def over_samples(
     for i, row in enumerate(rows):
         if row.n:
             groups.setdefault(row.tested_on, []).append(i)
-    fine = [changed(row, n=row.n * FINE, n_correct=row.n_correct * FINE) for row in rows]
+    fine = [changed(row, {"n": row.n * FINE, "n_correct": row.n_correct * FINE}) for row in rows]
     known = score(fine)
     variance = dict.fromkeys(known, 0.0)
     for tested_on, places in groups.items():
@@ -72,7 +72,7 @@ def over_samples(
         in_runs = tested_on.startswith(tuple(fresh))
         halves = [of_runs(right, n)] * len(n) if in_runs else independent(right, n).tolist()
         for i, half in zip(places, halves, strict=True):
-            lower[i] = changed(fine[i], n_correct=round(fine[i].n_correct - FINE * rows[i].n * half))
+            lower[i] = changed(fine[i], {"n_correct": round(fine[i].n_correct - FINE * rows[i].n * half)})
         for name, value in score(lower).items():
             base = known[name]
             variance[name] += np.nan if base is None or value is None else (base - value) ** 2

@@ -270,3 +270,25 @@ def test_runs_with_damaged_records_keep_their_rows(tmp_path: Path) -> None:
     assert [all(row.answers is not None for row in run.rows) for run in runs] == [False, True]
     (message,) = wrong
     assert str(damaged) in message
+
+
+def test_a_report_reads_each_file_of_a_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate(drifting(), "clear-iid", ["nearest-mean", "random"], out=tmp_path)
+    opened, real = [], Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *rest, **more: [opened.append(path), real(path, *rest, **more)][1])
+    monkeypatch.setattr(pq, "ParquetFile", in_memory(pq.ParquetFile))
+    runs, wrong = outcomes.find([tmp_path])
+    assert not wrong
+    assert sorted(path.name for path in opened) == sorted(["run.json", "rows.parquet", outcomes.FILE] * 2)
+    first, second = ([row.answers for row in run.rows if row.answers is not None] for run in runs)
+    assert all(a.sample is b.sample and a.label is b.label for a, b in zip(first, second, strict=True))
+
+
+def in_memory(kind: Any) -> Any:
+    """The reader; a path would be opened once more."""
+
+    def opened(source: Any) -> Any:
+        assert isinstance(source, pa.BufferReader)
+        return kind(source)
+
+    return opened

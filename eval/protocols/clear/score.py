@@ -7,6 +7,7 @@ difference of GEM.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -43,16 +44,17 @@ def matrix(rows: Sequence[Row], steps: int) -> Matrix:
 
     Raises BadInput for a test of no samples (an average over nothing is not 0), and for rows beyond the steps.
     """
-    last = max((max(row.learned_to, int(row.tested_on)) for row in rows), default=-1)
+    counts = [(row.learned_to, int(row.tested_on), row.n, row.n_correct) for row in rows]
+    learned, tested, n, right = np.array(counts, np.int64).reshape(-1, 4).T
+    last = max(int(learned.max(initial=-1)), int(tested.max(initial=-1)))
     if not last < steps <= MOST:
         problem = f"A run of {steps:,} steps has rows up to step {last:,}."
         raise BadInput(problem, f"Expected rows of its own steps, at most {MOST:,}.", "Evaluate again.")
+    if not n.all():
+        raise BadInput(f"Step {tested[n == 0][0]} was tested on no samples.", "Expected at least one.")
     cells = np.full((steps, steps), np.nan)
-    for row in rows:
-        if row.n == 0:
-            raise BadInput(f"Step {row.tested_on} was tested on no samples.", "Expected at least one.")
-        if row.learned_to >= 0:
-            cells[row.learned_to, int(row.tested_on)] = row.n_correct / row.n
+    after = learned >= 0
+    cells[learned[after], tested[after]] = right[after] / n[after]
     return cells
 
 
@@ -67,7 +69,7 @@ def start(rows: Sequence[Row], steps: int) -> npt.NDArray[np.float64]:
 
 def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
     """Accuracy of each class over all steps that were tested after the last step learned; None without counts."""
-    last = max((row.learned_to for row in rows), default=-1)
+    last = max([row.learned_to for row in rows], default=-1)
     final = [row for row in rows if row.learned_to == last and row.class_n]
     if not final:
         return None
@@ -77,6 +79,12 @@ def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
         counts[: len(row.class_n)] += row.class_n
         hits[: len(row.class_correct)] += row.class_correct
     return [float(h / n) if n else None for h, n in zip(hits, counts, strict=True)]
+
+
+@lru_cache(maxsize=64)
+def triangle(size: int, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of a lower triangle; a report asks for the same ones thousands of times."""
+    return np.tril_indices(size, k)
 
 
 def in_domain(r: Matrix) -> float:
@@ -91,12 +99,12 @@ def next_domain(r: Matrix) -> float:
 
 def accuracy(r: Matrix) -> float:
     """Equation 1: mean of diagonal and lower triangle."""
-    return float(r[np.tril_indices(len(r))].mean())
+    return float(r[triangle(len(r), 0)].mean())
 
 
 def backward(r: Matrix) -> float:
     """Equation 2: mean of the strict lower triangle."""
-    return float(r[np.tril_indices(len(r), -1)].mean())
+    return float(r[triangle(len(r), -1)].mean())
 
 
 def forward(r: Matrix) -> float:
@@ -105,7 +113,7 @@ def forward(r: Matrix) -> float:
     >>> forward(np.array([[1.0, 0.5], [1.0, 1.0]]))
     0.5
     """
-    return float(r[np.triu_indices(len(r), 1)].mean())
+    return float(r[triangle(len(r), -1)[::-1]].mean())
 
 
 IID: dict[Score, Callable[[Matrix], float]] = {
