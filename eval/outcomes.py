@@ -214,11 +214,11 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write the records, completely or not at all; nothing if rows have none."""
+    """Write the records, completely or not at all; nothing if rows have none. `rows.save` is called next."""
     records = table(rows)
     if records is None:
         return
-    with writing(path) as file:
+    with writing(path, last=False) as file:
         # Positions rise by one nearly everywhere, so that their differences take no space. Of a small file, zstd takes
         # half of the time of writing and reading, and saves a twentieth of its bytes.
         pq.write_table(

@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from curate.core.notebook import Strong, table
 from eval.protocol import Document, primary_of, scores_of
 from eval.scoring.ranking import ranked
 
@@ -36,22 +37,18 @@ class Results(dict[str, Any]):
         """The score table, the best learner first; the best primary score is bold."""
         scores, places = scores_of(self), ranked(self)
         primary = primary_of(self) if places else None
-        rows = []
+        rows: list[list[object]] = []
         for place in places:
-            cells = []
-            for score in scores:
-                text = score.spread(place.result)
-                cells.append(f"<td><b>{text}</b></td>" if place.best and score == primary else f"<td>{text}</td>")
-            rows.append(f"<tr><th>{html.escape(place.name)}</th>{''.join(cells)}</tr>")
-        head = "".join(f"<th>{html.escape(score.label)}</th>" for score in scores)
-        title = html.escape(f"{self['protocol']} on {self['stream']['name']}")
-        skipped = "".join(
+            texts = [score.spread(place.result).replace(" ", "\N{NO-BREAK SPACE}") for score in scores]
+            bold = [place.best and score == primary for score in scores]
+            rows.append([place.name, *(Strong(t) if b else t for t, b in zip(texts, bold, strict=True))])
+        seeds = max((len(place.result["seeds"]) for place in places), default=0)
+        title = f"{self['protocol']} on {self['stream']['name']}"
+        note = "Shares are in per cent." + (f" Mean ± standard deviation over {seeds} seeds." if seeds > 1 else "")
+        shown = table(title, ["learner", *(score.label for score in scores)], rows, note if rows else "")
+        return shown + "".join(
             f"<p>{html.escape(entry['learner'])} was skipped: {html.escape(entry['because'])}</p>"
             for entry in self["skipped"]
-        )
-        return (
-            f"<table><caption>{title}</caption><thead><tr><th>learner</th>{head}</tr></thead>"
-            f"<tbody>{''.join(rows)}</tbody></table>{skipped}"
         )
 
 

@@ -28,18 +28,23 @@ def html_of(stream: Stream) -> str:
     drift = _drift(stream)
     has_images = len(stream.x_shape) == 3 and stream.x_shape[-1] == 3
     classes = [str(name) for name in stream.classes[:MAX_CLASSES]]
-    heads = ["step", *splits, *(["drift"] if drift else []), *(classes if has_images else [])]
+    days = [step.days() for step in steps]
+    dated = ["from", "to"] if any(days) else []
+    heads = ["step", *dated, *splits, *(["drift"] if drift else []), *(classes if has_images else [])]
     rows: list[list[object]] = []
     for i, step in enumerate(steps):
-        rows.append([step.name, *(len(step.splits[name]) if name in step.splits else "–" for name in splits)])
-        rows[-1] += [f"{drift[i]:.3g}"] if drift else []
+        sizes = (len(step.splits[name]) if name in step.splits else "–" for name in splits)
+        rows.append([step.name, *((days[i] or ("–", "–")) if dated else ()), *sizes])
+        rows[-1] += [f"{drift[i]:.4f}"] if drift else []
         rows[-1] += _images(step, classes) if has_images and i < MAX_STEPS_WITH_IMAGES else []
     if len(steps) < len(stream.steps):
         rows.append([f"… and {len(stream.steps) - len(steps)} more steps"])
     shape = " × ".join(map(str, stream.x_shape)) or "texts"
     names = ", ".join([*classes, *(["…"] if len(stream.classes) > len(classes) else [])])
-    title = f"{stream.name}: {len(stream.steps)} steps, samples: {shape}, {len(stream.classes)} classes: {names}"
-    return table(title, heads, rows)
+    title = f"{stream.name}: {len(stream.steps)} steps, {len(stream.classes)} classes: {names}"
+    note = f"A sample: {shape}." if len(stream.x_shape) != 1 else f"A sample: {shape} features."
+    note += " Drift: distance to the last step's test samples (sliced Wasserstein)." if drift else ""
+    return table(title, heads, rows, note)
 
 
 def _drift(stream: Stream) -> list[float] | None:

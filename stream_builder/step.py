@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from stream_builder.lazy_images import join as join_images
 
 SPLITS = ("train", "val", "test")
 OPTIONAL = ("time", "group", "test_in")  # further columns of a split, which a source may lack
+CALENDAR = (-62_135_596_800, 253_402_300_799)  # seconds of the years 1 to 9999, which a date can show
 Array = npt.NDArray[Any]
 
 
@@ -109,6 +111,17 @@ class Step:
                 "Create the stream with one.",
             )
         return self.splits[split]
+
+    def days(self) -> tuple[str, str] | None:
+        """The first and the last day of the samples; None without times."""
+        times = [split.time for split in self.splits.values() if split.time is not None and len(split)]
+        if not times:
+            return None
+        ends = min(map(np.min, times)), max(map(np.max, times))
+        if not CALENDAR[0] <= ends[0] <= ends[1] <= CALENDAR[1]:
+            return None
+        first, last = (datetime.fromtimestamp(int(end), UTC).strftime("%Y-%m-%d") for end in ends)
+        return first, last
 
     def visible(self) -> Step:
         """What a learner may see: train and val, never test."""

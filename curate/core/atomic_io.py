@@ -42,11 +42,12 @@ def no_room(error: OSError, path: Path, size: int) -> DriftlineError:
 
 
 @contextmanager
-def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+def writing(path: Path, mode: str = "wb", last: bool = True) -> Iterator[IO[Any]]:
     """Open a temporary file in the folder of `path`; on success fsync it and rename it to `path`.
 
-    A reader sees the old file or the complete new one, never a part. An exception leaves no file behind. Raises
-    DriftlineError if the disk is full.
+    A reader sees the old file or the complete new one, never a part. An exception leaves no file behind. last: False
+    if another file of the folder is written next, which then makes both renames durable. Raises DriftlineError if the
+    disk is full.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f"{TEMPORARY}{os.getpid()}-{path.name}"
@@ -58,7 +59,8 @@ def writing(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        sync_folder(path.parent)
+        if last:
+            sync_folder(path.parent)
     except BaseException as error:
         size = temporary.stat().st_size if temporary.is_file() else 0
         temporary.unlink(missing_ok=True)

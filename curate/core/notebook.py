@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import importlib
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
 EDGE = 48  # pixels of a thumbnail
+LEFT, CENTRE = ' style="text-align:left"', ' style="text-align:center"'  # notebooks align cells to the right
 
 
 def rendered(value: object, target: str) -> str:
@@ -17,6 +19,17 @@ def rendered(value: object, target: str) -> str:
     module, _, name = target.partition(":")
     html: str = getattr(importlib.import_module(module), name)(value)
     return html
+
+
+@dataclass(frozen=True)
+class Strong:
+    """Text in bold in a cell of a table."""
+
+    text: str
+
+    def html(self) -> str:
+        """The text, escaped."""
+        return f"<b>{escape(self.text)}</b>"
 
 
 @dataclass(frozen=True)
@@ -47,15 +60,31 @@ class Thumbnail:
         return f'<img src="{source}" alt="{escape(self.name)}" title="{escape(self.name)}"><br>{escape(self.text)}'
 
 
-def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """A table; cells are text, numbers or thumbnails, and the first one of a row is its heading."""
-    head = "".join(f'<th scope="col">{escape(str(cell))}</th>' for cell in heads)
+def table(title: str, heads: Sequence[object], rows: Sequence[Sequence[object]], note: str = "") -> str:
+    """A table; cells are text, numbers, bold text or thumbnails, and the first one of a row is its heading. Text is
+    aligned to the left and numbers, also as text, to the right. note: below the table."""
+    sides = [_side([row[k] for row in rows if k < len(row)]) for k in range(max(map(len, [heads, *rows]), default=0))]
+    head = "".join(f'<th scope="col"{side}>{escape(str(cell))}</th>' for cell, side in zip(heads, sides, strict=False))
     body = "".join(
-        f'<tr><th scope="row">{escape(str(first))}</th>{"".join(f"<td>{_cell(cell)}</td>" for cell in rest)}</tr>'
+        f'<tr><th scope="row"{LEFT}>{escape(str(first))}</th>'
+        + "".join(f"<td{side}>{_cell(cell)}</td>" for cell, side in zip(rest, sides[1:], strict=False))
+        + "</tr>"
         for first, *rest in rows
     )
-    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f'<div><strong>{escape(title)}</strong></div><table style="margin:0 0 1em"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table>" + (f"<p>{escape(note)}</p>" if note else "")
+    )
+
+
+def _side(cells: Sequence[object]) -> str:
+    """How the cells of a column are aligned."""
+    if any(isinstance(cell, Thumbnail) for cell in cells):
+        return CENTRE
+    return LEFT if any(isinstance(cell, str) and re.search(r"[^\W\d]", cell) for cell in cells) else ""
 
 
 def _cell(cell: object) -> str:
-    return cell.html() if isinstance(cell, Thumbnail) else escape(f"{cell:,}" if isinstance(cell, int) else str(cell))
+    if isinstance(cell, Thumbnail | Strong):
+        return cell.html()
+    return escape(f"{cell:,}" if isinstance(cell, int) else str(cell))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -36,7 +37,13 @@ def html(release: Release) -> str:
     if hidden := len(release.classes) - len(names):
         rows.append([f"and {hidden} more classes"])
     size = f"{len(release.table):,} images of {len(release.classes)} classes in {len(release.buckets)} buckets"
-    return table(f"{release.name} {release.facts['version']}: {size}", ["", *(b["name"] for b in buckets)], rows)
+    return table(f"{release.name} {release.facts['version']}: {size}", ["class", *map(_head, buckets)], rows)
+
+
+def _head(bucket: Mapping[str, Any]) -> str:
+    """The bucket's name, with its first month where that is a number only."""
+    numbered = bucket["name"] == str(bucket["index"]) and bucket.get("start")
+    return f"{bucket['name']}: {bucket['start'][:7]}" if numbered else str(bucket["name"])
 
 
 def _members(release: Release, wanted: list[tuple[str, str]]) -> dict[tuple[str, str], bytes]:

@@ -19,7 +19,7 @@ from eval.protocol import Document, primary_of, stored_protocol
 from eval.rows import Run
 from eval.scoring.aggregate import groups
 from eval.scoring.ranking import ranked, upper_bound
-from eval.scoring.timeline import CALENDAR
+from stream_builder.step import CALENDAR
 from stream_builder.stream import SPLITS, Split, Stream
 
 SHOWN, PIXELS = 12, 116

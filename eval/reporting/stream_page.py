@@ -6,17 +6,15 @@ import base64
 import html
 import io
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 
 from curate.core.errors import DriftlineError
 from eval.plotting.charts import Figure, Section, lines
 from eval.plotting.embed import figure
-from eval.scoring.timeline import CALENDAR
 from stream_builder.measures.label_correlation import label_repetition
 from stream_builder.measures.shift_distance import drift
-from stream_builder.stream import Step, Stream
+from stream_builder.stream import Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
 
@@ -61,7 +59,7 @@ def sections(stream: Stream) -> list[Section]:
 def _steps(stream: Stream) -> str:
     names = [n for n in ("train", "val", "test") if any(n in s.splits for s in stream.steps)]
     unlabelled = any(s.unlabelled is not None for s in stream.steps)
-    dates = [_dates(step) for step in stream.steps]
+    dates = [step.days() for step in stream.steps]
     columns = ["step", *(["from", "to"] if any(dates) else []), *names, *(["unlabelled"] if unlabelled else [])]
     head = "".join(f"<th scope='col'>{n}</th>" for n in columns)
     rows = []
@@ -72,18 +70,6 @@ def _steps(stream: Stream) -> str:
         values = "".join(f"<td>{c}</td>" for c in cells)
         rows.append(f"<tr><th scope='row'>{html.escape(step.name)}</th>{values}</tr>")
     return _table(head, rows)
-
-
-def _dates(step: Step) -> tuple[str, str] | None:
-    """The first and the last day of a step's samples; None without times."""
-    times = [split.time for split in step.splits.values() if split.time is not None and len(split)]
-    if not times:
-        return None
-    ends = min(map(np.min, times)), max(map(np.max, times))
-    if not CALENDAR[0] <= ends[0] <= ends[1] <= CALENDAR[1]:
-        return None
-    first, last = (datetime.fromtimestamp(int(end), UTC).strftime("%Y-%m-%d") for end in ends)
-    return first, last
 
 
 def _drift(stream: Stream) -> Section | None:

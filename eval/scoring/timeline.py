@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from stream_builder.step import CALENDAR
 from stream_builder.stream import Stream
 
 Unit = Literal["years", "months", "days", "steps"]
 DAY = 86400.0
 SECONDS: dict[Unit, float] = {"years": 365.2425 * DAY, "months": 365.2425 * DAY / 12, "days": DAY}
-CALENDAR = (-62_135_596_800, 253_402_300_799)  # seconds of the years 1 to 9999, which a date can show
 LEAST = 2  # of a unit between the first and the last step
 
 

@@ -79,3 +79,17 @@ def test_importing_a_stream_imports_neither_torch_nor_matplotlib() -> None:
     code = "import sys, stream_builder.stream; print({'torch', 'matplotlib', 'PIL', 'pandas'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_stream_with_times_shows_the_days_of_its_steps() -> None:
+    made = images(2)
+    dated = [
+        replace(
+            s, splits={n: replace(p, time=86_400 * (100 * s.index + np.arange(len(p)))) for n, p in s.splits.items()}
+        )
+        for s in made.steps
+    ]
+    html = replace(made, steps=dated)._repr_html_()
+    assert re.search(r"<th[^>]*>from</th><th[^>]*>to</th>", html)
+    assert "<td>1970-04-11</td>" in html
+    assert ">from</th>" not in made._repr_html_()

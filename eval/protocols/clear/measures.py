@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eval.protocol import Score
-from eval.protocols.clear.score import Matrix, triangle
+from eval.protocols.clear.score import Matrix, lower
 
 Start = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ def gem_forward(r: Matrix, b: Start) -> float:
 
 def backward_change(r: Matrix, b: Start) -> float:
     """Mean of R[i, j] − R[j, j] over all j < i [Díaz-Rodríguez et al. 2018, eq. 3]."""
-    i, j = triangle(len(r), -1)
+    i, j = lower(len(r), -1)
     return float((r[i, j] - r[j, j]).mean())
 
 

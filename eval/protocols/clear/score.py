@@ -81,10 +81,19 @@ def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
     return [float(h / n) if n else None for h, n in zip(hits, counts, strict=True)]
 
 
+Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
 @lru_cache(maxsize=64)
-def triangle(size: int, k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def lower(size: int, k: int) -> Places:
     """Rows and columns of a lower triangle; a report asks for the same ones thousands of times."""
     return np.tril_indices(size, k)
+
+
+@lru_cache(maxsize=64)
+def upper(size: int) -> Places:
+    """Those above the diagonal."""
+    return np.triu_indices(size, 1)
 
 
 def in_domain(r: Matrix) -> float:
@@ -99,12 +108,12 @@ def next_domain(r: Matrix) -> float:
 
 def accuracy(r: Matrix) -> float:
     """Equation 1: mean of diagonal and lower triangle."""
-    return float(r[triangle(len(r), 0)].mean())
+    return float(r[lower(len(r), 0)].mean())
 
 
 def backward(r: Matrix) -> float:
     """Equation 2: mean of the strict lower triangle."""
-    return float(r[triangle(len(r), -1)].mean())
+    return float(r[lower(len(r), -1)].mean())
 
 
 def forward(r: Matrix) -> float:
@@ -113,7 +122,7 @@ def forward(r: Matrix) -> float:
     >>> forward(np.array([[1.0, 0.5], [1.0, 1.0]]))
     0.5
     """
-    return float(r[triangle(len(r), -1)[::-1]].mean())
+    return float(r[upper(len(r))].mean())
 
 
 IID: dict[Score, Callable[[Matrix], float]] = {
