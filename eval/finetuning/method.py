@@ -12,72 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
-from curate.core.errors import BadConfig
 from curate.core.seeding import rng_for
 from eval.finetuning import adapters, layers
 from eval.finetuning.fit import Fitted, Hyper, scores_of
 from eval.finetuning.fit_cache import digest_of
+from eval.finetuning.modes import LOW_RANK, SEARCHES, SIDES, Method
 from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, plain, pooled
 from eval.finetuning.stage import Work
 from eval.nets import build
 from eval.nets.chain import Net
 
-SIDES, LOW_RANK = ("side-1", "side-b"), ("lowrank-add", "lowrank-mul")
-SEARCHES = ("search", "surgical-rgn", "surgical-snr")
-History = Literal["none", "erm", "irm", "dro", "each", "joint"]
-Phased = Literal["all", "fc", "fc-all", "unfreeze-last", "unfreeze-first"]
-Added = Literal["side-1", "side-b", "lowrank-add", "lowrank-mul"]
-Final = Literal["pooled", Phased, Added, "search", "surgical-rgn", "surgical-snr"]
-Regulariser = Literal["l2", "l1", "previous-l2", "previous-l1", "previous-all-l2", "fisher", "fisher-all"]
-Schedule = Literal["none", "linear", "exponential"]
-Weights = Literal["equal", "increasing"]
 LEAST_RATE = 0.1  # share of a linear schedule's first learning rate that its last step has
 FISHER = 1e4  # clean: strength of a pull by Fisher information of single samples for a decay of 1
 SCHEDULES = {  # learning rate of the first step, and its change per step [spec, section 3, SFT]
     "linear": ((1e-3, -1e-4), (1e-4, -1e-5)),
     "exponential": ((2e-3, 0.5), (2e-4, 0.5), (2e-4, 0.75)),
 }
-
-
-@dataclass(frozen=True)
-class Method:
-    """What a method does with earlier steps and with the last one."""
-
-    history: History = "none"
-    """how the steps before the last are learned"""
-    final: Final = "all"
-    """what is done at the last step (history `each`: at every step after the first; `joint`: how times differ)"""
-    regulariser: Regulariser = "l2"
-    """penalty of training from earlier weights; l2 and l1 pull towards zero"""
-    schedule: Schedule = "none"
-    """schedule of learning rates over steps"""
-    weights: Weights = "equal"
-    """weights of pooled steps' losses; increasing: 1/(T − t + 1)"""
-    sees_final: bool = False
-    """whether the history includes the last step's training data, a defect of the paper's code"""
-    rank: int = 4
-    """rank of low-rank adapters"""
-    shared: tuple[str, ...] = ()
-    """blocks that all times of a joint model share"""
-    beam: int = 1
-    """models that a search over steps keeps"""
-    resets: bool = True
-    """whether each schedule starts from the first weights; in the paper's code it does not"""
-
-    def __post_init__(self) -> None:
-        if self.history in ("none", "each") and self.final == "pooled":
-            raise BadConfig(f"final is pooled and history {self.history}.", "Expected history erm, irm or dro.")
-        if self.history == "joint" and self.final not in ("all", *SIDES):
-            raise BadConfig(f"final is {self.final!r} and history joint.", "Expected all, side-1 or side-b.")
-        if self.schedule != "none" and (self.history != "each" or self.final in SIDES):
-            problem = f"schedule is {self.schedule!r}, history {self.history} and final {self.final}."
-            raise BadConfig(problem, "Expected history each and no side modules.")
 
 
 @dataclass(frozen=True)

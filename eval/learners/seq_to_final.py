@@ -13,11 +13,7 @@ from pydantic import PositiveInt
 from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.linear import sure
-from eval.finetuning import method as methods
-from eval.finetuning.fit_cache import Store
-from eval.finetuning.method import Data, Final, History, Method, Regulariser, Schedule, Weights
-from eval.finetuning.samples import samples
-from eval.finetuning.stage import Rules, Work
+from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import place
 from stream_builder.stream import Step
@@ -62,6 +58,9 @@ class ToFinal(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start untrained. Raises IncompatibleStream under a protocol that is not about the last step, BadConfig for a
         history and a final mode that exclude each other."""
+        from eval.finetuning.fit_cache import Store
+        from eval.finetuning.stage import Rules, Work
+
         if not isinstance(task.rules, Rules):
             raise self._refusal()
         paper = task.rules.paper
@@ -77,8 +76,11 @@ class ToFinal(Learner):
 
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """Learn the train and val splits of all steps."""
+        from eval.finetuning import method as methods
+        from eval.finetuning.samples import samples
+
         device = self.work.rules.device
-        data = Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))
+        data = methods.Data(*([samples(step[side], device) for step in steps] for side in ("train", "val")))
         with one_thread():
             self.net = methods.run(self.method, data, self.work, self.task.n_classes, self.task.x_shape)
         self.gradient_steps = self.work.book.steps
@@ -95,6 +97,8 @@ class ToFinal(Learner):
         """Class of the highest score; class 0 before anything was learned."""
         if self.net is None:
             return np.zeros(len(x), np.int64)
+        from eval.finetuning import method as methods
+
         with one_thread():
             return methods.scores(self.net, x, self.work).argmax(1).cpu().numpy()
 
@@ -106,6 +110,8 @@ class ToFinal(Learner):
         """Both from the same scores; 0 before anything was learned."""
         if self.net is None:
             return np.zeros(len(x), np.int64), np.zeros(len(x))
+        from eval.finetuning import method as methods
+
         with one_thread():
             return sure(methods.scores(self.net, x, self.work))
 

@@ -5,12 +5,16 @@ A new network is one function `(name, n_classes, x_shape) → Blocks` in a file 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from curate.core.errors import BadConfig
 from curate.core.registry import Registry
 from eval.engine.seeded import seeded
-from eval.nets.chain import Blocks, Net
+
+if TYPE_CHECKING:  # without torch, which may be absent, the names are known
+    from eval.nets.chain import Blocks, Net
 
 NETS = Registry(
     "network",
@@ -35,6 +39,7 @@ def build(
     takes other samples.
     """
     from eval.nets import timm
+    from eval.nets.chain import Net
 
     if ":" in name and not stored:
         NETS.resolve(name)

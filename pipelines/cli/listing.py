@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.core.errors import BadConfig, BadPlugin
+from curate.core.errors import BadConfig, BadPlugin, explained
 from curate.core.registry import HOME, Registry
 from pipelines.cli.common import Json, command, show
 
@@ -155,7 +155,10 @@ def list_registered(kind: str) -> list[dict[str, str]]:
     registry: Registry = REGISTRIES[kind]
     rows = _build_presets() if kind == "presets" else []
     for name in registry:
-        summary = registry.problem(name) or _summary(registry[name])
+        try:
+            summary = registry.problem(name) or _summary(registry[name])
+        except ModuleNotFoundError as error:  # of our own, as a network without torch after a light start
+            summary = str(explained(error))
         summary = f"eval --preset: {summary}" if kind == "presets" else summary
         try:
             entry = registry.entry(name)

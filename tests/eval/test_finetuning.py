@@ -20,7 +20,8 @@ from curate.core.executor import Executor
 from eval.finetuning import adapters, layers, objectives
 from eval.finetuning.fit import Fit, Hyper, Rule, accuracy_of
 from eval.finetuning.fit_cache import Store
-from eval.finetuning.method import SCHEDULES, Method, rates_of
+from eval.finetuning.method import SCHEDULES, rates_of
+from eval.finetuning.modes import Method
 from eval.finetuning.regularisers import Pull, fisher
 from eval.finetuning.samples import Samples, batches, pooled, samples, shown
 from eval.finetuning.search import Book, Job, best_of, fitted_or_found

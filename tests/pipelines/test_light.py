@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,8 @@ def test_a_benchmark_is_built_up_to_its_buckets_and_the_rest_names_what_it_needs
         "status mine",
         "plan mine",
         "list presets",
+        "list networks",
+        "list learners",
         "doctor",
         "stream from-arrays own.npz --out own",
         "stream show own",
@@ -57,9 +60,12 @@ def test_a_benchmark_is_built_up_to_its_buckets_and_the_rest_names_what_it_needs
         "eval own --protocol clear-iid --learners nearest-mean --out runs",
     )
     parts = done.stdout.split("$ ")[1:]
-    assert [part.splitlines()[-1] for part in parts] == ["exit 0"] * 8 + ["exit 1"] * 2, done.stderr
+    assert [part.splitlines()[-1] for part in parts] == ["exit 0"] * 10 + ["exit 1"] * 2, done.stderr
     assert "ask       pending" in parts[2]
     assert "problem    This needs the package open_clip." in parts[3]
-    assert "torch" in parts[5].rpartition("missing")[2]
+    assert re.search(r"^mlp  .*This needs the package torch\.", parts[5], re.M)
+    assert re.search(r"^nearest-mean  ", parts[6].partition("step by step")[0], re.M)
+    assert re.search(r"^ft  .*all layers", parts[6].partition("all steps at once, for the last one")[2], re.M)
+    assert "torch" in parts[7].rpartition("missing")[2]
     assert done.stderr.count("driftline: This needs the package") == 2
     assert "Traceback" not in done.stderr
