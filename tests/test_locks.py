@@ -32,8 +32,8 @@ def pinned(python: str, part: str) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def installer() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("locks_install", LOCKS / "install.py")
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"locks_{name}", LOCKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,6 +53,18 @@ def test_each_line_is_one_version_with_hashes_and_satisfies_what_the_project_ask
                 assert held.get(name) in asked.specifier, f"{asked}: locked {held.get(name)}. make lock"
 
 
+def test_each_dependency_of_a_user_has_a_lower_bound_that_the_lowest_installation_takes() -> None:
+    extras = [
+        d for name, wanted in PROJECT["optional-dependencies"].items() if name not in ("dev", "docs") for d in wanted
+    ]
+    taken = script("lowest").bounds()
+    for asked in map(Requirement, [*PROJECT["dependencies"], *extras]):
+        lowest = Requirement(taken[asked.name])
+        (bound,) = [part for part in asked.specifier if part.operator in (">=", "==")]
+        assert str(lowest.specifier) == f"=={bound.version}"
+        assert str(lowest.marker) == str(asked.marker)
+
+
 def test_there_is_a_lock_for_every_supported_python_and_no_other() -> None:
     assert PYTHONS == ["3.11", "3.12", "3.13", "3.14"]
     assert {p.name for p in LOCKS.glob("py*.txt")} == {f"py{v}{part}.txt" for v in PYTHONS for part in ("", "-dev")}
@@ -62,12 +74,12 @@ def test_a_light_start_is_a_part_of_each_lock_without_pytorch() -> None:
     light = set((LOCKS / "light.txt").read_text(encoding="utf-8").split())
     assert all(light <= pinned(python, "").keys() for python in PYTHONS)
     assert not light & {"torch", "torchvision", "triton", "open-clip-torch", "timm"}
-    lines = installer().locked(LOCKS, dev=False, light=True)
+    lines = script("install").locked(LOCKS, dev=False, light=True)
     assert {line.partition("==")[0] for line in lines} == light
 
 
 def test_another_platform_gets_the_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    install = installer()
+    install = script("install")
     monkeypatch.setattr(install.platform, "system", lambda: "Linux")
     monkeypatch.setattr(install.platform, "machine", lambda: "x86_64")
     assert any(line.startswith("numpy==") for line in install.locked(LOCKS, dev=False))
@@ -78,7 +90,7 @@ def test_another_platform_gets_the_ranges(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize(("version", "stays"), [("2.14.1", False), ("2.14.1+cpu", True), ("2.13.0", True)])
 def test_a_pytorch_that_is_there_stays(version: str, stays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    install = installer()
+    install = script("install")
     monkeypatch.setattr(install, "version", lambda name: version)
     assert install.keeps_torch(["numpy==2.4.6 --hash=sha256:0", "torch==2.14.1 --hash=sha256:0"]) is stays
 
@@ -94,7 +106,7 @@ def test_a_version_that_cannot_be_had_is_named_and_the_ranges_are_used(
         "    sys.exit('ERROR: No matching distribution found for torch==2.14.1')\n",
         encoding="utf-8",
     )
-    install = installer()
+    install = script("install")
     monkeypatch.setattr(install, "PIP", [sys.executable, str(pip)])
     monkeypatch.setattr(
         install, "locked", lambda folder, dev, light: ["numpy==2.4.6 --hash=x", "torch==2.14.1 --hash=x"]
@@ -114,7 +126,7 @@ def test_a_light_start_takes_nothing_but_locked_versions(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A stand-in for pip writes what it was asked for; the second time there is no lock."""
-    install = installer()
+    install = script("install")
     monkeypatch.setattr(install, "PIP", [sys.executable, "-c", "import sys; print(*sys.argv[1:])"])
     monkeypatch.setattr(install, "locked", lambda folder, dev, light: ["numpy==2.4.6 --hash=x"] if light else None)
     monkeypatch.setattr(sys, "argv", ["install.py", "--light"])

@@ -103,7 +103,9 @@ def _call(place: str, function: Callable[[], Any]) -> Any:
             raise
         except LocalTokenNotFoundError:
             raise BadConfig("There is no access token.", "", "Set HF_TOKEN, or use --token-file FILE.") from None
-        except Exception as error:  # the client's, of its HTTP library, and of answers that are not what it expects
+        except Exception as raised:  # the client's, of its HTTP library, and of answers that are not what it expects
+            inner = raised.__cause__ if type(raised) is RuntimeError else None  # around the upload of a file
+            error = inner or raised
             status = getattr(getattr(error, "response", None), "status_code", None)
             if status in (401, 403):
                 raise BadConfig(
