@@ -66,9 +66,9 @@ def test_known_weaknesses_are_sought_and_the_software_bill_is_kept() -> None:
 
 
 def test_the_workflows_test_every_supported_python() -> None:
-    matrix = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]["tests"]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
     locks = {path.stem.removeprefix("py") for path in (ROOT / "locks").glob("py*.txt") if "-dev" not in path.stem}
-    assert set(matrix["strategy"]["matrix"]["python"]) == locks
+    assert all(set(jobs[name]["strategy"]["matrix"]["python"]) == locks for name in ("tests", "wheel"))
 
 
 def test_the_lower_bounds_are_installed_and_the_fast_tests_run_with_them() -> None:
