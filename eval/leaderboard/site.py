@@ -19,7 +19,7 @@ from eval.reporting.pages import slug
 from eval.rows import digest, grouped
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling
-from eval.scoring.ranking import protocol_settings, ranked
+from eval.scoring.ranking import protocol_settings, ranked, upper_bound
 from stream_builder.stream import Stream
 
 if TYPE_CHECKING:
@@ -138,6 +138,7 @@ def _tables(
                 "primary": primary.label,
                 "scores": [score.label for score in scores],
                 "ties": any(row["tie"] for row in rows),
+                "bounds": ", ".join(name for name in map(str, (row["learner"] for row in rows)) if upper_bound(name)),
                 "lite": seconds <= 60 * LITE_MINUTES,
                 "rows": rows,
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,12 +80,25 @@ def origins(release: Release, ids: Sequence[str]) -> dict[str, dict[str, str]]:
             "photo": row["url"],
             "creator": row["creator"] or row["user"],
             "licence": row["licence_url"] or row["licence"],
-            "votes": row["votes"],
+            "votes": votes_text(row["votes"]),
             "in the release": f"{row['shard']}: {row['member']}",
             "SHA-256": row["sha256"],
         }
         found[row["id"]] = {what: str(text) for what, text in facts.items() if text}
     return found
+
+
+def votes_text(stored: str | None) -> str:
+    """A release's column of votes, for people; as it is where it says something else.
+
+    >>> votes_text('{"bus": 2, "car": 1}'), votes_text(None), votes_text("2 of 3")
+    ('bus 2, car 1', '', '2 of 3')
+    """
+    try:
+        votes = json.loads(stored or "{}")
+    except ValueError:
+        votes = stored
+    return ", ".join(f"{name} {count}" for name, count in votes.items()) if isinstance(votes, dict) else str(stored)
 
 
 def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
