@@ -165,7 +165,8 @@ WORK = ("curate.release.compose", "curate.embedding.embed", "curate.retrieval.re
 
 
 def test_the_state_of_a_run_is_told_without_a_heavy_library_and_without_the_work_of_its_stages(tmp_path: Path) -> None:
-    assert loaded([["status", str(unpacked("waiting", tmp_path))]], (*HEAVY, *WORK)) == "[]"
+    commands = [["init", str(tmp_path / "yfcc"), "--preset", "yfcc"], ["status", str(tmp_path / "yfcc")]]
+    assert loaded([["status", str(unpacked("waiting", tmp_path))], *commands], (*HEAVY, *WORK)) == "[]"
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

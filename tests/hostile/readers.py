@@ -151,7 +151,7 @@ def yfcc_lines(n: int = 6) -> bytes:
 
 
 def yfcc_sqlite(folder: Path) -> None:
-    from curate.sources.yfcc import NAMES, TABLE_NAME
+    from curate.sources.yfcc.reading import NAMES, TABLE_NAME
 
     base = sqlite3.connect(folder / "dataset.sql")
     base.execute(f"CREATE TABLE {TABLE_NAME} ({', '.join(f'{name} TEXT' for name in NAMES)})")
