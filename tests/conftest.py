@@ -43,8 +43,8 @@ LONGEST = (
     "test_docs.py",
     "test_wheel.py",
     "test_manual.py",
+    "test_papers_data.py",
     "test_journey_script.py",
-    "test_imports.py",
 )
 
 

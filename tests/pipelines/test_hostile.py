@@ -14,7 +14,7 @@ import pytest
 import typer
 from support.old import unpacked
 
-from pipelines.cli.app import app, main
+from pipelines.cli import app as application
 
 VALUES = ("", "-1", "nan", "a=[", "x" * 5000, "\udcff", "{folder}", "{file}", "{file}/inside", "{nowhere}")
 # Required words of commands that do more with them than refuse; {…} are places of the test.
@@ -48,7 +48,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
         yield " ".join(path), command
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(typer.main.get_command(application.app)))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def called(words: list[str]) -> tuple[int, str]:
         patch.setattr(sys, "argv", ["driftline", *words])
         patch.setattr("uvicorn.Server.run", lambda *given: None)
         try:
-            main()
+            application.main()
         except SystemExit as end:
             return int(end.code or 0), err.getvalue()
         return 0, err.getvalue()
@@ -102,6 +102,8 @@ def test_hostile_values_are_answered_with_one_message(
     name: str, places: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    part = application.called(name.split())
+    monkeypatch.setattr(application, "called", lambda words: part)  # made once, not for each value
     monkeypatch.setattr("pipelines.demo.journey.demo", lambda *given: {"report": "", "seconds": 0.0, "stages": []})
     for case in cases(name):
         words = [PLACE.sub(lambda match: places[match[1]], word) for word in case]

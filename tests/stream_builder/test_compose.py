@@ -15,7 +15,7 @@ from curate.core.errors import BadArray, BadConfig, IncompatibleStream, Integrit
 from curate.core.seeding import rng_for
 from stream_builder.builders.sampling import Composition
 from stream_builder.builders.shift_sequence import compose
-from stream_builder.datasets import Dataset, Options, Samples, open_dataset
+from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.measures.shift_distance import measure
 from stream_builder.shifts.grammar import PAPER, SIZES, parse, sizes_of
 from stream_builder.stream import Stream
@@ -370,40 +370,6 @@ def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> No
     command = [sys.executable, "-c", code, str(tmp_path / "base"), str(tmp_path / "other")]
     hashes.add(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
     assert len(hashes) == 1
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_sub_populations_of_cifar_100_at_a_third_of_the_papers_sizes(shared: Path) -> None:
-    opened = open_dataset(shared / "cifar100")
-    assert (len(opened.classes), opened.subclasses) == (20, 5)
-    made = compose(opened, "sss", (2000, 1330, 2000, 1330), 900, 0, Composition(overlap="independent"))
-    found = measure(made)
-    assert found["covariate"][0] > found["covariate"][2] > 0.95
-    assert min(found["conditional"]) > 1
-    fine = open_dataset(shared / "cifar100", Options(labels="fine"))
-    assert (len(fine.classes), fine.subclasses) == (100, 0)
-
-
-@pytest.mark.shared
-def test_the_order_of_sub_classes_is_the_specifications(shared: Path) -> None:
-    from curate.core.atomic_io import read_json
-    from stream_builder.datasets.vision import COARSE, order_of
-
-    names = read_json(shared / "cifar100" / "names.json")
-    assert order_of(names["fine_names"]) == names["subpop_order"]
-    assert list(COARSE) == names["coarse_names"]
-
-
-@pytest.mark.shared
-def test_the_papers_draws_share_207_validation_images_with_training_and_clean_ones_none(shared: Path) -> None:
-    cifar = open_dataset(shared / "cifar10")
-    code, clean = (compose(cifar, "RCL", composition=Composition(fidelity=f)) for f in ("paper-code", "clean"))  # type: ignore[arg-type]
-    assert code.facts["draws"] == "published"
-    assert code.facts["shared"]["final_validation_in_earlier_training"] == 207
-    assert (clean.facts["draws"], clean.facts["overlap"]) == ("own", "disjoint")
-    assert clean.facts["shared"]["final_validation_in_earlier_training"] == 0
-    assert clean.oracle is not None
 
 
 @pytest.mark.parametrize(
