@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from statsmodels.regression.linear_model import OLS
 from support.helpers import drifting
 from support.old import unpacked
 
@@ -105,6 +104,8 @@ class TestSlope:
         assert found.slope.low < -0.025 < found.slope.high
 
     def test_is_that_of_statsmodels_with_a_level_for_each_model(self) -> None:
+        from statsmodels.regression.linear_model import OLS
+
         r, ages = np.random.default_rng(0).random((5, 5)), timeline({"steps": 5, "stream": {}}).ages()
         i, j = np.triu_indices(5)
         expected = OLS(r[i, j], np.column_stack([ages[i, j], np.eye(5)[i]])).fit().params[0]

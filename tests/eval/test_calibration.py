@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import brier_score_loss
 from support.helpers import drifting
 
 from curate.core.errors import IncompatibleStream
@@ -61,6 +60,8 @@ class TestMeasures:
         assert found.ece.value[0] == pytest.approx(float(expected), abs=1e-5)
 
     def test_brier_is_that_of_scikit_learn(self) -> None:
+        from sklearn.metrics import brier_score_loss
+
         confidence, right = drawn(500, 0.1)
         expected = brier_score_loss(right, confidence.astype(np.float32))
         assert of(answered(confidence, right)).brier.value[0] == pytest.approx(expected, abs=1e-6)

@@ -8,10 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.covariance import oas as sklearn_oas
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge as SklearnRidge
 from support.helpers import benchmark, drifting
 
 from curate.core.errors import BadArray
@@ -84,6 +80,8 @@ def test_the_unit_of_the_features_does_not_matter(name: str) -> None:
 
 @pytest.mark.parametrize("shrinkage", [1e-4, 0.1, 0.5])
 def test_slda_is_scikit_learns_lda(shrinkage: float) -> None:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
     reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(X.astype(np.float64), Y)
     learner = taught(Slda(shrinkage=shrinkage, priors="observed"), sizes=10)
     assert np.allclose(learner.predict_with_confidence(TEST)[1], reference.predict_proba(TEST).max(1), atol=1e-6)
@@ -92,6 +90,8 @@ def test_slda_is_scikit_learns_lda(shrinkage: float) -> None:
 
 def test_its_posterior_is_scikit_learns_with_shrinkage_of_within_class_deviations() -> None:
     """The shares that scikit-learn's OAS and ours give to the same deviations from class means."""
+    from sklearn.covariance import oas as sklearn_oas
+
     centred = X - np.stack([X[k == Y].mean(0) for k in range(CLASSES)])[Y]
     scatter = centred.T.astype(np.float64) @ centred
     assert oas((scatter**2).sum(), scatter.diagonal(), len(X)) == pytest.approx(
@@ -122,6 +122,8 @@ def test_slda_answers_as_the_papers_recursion() -> None:
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_ridge_is_scikit_learns(intercept: bool) -> None:
+    from sklearn.linear_model import Ridge as SklearnRidge
+
     x = X.astype(np.float64)
     unit = (x**2).sum(1).mean()
     reference = SklearnRidge(alpha=2.0 * unit, fit_intercept=intercept).fit(x, np.eye(CLASSES)[Y])
@@ -142,6 +144,8 @@ def test_ridge_that_forgets_is_recursive_least_squares_with_a_forgetting_factor(
 
 
 def test_random_features_approach_kernel_ridge_regression() -> None:
+    from sklearn.kernel_ridge import KernelRidge
+
     def unit(x: Any) -> Any:
         return x / np.linalg.norm(x, axis=1, keepdims=True)
 
@@ -190,6 +194,8 @@ def test_a_penalty_is_chosen_with_few_solutions_and_is_the_best_of_all(
 
 
 def test_randumb_is_scikit_learns_lda_on_random_features() -> None:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
     learner = taught("randumb(width=15,shrinkage=0.2)", sizes=17)
     reference = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2).fit(learner.lift(X.astype(np.float64)), Y)
     expected = reference.predict_proba(learner.lift(TEST.astype(np.float64)))

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau, ttest_rel
-from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
-from statsmodels.stats.multitest import multipletests
 from support.helpers import drifting
 
 from curate.core.errors import BadConfig
@@ -57,6 +55,8 @@ def drawn(shares: dict[str, float], seeds: int, n: int) -> dict[str, Right]:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_mcnemar_is_that_of_statsmodels(only_a: int, only_b: int) -> None:
+    from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+
     expected = reference_mcnemar([[0, only_a], [only_b, 0]], exact=True).pvalue
     assert mcnemar(np.array(only_a), np.array(only_b)) == pytest.approx(expected)
 
@@ -64,6 +64,8 @@ def test_mcnemar_is_that_of_statsmodels(only_a: int, only_b: int) -> None:
 @settings(max_examples=25)
 @given(st.lists(st.floats(0, 1), min_size=6, max_size=6))
 def test_holm_is_that_of_statsmodels(values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
     p = np.full((4, 4), np.nan)
     i, j = np.triu_indices(4, 1)
     p[i, j] = p[j, i] = values
@@ -86,6 +88,8 @@ class TestDifferences:
         assert found.p_score[0, 1] == pytest.approx(expected, rel=0.3)
 
     def test_mcnemar_counts_samples_that_one_has_right(self) -> None:
+        from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+
         right = drawn({"a": 0.8, "b": 0.7}, 1, 300)
         a, b = right["a"][0], right["b"][0]
         table = [[(a & b).sum(), (a & ~b).sum()], [(~a & b).sum(), (~a & ~b).sum()]]

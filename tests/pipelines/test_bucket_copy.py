@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto import mock_aws
 from support.helpers import album, photo_config
 from typer.testing import CliRunner
 
@@ -27,6 +25,9 @@ PLACE = "s3://runs/fruit"
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[Any]:
+    import boto3
+    from moto import mock_aws
+
     with mock_aws():
         server = boto3.client("s3", region_name="us-east-1")
         server.create_bucket(Bucket="runs")
