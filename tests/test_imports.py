@@ -22,7 +22,12 @@ ROOMS = ("curate", "stream_builder", "eval", "pipelines")
 FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py"))
 SIBLINGS = ("curate.sources", "curate.export", "stream_builder.shifts", "eval.protocols")
 
-STREAM = ("stream_builder.stream", "stream_builder.class_texts", "stream_builder.measures")  # what eval may read
+STREAM = (  # what eval may read
+    "stream_builder.stream",
+    "stream_builder.step",
+    "stream_builder.class_texts",
+    "stream_builder.measures",
+)
 
 
 def module_of(path: Path) -> str:
