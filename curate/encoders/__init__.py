@@ -147,6 +147,7 @@ ENCODERS = Registry(
     {
         "clip": "curate.encoders.clip:Clip",
         "backbone": "curate.encoders.backbone:Backbone",
+        "locked": "curate.encoders.locked:Locked",
         "table": "curate.encoders.precomputed:TableOfVectors",
         "sentence": "curate.encoders.sentence:Sentence",
         "ngrams": "curate.encoders.ngrams:Ngrams",

@@ -95,7 +95,8 @@ def pretrained(folder: Path, model: str) -> tuple[int, str]:
 
 
 def load_checkpoint(network: Any, path: Path) -> None:
-    """Load a checkpoint file into `network`; its keys may have a common prefix, heads are skipped.
+    """Load a checkpoint file into `network`; its keys may have a common prefix, heads are skipped. A port with other
+    names of layers fits if all tensors have the network's shapes and kinds in the network's order.
 
     Raises BadInput if a layer is missing or has another shape, because the network would be partly random.
     """
@@ -128,6 +129,8 @@ def load_checkpoint(network: Any, path: Path) -> None:
         k for k, v in wanted.items()
         if (best + k not in tensors or tensors[best + k].shape != v.shape) and not k.endswith("num_batches_tracked")
     ]  # fmt: skip
+    if lacking and list(map(_kind, tensors.items()))[: len(wanted)] == list(map(_kind, wanted.items())):
+        tensors, best, lacking = dict(zip(wanted, tensors.values(), strict=False)), "", []
     if lacking:
         raise BadInput(
             f"{path} does not fit the network: {len(lacking)} of {len(wanted)} tensors are missing or have another "
@@ -136,3 +139,8 @@ def load_checkpoint(network: Any, path: Path) -> None:
             "Check model and weights.",
         )
     network.load_state_dict({k: tensors.get(best + k, v) for k, v in wanted.items()}, strict=False)
+
+
+def _kind(item: tuple[str, Any]) -> tuple[str, tuple[int, ...]]:
+    """weight, bias, running_mean …, and the shape."""
+    return item[0].rpartition(".")[2], tuple(item[1].shape)

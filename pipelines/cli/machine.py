@@ -114,27 +114,45 @@ def models_train(
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the photos.")] = 20,
     size: Annotated[int, typer.Option("--size", min=32, max=224, help="Edge of the photos in pixels.")] = 64,
     seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="ENCODER", help="Frozen image encoder: KIND:MODEL:WEIGHTS.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="ENCODER", help="Frozen text encoder: KIND:MODEL.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a small CLIP on the captions or class names of your own photos, on the CPU.
 
     3 million parameters, minutes for some thousand photos. It knows what these captions name and nothing else. A
     photo's text is its caption, else its label (collection.label: parent), else the words of its title; of a release,
-    the class.
+    the class. With --image and --text both towers are encoders that you have, which stay as they are; only a linear
+    map of each is trained.
     """
     from curate.core.torch_threads import idle_cores
+    from curate.pretrain import locked, small_clip
     from curate.pretrain.captions import captioned
-    from curate.pretrain.small_clip import train
 
     if size % 32:
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
-    pairs = captioned(source, size)
+    if (image is None) != (text is None):
+        raise BadConfig("Only one of --image and --text is given.", "Expected both, or none for a small CLIP.")
+    towers = [(name, locked.opened(name)) for name in (image, text) if name is not None]
+    pairs = captioned(source, locked.EDGE if towers else size)
     n = len(pairs.texts)
     with idle_cores() as threads:
         log = log_of(None, as_json)
         log.say(f"train: {n:,} photos, {len(set(pairs.texts)):,} different texts, threads: {threads}")
         batch = min(256, max(8, n // 4))
-        losses = train(pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch)
+        if towers:
+            vectors = locked.encoded(towers[0][1], pairs.images)
+            losses = locked.train(
+                vectors, pairs.caption, pairs.texts, (towers[0], towers[1]), out, log, seed, epochs, batch
+            )
+        else:
+            losses = small_clip.train(pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch)
     document = {"model": str(out.absolute()), "images": n, "texts": len(set(pairs.texts)), "loss": losses}
     use = f"--set embed.model={out.absolute()} --set embed.weights=null"
+    if towers:
+        use += " --set embed.encoder=locked"
     show(as_json, document, f"{out}: loss {losses[0]:.2f} → {losses[-1]:.2f}\nUse it: {use}")

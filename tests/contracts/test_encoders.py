@@ -44,9 +44,34 @@ def backbone(folder: Path) -> Model:
     return "resnet10t", str(folder / "weights.pt")
 
 
-MODELS: dict[str, Callable[[Path], Model]] = {"clip": clip, "table": table, "ngrams": ngrams, "backbone": backbone}
+def locked(folder: Path) -> Model:
+    """Two towers of random weights, maps that were trained for one epoch."""
+    import timm
+    import torch
+
+    from curate.core.run_log import RunLog
+    from curate.pretrain.locked import opened, train
+
+    torch.manual_seed(0)
+    torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), folder / "resnet.pt")
+    names = f"backbone:test_resnet:{folder / 'resnet.pt'}", "ngrams:64"
+    image, text = (opened(name, "cpu") for name in names)
+    vectors = rng_for(0, "locked").normal(size=(4, image.width)).astype(np.float32)
+    towers = (names[0], image), (names[1], text)
+    train(vectors, lambda i, rng: TEXTS[i % 2], TEXTS * 2, towers, folder, RunLog(quiet=True), epochs=1, width=8)
+    return str(folder), None
+
+
+MODELS: dict[str, Callable[[Path], Model]] = {
+    "clip": clip, "table": table, "ngrams": ngrams, "backbone": backbone, "locked": locked,
+}  # fmt: skip
 ELSEWHERE = {"sentence"}  # needs a model of another library: eval/test_texts.py
-READS = {"clip": (True, True), "table": (False, True), "ngrams": (False, True), "backbone": (True, False)}
+READS = {
+    "clip": (True, True),
+    "table": (False, True),
+    "ngrams": (False, True),
+    "backbone": (True, False),
+}  # others: both
 
 
 def loaded(name: str, folder: Path) -> Encoder:
