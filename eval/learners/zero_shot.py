@@ -42,8 +42,11 @@ class ZeroShot(Learner):
         """Ignored."""
 
     def scores(self, x: Array) -> Floats:
-        """(N, C): one product."""
-        scores = np.asarray(self.logit_scale * (unit(x) @ self.texts.T), np.float64)
+        """(N, C): one product, whose rows are divided by the samples' lengths."""
+        rows = np.asarray(x, np.float32)
+        lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+        scores = np.asarray(rows @ self.texts.T, np.float64)
+        scores *= (self.logit_scale / np.maximum(lengths, 1e-12))[:, None]
         scores[:, self.silent] = NEVER
         return scores
 
