@@ -79,7 +79,7 @@ def turkle(folder: Path, workers: Sequence[str]) -> Iterator[str]:
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(300):
+        for _ in range(3000):
             try:
                 httpx.get(f"{address}/login/").raise_for_status()
                 break
@@ -92,7 +92,7 @@ def turkle(folder: Path, workers: Sequence[str]) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(100)
 
 
 def api(address: str) -> httpx.Client:
