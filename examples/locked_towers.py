@@ -114,7 +114,7 @@ def main() -> None:
         }
         np.savez(known, **encoded)
     with np.load(known) as vectors:
-        locked.train(vectors["train"], caption, train, (towers[0], towers[1]), out / "locked", log)
+        locked.train(vectors["train"], caption, train, (towers[0], towers[1]), out / "locked", log, epochs=60)
         encoder = Locked(str(out / "locked"), device="cpu")
         print("locked towers", recall(encoder.mapped("image", vectors["test"]), encoder.texts(first)))
     small_clip.train(pixels(64, False), caption, train, out / "small-clip", log, epochs=20)

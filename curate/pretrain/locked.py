@@ -11,7 +11,7 @@ import numpy as np
 from curate.core.atomic_io import write_bytes, write_json
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
-from curate.encoders import Encoder, Vectors
+from curate.encoders import Encoder, Vectors, spec_of
 from curate.encoders.locked import MAPS, RECORD, opened
 from curate.pretrain.small_clip import Images
 
@@ -42,7 +42,7 @@ def train(
     epochs: int = 20,
     batch: int = 256,
     lr: float = 3e-3,
-    width: int = 128,
+    width: int = 256,
     decay: float = 0.1,
     dropout: float = 0.5,
 ) -> list[float]:
@@ -104,6 +104,16 @@ def train(
     for side, d in (("image", images.shape[1]), ("text", text.width)):
         state[f"{side}.weight"] *= float(np.sqrt(d))  # an encoder's vectors have length 1
     write_bytes(out / MAPS, save(state))
-    sides = zip(("image", "text"), towers, strict=True)
-    write_json(out / RECORD, {side: {"encoder": name, "fingerprint": one.fingerprint} for side, (name, one) in sides})
+    record = {
+        side: {"encoder": _absolute(name), "fingerprint": one.fingerprint}
+        for side, (name, one) in zip(("image", "text"), towers, strict=True)
+    }
+    write_json(out / RECORD, record)
     return losses
+
+
+def _absolute(name: str) -> str:
+    """KIND:MODEL:WEIGHTS with the full paths of files and folders."""
+    spec = spec_of(name)
+    parts = (part for part in (spec.model, spec.weights) if part is not None)
+    return ":".join([spec.encoder, *(str(Path(part).absolute()) if Path(part).exists() else part for part in parts)])
