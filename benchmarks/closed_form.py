@@ -12,6 +12,11 @@ grid (RanPAC/RanPAC), against our 4 to 10 with penalty=held-out, in float64. All
 RanPAC cannot be 5 times as fast as its authors' code on a CPU, where float32 is twice as fast as float64. With M random
 features and n = 1.7 M samples a step, theirs needs 6 M³ operations for sums and 11 M³ for solutions in float32; our
 exact float64 sums alone count as 3.4 M³, one solution as 0.7 M³, and both lift the same samples.
+
+Seen on 23 November 2026, CPU seconds of one core of a busy machine, 3 steps of 4,000 samples, D = 1,024, 100 classes:
+SLDA 1.8 and ridge 1.7 times the products, 1.8 D² of memory, SLDA 108 times as fast as its authors' formulation. RanPAC
+with M = 2,048 on 3 steps of 3,000, D = 512, 50 classes: 5.7 times, with the penalty chosen 3.0 times. Zero-shot answers
+of 6,000 samples, D = 1,024: 1.3 times one product.
 """
 
 from __future__ import annotations
