@@ -98,19 +98,27 @@ class Tally:
         known = [positions for positions in self.positions if positions is not None]
         answers = None
         if len(known) == len(self.positions):
-            kept = None
-            if any(value is not None for value in self.confidence):
-                parts = zip(self.confidence, self.labels, strict=True)
-                values = [
-                    c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c)
-                    for c, part in parts
-                ]
-                kept = recorded(_joined(values))
             top = None
             if self.top is not None and len(self.top) == len(self.labels):
                 top = tuple(_joined(part) for part in zip(*self.top, strict=True))
-            answers = Answers(_joined(known), _small(labels), _small(predicted), kept, top)
+            answers = Answers(_joined(known), _small(labels), _small(predicted), self._confidence(), top)
         return Row(self.tested_on, len(labels), int(np.count_nonzero(right)), **fields, answers=answers)
+
+    def _confidence(self) -> npt.NDArray[np.float32] | None:
+        """As it is stored; None: nowhere."""
+        if len(self.confidence) == 1 and isinstance(self.confidence[0], np.ndarray):  # nearly every test
+            return recorded(self.confidence[0])
+        if all(value is None for value in self.confidence):
+            return None
+        parts = zip(self.confidence, self.labels, strict=True)
+        return recorded(
+            _joined(
+                [
+                    c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c)
+                    for c, part in parts
+                ]
+            )
+        )
 
 
 def recorded(confidence: Labels) -> npt.NDArray[np.float32]:
