@@ -118,6 +118,7 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"Learners in both: {len(differences)}. B scores higher with {higher}, lower with {len(clear) - higher}; "
         f"no significant difference (5 %, Holm): {tested - len(clear)}; not testable: {len(differences) - tested}."
     )
+    why = " Not testable: A and B have other seeds, or rows without outcomes." if tested < len(differences) else ""
     rows = []
     for e in differences:
         ends = "" if e["interval"] is None else " to ".join(f"{100 * end:+.1f}" for end in e["interval"])
@@ -132,7 +133,7 @@ def _table(differences: Sequence[dict[str, Any]], paths: Sequence[Path]) -> str:
         f"<p class='answer'>{answer}</p><p>{'. '.join(said)}.</p><div class='scroll' tabindex='0'>"
         f"<table class='scores'><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         "<p class='soft'>Primary score of each protocol, per cent; differences in points, with 95 % intervals over "
-        "seeds and test samples.</p>"
+        f"seeds and test samples.{why}</p>"
     )
 
 

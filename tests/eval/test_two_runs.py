@@ -15,7 +15,7 @@ from support.pages import chromium_browser, open_report, violations
 
 from eval.reporting.exports import schema, scores_tex
 from eval.reporting.report import results_of, write
-from eval.reporting.two_runs import two_runs
+from eval.reporting.two_runs import _table, two_runs
 from eval.run import evaluate
 from stream_builder.stream import Stream
 
@@ -93,6 +93,12 @@ def test_axe_finds_nothing_on_pages_of_streams_with_dates(tmp_path: Path) -> Non
                 open_report(tab, path)
                 found |= {(scheme, path.name, rule): nodes for rule, nodes in violations(tab).items()}
     assert not found
+
+
+def test_other_seeds_are_said_to_be_why_nothing_is_tested() -> None:
+    found = {"learner": "er", "a": 0.5, "b": 0.6, "difference": 0.1, "interval": None, "protocol": "p", "stream": "s"}
+    pages = [_table([{**found, "p": p}], [Path("A"), Path("B")]) for p in (None, 0.2)]
+    assert ["A and B have other seeds" in page for page in pages] == [True, False]
 
 
 def test_runs_on_other_streams_are_not_compared(runs: Path, tmp_path: Path) -> None:
