@@ -69,6 +69,7 @@ def test_the_workflows_test_every_supported_python() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
     locks = {path.stem.removeprefix("py") for path in (ROOT / "locks").glob("py*.txt") if "-dev" not in path.stem}
     assert all(set(jobs[name]["strategy"]["matrix"]["python"]) == locks for name in ("tests", "wheel"))
+    assert jobs["wheel"]["steps"][-1]["env"] == {"DRIFTLINE_INDEX": "1"}, "without it, test_locks.py asks no index"
 
 
 def test_the_lower_bounds_are_installed_and_the_fast_tests_run_with_them() -> None:
