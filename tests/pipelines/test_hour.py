@@ -134,9 +134,11 @@ def test_the_first_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_inte
             signal.raise_signal(signal.SIGINT)
         return fetch_shard(shard)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with monkeypatch.context() as patch:
         patch.setattr("curate.fetch.run.fetch_shard", interrupted)
         said = message(driftline("run", own, *model, "--workers", 1), 130)
+    signal.signal(signal.SIGINT, before)
     assert "Stopped in fetch. Kept: ingest, filter" in said
     assert "Go on: driftline run own" in said
     fetched = folder_of(own, "fetch")

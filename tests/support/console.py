@@ -50,29 +50,31 @@ def start(*words: object, said: Path | None = None) -> Running:
 
 
 def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
-    return Running(target, words, here, said, dict(os.environ))
+    return Running(target, words, here, said, dict(os.environ), list(sys.path))
 
 
-def _called(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
-    _prepare(here, said, environment)
+def _called(words: tuple[str, ...], *place: Any) -> None:
+    _prepare(*place)
     sys.argv = ["driftline", *words]
     from pipelines.cli.app import main
 
     main()
 
 
-def _executed(words: tuple[str, ...], here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
-    _prepare(here, said, environment)
+def _executed(words: tuple[str, ...], *place: Any) -> None:
+    _prepare(*place)
     sys.argv = ["-c"]
     sys.path.insert(0, "")
     script = sys.modules["__main__"] = ModuleType("__main__")
     exec(compile(words[0], "<string>", "exec", dont_inherit=True), script.__dict__)
 
 
-def _prepare(here: Path, said: list[Path], environment: Mapping[str, str]) -> None:
+def _prepare(here: Path, said: list[Path], environment: Mapping[str, str], path: list[str]) -> None:
+    """The place, environment and packages of the worker that asks: another one may have started the server."""
     for number, file in enumerate(said, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[:] = path
     os.fsync = lambda file: None  # no test cuts the power, and each call waits for the disk
     os.chdir(here)
