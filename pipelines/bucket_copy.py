@@ -12,6 +12,7 @@ import io
 import json
 import os
 import secrets
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -256,10 +257,11 @@ def following(copy: Copy, leave: Path) -> Iterator[None]:
     """Keep the copy up to date while the run goes on, and at its end. leave: `Copy.leave`. Raises as `Copy.settled`."""
     copy.leave = leave
     stop = threading.Event()
-    thread = threading.Thread(target=_follow, args=(copy, stop), daemon=True)
-    thread.start()
     try:
-        yield
+        with _stoppable() as by:
+            thread = threading.Thread(target=_follow, args=(copy, stop, by), daemon=True)
+            thread.start()
+            yield
     except KeyboardInterrupt:
         if copy.refused is not None:
             raise copy.refused from None
@@ -277,7 +279,21 @@ def following(copy: Copy, leave: Path) -> Iterator[None]:
         copy.settled()
 
 
-def _follow(copy: Copy, stop: threading.Event) -> None:
+@contextmanager
+def _stoppable() -> Iterator[signal.Signals]:
+    """The signal by which a thread stops this one. A shell's background jobs ignore SIGINT; in them SIGTERM does it."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield signal.SIGINT
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _follow(copy: Copy, stop: threading.Event, by: signal.Signals) -> None:
     from _thread import interrupt_main
 
     last, seen = 0.0, _done(copy.folder)
@@ -293,7 +309,7 @@ def _follow(copy: Copy, stop: threading.Event) -> None:
             last = time.monotonic()
         except DriftlineError as error:
             copy.refused = error
-            interrupt_main()
+            interrupt_main(by)
             return
 
 

@@ -16,7 +16,7 @@ from eval.engine.deep import CHUNK, Deep
 from eval.engine.linear import tensor
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import MEASURED, Memory
-from eval.training.sgd_learner import place
+from eval.training.sgd_learner import Device, place
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Acm(Learner):
     samples themselves"""
     weights: str = ""
     """checkpoint of the model, instead of random weights"""
-    device: str = "cpu"
+    device: Device = "cpu"
     """cpu, cuda or auto; of the model"""
 
     uses_device = True

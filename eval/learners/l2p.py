@@ -19,7 +19,7 @@ from eval.engine.deep import check_model, load_weights, planes
 from eval.engine.linear import sure
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
-from eval.training.sgd_learner import place
+from eval.training.sgd_learner import Device, place
 
 CHUNK = 256  # images predicted at once
 
@@ -55,7 +55,7 @@ class L2p(Learner):
     """images per update"""
     correct_lr: PositiveFloat = 0.05
     """learning rate of the one step of SGD on a correction"""
-    device: str = "cpu"
+    device: Device = "cpu"
     """cpu, cuda or auto"""
 
     needs_images = True

@@ -14,7 +14,7 @@ from curate.core.errors import BadConfig, IncompatibleStream, not_loaded
 from curate.core.torch_threads import one_thread
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
-from eval.training.sgd_learner import place
+from eval.training.sgd_learner import Device, place
 
 CHUNK = 64  # samples predicted at once
 
@@ -47,7 +47,7 @@ class Lora(Learner):
     """tokens of a text, at most"""
     targets: str = "auto"
     """modules that are adapted, joined by +; `auto`: the query and value projections"""
-    device: str = "cpu"
+    device: Device = "cpu"
     """cpu, cuda or auto"""
 
     reads_texts = True

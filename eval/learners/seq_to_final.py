@@ -15,7 +15,7 @@ from curate.core.torch_threads import one_thread
 from eval.engine.linear import sure
 from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
 from eval.learner import Array, Labels, Learner, Task
-from eval.training.sgd_learner import place
+from eval.training.sgd_learner import Device, place
 from stream_builder.stream import Step
 
 YesNo = bool | Literal["auto", "yes", "no"]  # the command line reads yes and no as booleans
@@ -49,7 +49,7 @@ class ToFinal(Learner):
     """models that a search over steps keeps"""
     resets: YesNo = "auto"
     """whether each schedule starts from the first weights; auto: yes unless fidelity=paper-code"""
-    device: str = "cpu"
+    device: Device = "cpu"
     """cpu, cuda or auto"""
 
     needs_whole_steps = needs_all_steps = "it learns from all steps at once, for the last one"

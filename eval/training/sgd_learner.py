@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -30,6 +31,15 @@ def _augmentations(text: str) -> str:
     if set(text.split("+")) - {*KINDS, "none"}:
         raise ValueError(f"{', '.join(KINDS)}, joined by +, or none")
     return text
+
+
+def _device(name: str) -> str:
+    if re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", name) is None:
+        raise ValueError("cpu, cuda or auto")
+    return name
+
+
+Device = Annotated[str, AfterValidator(_device)]
 
 
 @dataclass
@@ -68,7 +78,7 @@ class NetLearner(Learner):
     """`adamw` decays all weights"""
     correct_lr: PositiveFloat = 0.05
     """learning rate of the one step of SGD on a correction [OCRR: 0.05]"""
-    device: str = "cpu"
+    device: Device = "cpu"
     """cpu, cuda or auto"""
 
     uses_device = True
@@ -92,6 +102,9 @@ class NetLearner(Learner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """A new head. Raises BadConfig for an unknown network, IncompatibleStream for one that takes other samples."""
         self.kinds = tuple(kind for kind in self.augment.split("+") if kind != "none")
+        if self.net in HEADS and self.weights:
+            problem = f"weights is {self.weights!r}, and net={self.net} starts from random weights."
+            raise BadConfig(problem, "Expected none.", "Use them with a network on images, such as net=resnet18.")
         if self.net not in HEADS:
             check_model(self.net)
             if len(task.x_shape) != 3 or task.x_shape[-1] != 3:

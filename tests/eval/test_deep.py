@@ -270,6 +270,14 @@ def test_unknown_names_are_refused() -> None:
         spec_of("finetune(augment=flip+twirl)")
     with pytest.raises(BadConfig, match="precision is 'float8'. Expected 'float32' or 'bfloat16'"):
         spec_of("finetune(precision=float8)")
+    for learner in ("finetune", "acm", "l2p", "lora", "ft"):
+        with pytest.raises(BadConfig, match=f"{learner}: device is 'gpu'. Expected cpu, cuda or auto."):
+            spec_of(f"{learner}(device=gpu)")
+
+
+def test_weights_of_a_network_are_not_ignored_by_a_linear_head() -> None:
+    with pytest.raises(BadConfig, match="weights is 'none.pth', and net=linear starts from random weights"):
+        Finetune(weights="none.pth").begin(Task(C, (16,)), rng_for(0))
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("clear-")])

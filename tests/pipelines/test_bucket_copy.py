@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +123,12 @@ def test_the_folder_that_went_on_elsewhere_is_refused(tmp_path: Path) -> None:
         opened(PLACE, first)
 
 
-def test_a_run_stops_when_another_folder_takes_its_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("interrupts", [signal.default_int_handler, signal.SIG_IGN], ids=["terminal", "background"])
+def test_a_run_stops_when_another_folder_takes_its_copy(
+    interrupts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """A shell's background jobs ignore SIGINT."""
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, interrupts)))
     monkeypatch.setattr(bucket_copy, "POLL", 0.01)
     monkeypatch.setattr(bucket_copy, "EVERY", 0.0)
     first = made(tmp_path / "first")
@@ -134,6 +141,7 @@ def test_a_run_stops_when_another_folder_takes_its_copy(tmp_path: Path, monkeypa
             made(first, **{"more": "late"})
             for _ in range(10_000):
                 time.sleep(0.01)  # until the interrupt
+            raise AssertionError("nothing stopped the run")
 
     with pytest.raises(Busy, match="written by another run folder"):
         work()
