@@ -25,7 +25,7 @@ from curate.core.errors import MissingFile
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder
 from curate.encoders.clip import Clip
-from curate.encoders.locked import Locked
+from curate.encoders.locked import Locked, opened
 from curate.pretrain import locked, small_clip
 from curate.pretrain.gather import fit_image
 
@@ -95,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     out, log = options.out, RunLog()
     names = f"backbone:tf_efficientnet_lite0:{shipped(*WEIGHTS)}", f"sentence:{text_model(out / 'wordllama')}"
-    towers = tuple((name, locked.opened(name)) for name in names)
+    towers = tuple((name, opened(name)) for name in names)
     found = photos(options.data)
     first = [found[name][1][0] for name in found if held_out(name)]
     train = [name for name in found if not held_out(name)]

@@ -12,10 +12,8 @@ from curate.core.atomic_io import write_bytes, write_json
 from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import Encoder, Vectors, spec_of
-from curate.encoders.locked import MAPS, RECORD, opened
-from curate.pretrain.small_clip import Images
-
-__all__ = ["EDGE", "encoded", "opened", "train"]
+from curate.encoders.locked import MAPS, RECORD
+from curate.pretrain.small_clip import Images, Order, contrast
 
 EDGE = 224  # pixels of an image before the image encoder prepares it
 BLOCK = 64  # images at once
@@ -65,12 +63,7 @@ def train(
     scale = torch.nn.Parameter(torch.tensor(np.log(1 / 0.07)))
     groups: list[dict[str, Any]] = [{"params": maps.parameters()}, {"params": [scale], "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, lr, weight_decay=decay)
-    n, batch = len(images), min(batch, len(images))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * (n // batch), pct_start=0.1)
-    code = {key: i for i, key in enumerate(sorted(set(keys)))}
-    labels = torch.tensor([code[key] for key in keys])
     known: dict[str, Vectors] = {}
-    losses = []
 
     def vectors(texts: list[str]) -> Vectors:
         if new := [one for one in dict.fromkeys(texts) if one not in known]:
@@ -81,25 +74,11 @@ def train(
         rows = functional.dropout(torch.from_numpy(x * np.sqrt(x.shape[1])), dropout)  # of unit variance
         return functional.normalize(maps[side](rows.float()), dim=1)
 
-    with run_log.progress("train", epochs * (n // batch), "steps") as tick:
-        for _ in range(epochs):
-            order, total = rng.permutation(n), 0.0
-            for start in range(0, n // batch * batch, batch):
-                chosen = order[start : start + batch]
-                image = mapped("image", images[chosen])
-                logits = scale.exp() * image @ mapped("text", vectors([captions(int(i), rng) for i in chosen])).T
-                same = (labels[chosen][:, None] == labels[chosen][None]).float()
-                target = same / same.sum(1, keepdim=True)
-                loss = (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                schedule.step()
-                with torch.no_grad():
-                    scale.clamp_(0, float(np.log(100)))
-                total += float(loss.detach())
-                tick(1)
-            losses.append(total / (n // batch))
+    def embedded(chosen: Order) -> tuple[Any, Any]:
+        return mapped("image", images[chosen]), mapped("text", vectors([captions(int(i), rng) for i in chosen]))
+
+    batch = min(batch, len(images))
+    losses = list(contrast(embedded, keys, optimiser, scale, lr, epochs, batch, rng, run_log))
     state = {name: tensor.contiguous() for name, tensor in maps.state_dict().items()}
     for side, d in (("image", images.shape[1]), ("text", text.width)):
         state[f"{side}.weight"] *= float(np.sqrt(d))  # an encoder's vectors have length 1

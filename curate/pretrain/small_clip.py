@@ -6,7 +6,7 @@ The result is a folder for open_clip (`open_clip_config.json` and float16 weight
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 
 Images = npt.NDArray[np.uint8]
+Order = npt.NDArray[np.int64]
 
 
 def model_config(image_size: int = 64, width: int = 16, embed_dim: int = 64) -> dict[str, Any]:
@@ -49,7 +50,6 @@ def train(
     """
     import open_clip
     import torch
-    from torch.nn import functional
 
     size = images.shape[1]
     config = model_config(size, width)
@@ -61,40 +61,67 @@ def train(
         torch.tensor(v).view(1, 3, 1, 1) for v in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
     )
     optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05, betas=(0.9, 0.98))
-    n, per_epoch = len(images), len(images) // batch
+    seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
+
+    def embedded(chosen: Order) -> tuple[Any, Any]:
+        x = torch.from_numpy(flip_and_shift(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
+        tokens = tokenizer([captions(int(i), rng) for i in chosen])
+        seen_tokens[tokens.unique()] = True
+        image, text, _ = model((x - mean) / std, tokens)[:3]
+        return image, text
+
+    losses = []
+    for loss in contrast(embedded, keys, optimiser, model.logit_scale, lr, epochs, batch, rng, run_log):
+        losses.append(loss)
+        run_log.say(f"epoch {len(losses)}: loss {loss:.3f}")
+    with torch.no_grad():  # zero the random embeddings of tokens that did not occur
+        model.token_embedding.weight[~seen_tokens] = 0
+    save(model, config, out)
+    return losses
+
+
+def contrast(
+    embedded: Callable[[Order], tuple[Any, Any]],
+    keys: Sequence[str],
+    optimiser: Any,
+    log_scale: Any,
+    lr: float,
+    epochs: int,
+    batch: int,
+    rng: np.random.Generator,
+    run_log: RunLog,
+) -> Iterator[float]:
+    """Train so that an image and its text are nearer than others; yields the mean loss of every epoch.
+
+    embedded: positions (B,) → unit vectors (B, D) of their images and texts. keys: as in `train`. log_scale: the
+    learned logarithm of the inverse temperature. Whole batches only, one-cycle schedule.
+    """
+    import torch
+    from torch.nn import functional
+
+    n, per_epoch = len(keys), len(keys) // batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * per_epoch, pct_start=0.1)
     code = {key: i for i, key in enumerate(sorted(set(keys)))}
     labels = torch.tensor([code[k] for k in keys])
-    seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
-    losses = []
     with run_log.progress("train", epochs * per_epoch, "steps") as tick:
         for _ in range(epochs):
-            order = rng.permutation(n)
-            total = 0.0
+            order, total = rng.permutation(n), 0.0
             for start in range(0, per_epoch * batch, batch):
                 chosen = order[start : start + batch]
-                x = torch.from_numpy(flip_and_shift(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
-                tokens = tokenizer([captions(int(i), rng) for i in chosen])
-                seen_tokens[tokens.unique()] = True
-                image, text, scale = model((x - mean) / std, tokens)[:3]
+                image, text = embedded(chosen)
                 same = (labels[chosen][:, None] == labels[chosen][None]).float()
                 target = same / same.sum(1, keepdim=True)
-                logits = scale * image @ text.T
+                logits = log_scale.exp() * image @ text.T
                 loss = (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimiser.step()
                 schedule.step()
                 with torch.no_grad():
-                    model.logit_scale.clamp_(0, float(np.log(100)))
+                    log_scale.clamp_(0, float(np.log(100)))
                 total += float(loss.detach())
                 tick(1)
-            losses.append(total / per_epoch)
-            run_log.say(f"epoch {len(losses)}: loss {losses[-1]:.3f}")
-    with torch.no_grad():  # zero the random embeddings of tokens that did not occur
-        model.token_embedding.weight[~seen_tokens] = 0
-    save(model, config, out)
-    return losses
+            yield total / per_epoch
 
 
 def flip_and_shift(images: Images, rng: np.random.Generator) -> Images:

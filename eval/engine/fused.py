@@ -212,7 +212,7 @@ def train(
         parts = [list(zip(starts, labels, each, strict=False)) for _, *each in steps]
         rows = np.concatenate([start + part * stride for step in parts for start, _, part in step])
         y = np.concatenate([target[part] for step in parts for _, target, part in step])
-        sizes = np.array([sum(len(part) for *_, part in step) for step in parts])
+        sizes = np.array([sum(len(part) for *_, part in step) for step in parts], np.int64)
         rates = np.array([rate for rate, *_ in steps], np.float32)
         given = [array.ctypes.data for array in (rows, y, sizes, rates)]
         run(*given, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)

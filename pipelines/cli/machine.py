@@ -130,6 +130,7 @@ def models_train(
     map of each is trained.
     """
     from curate.core.torch_threads import idle_cores
+    from curate.encoders.locked import opened
     from curate.pretrain import locked, small_clip
     from curate.pretrain.captions import captioned
 
@@ -137,7 +138,7 @@ def models_train(
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
     if (image is None) != (text is None):
         raise BadConfig("Only one of --image and --text is given.", "Expected both, or none for a small CLIP.")
-    towers = [(name, locked.opened(name)) for name in (image, text) if name is not None]
+    towers = [(name, opened(name)) for name in (image, text) if name is not None]
     pairs = captioned(source, locked.EDGE if towers else size)
     n = len(pairs.texts)
     with idle_cores() as threads:

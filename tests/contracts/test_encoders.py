@@ -50,7 +50,8 @@ def locked(folder: Path) -> Model:
     import torch
 
     from curate.core.run_log import RunLog
-    from curate.pretrain.locked import opened, train
+    from curate.encoders.locked import opened
+    from curate.pretrain.locked import train
 
     torch.manual_seed(0)
     torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), folder / "resnet.pt")

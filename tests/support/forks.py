@@ -71,7 +71,7 @@ class Running:
 
 @cache
 def _kept() -> Connection:
-    """The connection that this process keeps to its end. Whoever is first starts the server."""
+    """The connection that this process keeps to its end. The first one starts the server."""
     with suppress(OSError, EOFError):
         return _connected()
     code = f"import sys; sys.path[:] = {sys.path!r}; from support.forks import serve; serve({str(PLACE)!r})"
