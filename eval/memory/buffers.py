@@ -10,11 +10,14 @@ Share = tuple[Array, Labels]  # the samples of one past step in memory, in rando
 
 
 def balanced(kept: list[Share], x: Array, y: Labels, limit: int, rng: np.random.Generator) -> list[Share]:
-    """Every step seen so far has an equal share of `limit` samples, a random subset of its share before."""
+    """Every step seen so far has an equal share of `limit` samples, a random subset of its share before.
+
+    Copies: a part of an array would hold all of it.
+    """
     order = rng.permutation(len(y))
-    kept = [*kept, (np.asarray(x)[order], np.asarray(y)[order])]
-    share, more = divmod(limit, len(kept))
-    return [(a[: share + (i < more)], b[: share + (i < more)]) for i, (a, b) in enumerate(kept)]
+    share, more = divmod(limit, len(kept) + 1)
+    past = [(a[: share + (i < more)].copy(), b[: share + (i < more)].copy()) for i, (a, b) in enumerate(kept)]
+    return [*past, (np.asarray(x)[order[:share]], np.asarray(y)[order[:share]])]
 
 
 def biased_reservoir(
