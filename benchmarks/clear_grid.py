@@ -32,21 +32,21 @@ STEPS, N, TEST, D, C = 10, 2310, 990, 2048, 11
 VISITS = 313e6  # sample visits of 19 configurations × 5 seeds × 100 epochs [specification of performance, section 1]
 
 
-def stream() -> Stream:
+def stream(steps: int = STEPS, train: int = N, test: int = TEST, width: int = D) -> Stream:
     """Class means that turn 0.07 rad a bucket in a space of falling variance; unit length, as features are."""
     rng = rng_for(0, "grid")
-    basis = rng.normal(size=(256, D)).astype(np.float32) * (np.arange(1, 257) ** -0.5)[:, None].astype(np.float32)
+    basis = rng.normal(size=(256, width)).astype(np.float32) * (np.arange(1, 257) ** -0.5)[:, None].astype(np.float32)
     means, way = rng.normal(size=(C, 256)), rng.normal(size=(C, 256))
-    steps = []
-    for t in range(STEPS):
+    made = []
+    for t in range(steps):
         now = np.cos(0.07 * t) * means + np.sin(0.07 * t) * way
         splits = {}
-        for name, n in (("train", N), ("test", TEST)):
+        for name, n in (("train", train), ("test", test)):
             y = rng.permutation(np.arange(n, dtype=np.int64) % C)
             x = np.maximum((now[y] + 2.2 * rng.normal(size=(n, 256))).astype(np.float32) @ basis, 0)
             splits[name] = Split(x / np.linalg.norm(x, axis=1, keepdims=True), y, np.arange(n).astype(np.str_))
-        steps.append(Step(t, str(t), splits))
-    return Stream("grid", steps, [str(c) for c in range(C)])
+        made.append(Step(t, str(t), splits))
+    return Stream("grid", made, [str(c) for c in range(C)])
 
 
 def loop(split: Split, epochs: int) -> float:

@@ -96,8 +96,46 @@ def bare(spec: EncoderSpec, images: int, batch: int) -> tuple[float, float]:
     return (time.perf_counter() - begun) / done, (time.process_time() - cpu) / done
 
 
+def measured(
+    model: str, images: int, batch: int, device: str, precision: str = "auto", decoders: int | None = None
+) -> dict[str, Any]:
+    """Both, alternating, three times; medians."""
+    import torch
+
+    if device == "cpu":
+        torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        model_of(model, folder / "model")
+        members = shards_of(folder / "shards", images, model == "demo")
+        spec = EncoderSpec(model=str(folder / "model"), device=device, precision=precision)
+        if decoders is None and device != "cpu":
+            decoders = len(os.sched_getaffinity(0))
+        limits, ours, shares = [], [], []
+        for run in range(3):
+            limit, limit_cpu = bare(spec, images, batch)
+            begun, cpu, mine = time.perf_counter(), time.process_time(), time.thread_time()
+            embed(folder / "shards", members, spec, folder / f"out{run}", RunLog(quiet=True), batch, decoders=decoders)
+            ours.append(images / (time.perf_counter() - begun))
+            limits.append(1 / limit)
+            mine = time.thread_time() - mine
+            shares.append(limit_cpu * images / max(mine, time.process_time() - cpu - mine))
+    found = {
+        "model": model,
+        "device": device,
+        "images": images,
+        "mean_bytes": int(sum(members["bytes"].to_pylist()) / len(members)),
+        "bare_images_per_second": round(float(np.median(limits)), 2),
+        "images_per_second": round(float(np.median(ours)), 2),
+        "share": round(float(np.median(ours)) / float(np.median(limits)), 3),
+    }
+    if device == "cpu":
+        found["share_by_cpu"] = round(float(np.median(shares)), 3)
+    return found
+
+
 def main() -> None:
-    """Measure both, alternating, twice."""
+    """Print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="RN50")
     parser.add_argument("--images", type=int, default=192)
@@ -105,43 +143,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--decoders", type=int, default=None)
-    options = parser.parse_args()
-    import torch
-
-    if options.device == "cpu":
-        torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        model_of(options.model, folder / "model")
-        members = shards_of(folder / "shards", options.images, options.model == "demo")
-        spec = EncoderSpec(model=str(folder / "model"), device=options.device, precision=options.precision)
-        decoders = options.decoders
-        if decoders is None and options.device != "cpu":
-            decoders = len(os.sched_getaffinity(0))
-        limits, ours, shares = [], [], []
-        for run in range(3):
-            limit, limit_cpu = bare(spec, options.images, options.batch)
-            begun, cpu, mine = time.perf_counter(), time.process_time(), time.thread_time()
-            embed(
-                folder / "shards", members, spec, folder / f"out{run}", RunLog(quiet=True), options.batch,
-                decoders=decoders,
-            )  # fmt: skip
-            ours.append(options.images / (time.perf_counter() - begun))
-            limits.append(1 / limit)
-            mine = time.thread_time() - mine
-            shares.append(limit_cpu * options.images / max(mine, time.process_time() - cpu - mine))
-        found = {
-            "model": options.model,
-            "device": options.device,
-            "images": options.images,
-            "mean_bytes": int(sum(members["bytes"].to_pylist()) / len(members)),
-            "bare_images_per_second": round(float(np.median(limits)), 2),
-            "images_per_second": round(float(np.median(ours)), 2),
-            "share": round(float(np.median(ours)) / float(np.median(limits)), 3),
-        }
-        if options.device == "cpu":
-            found["share_by_cpu"] = round(float(np.median(shares)), 3)
-        print(json.dumps(found))
+    given = parser.parse_args()
+    print(json.dumps(measured(given.model, given.images, given.batch, given.device, given.precision, given.decoders)))
 
 
 if __name__ == "__main__":

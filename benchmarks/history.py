@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,27 @@ python benchmarks/history.py --plot history.png  this page again, and a picture 
 
 Each row is the newest measurement on that processor. Targets are for a machine without other work. The record is
 `benchmarks/history.jsonl`.
+"""
+
+GPU = """
+## On a GPU
+
+`python benchmarks/run.py gpu --full` on a machine with one measures all of this and adds it to the record; this page
+then has a table for that machine. `python benchmarks/gpu.py PART` prints one part; `--device cpu --tiny` tries it
+without a GPU. In `linear` and `mlp`, `together` is what one product a step for all heads would reach.
+
+| part | gives | gate |
+|---|---|---|
+| `embedding` | images a second from shards, of the bare model's | {embedding.share} |
+| `linear` | the grid of CLEAR's table 4, times faster than two CPU cores | {linear.times_two_cores} |
+| `mlp` | the same with a hidden layer | {mlp.times_two_cores} |
+| `networks` | an epoch of Seq-to-Final's twelve: plain, by `torch.compile`, with CUDA graphs | none |
+| `moco` | training, of the barest loop | {moco.share_of_bare} |
+| `clip` | the same | {clip.share_of_bare} |
+| `neighbours` | exact search among a million vectors; 1: the CPU's answers | {neighbours.same} |
+
+`python examples/table_2.py --base CIFAR --out table2 --minutes 25 --device cuda`, again and again until it exits with
+0, does table 2 of Seq-to-Final at full budget: five sequences, twelve networks, all methods.
 """
 
 
@@ -59,9 +81,10 @@ def append(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def processor(machine: Mapping[str, Any]) -> str:
-    """Name, vector units and cores."""
+    """Name, vector units, cores and GPU."""
     units = "AVX-512" if machine["avx512"] else "AVX2" if machine["avx2"] else "neither AVX2 nor AVX-512"
-    return f"{machine['cpu'].replace('(R)', '')}, {units}, {machine['cores']} cores"
+    gpu = f", {machine['gpu']}" if machine.get("gpu") else ""
+    return f"{machine['cpu'].replace('(R)', '')}, {units}, {machine['cores']} cores{gpu}"
 
 
 def better(value: float, target: str) -> float:
@@ -102,6 +125,8 @@ def page(folder: Path) -> str:
     """The page in Markdown: a table for each processor, and what was not measured on any."""
     found = list(rows(folder, read(folder)))
     parts = [INTRODUCTION]
+    if targets := declared(folder).get("gpu", {}).get("targets"):
+        parts.append(re.sub(r"{(.+?)}", lambda name: targets[name[1]], GPU))
     for cpu in sorted({row[4] for row in found} - {"–"}):
         parts.append(f"\n## {cpu}\n\n| benchmark | ratio | target | measured | date |\n|---|---|---|---|---|\n")
         parts += [f"| `{r[0]}` | `{r[1]}` | {r[2]} | {r[3]} | {r[5]} |\n" for r in found if r[4] == cpu]

@@ -58,7 +58,7 @@ def measure(kind: str) -> dict[str, float | str]:
     torch.set_num_threads(1)
     ratios = {}
     for width, classes, batch in ((w, c, b) for w in WIDTHS for c in CLASSES for b in BATCHES):
-        if fused.suits(width, classes, batch):
+        if fused.suits(width, classes):
             n = max(batch, min(1024, 64 * batch))
             found = seconds({name: training(name, n, width, classes, batch) for name in (kind, "off")}, 5)
             ratios[width, classes, batch] = found[kind] / found["off"]

@@ -103,7 +103,7 @@ def tests() -> dict[str, object]:
         for row in new:
             memory.add(row[None])
             tracked.update(memory)
-        tracked.found(asked)
+        tracked.nearest(asked)
 
     slow, fast = seconds(literal), seconds(merged)
     return {"literal_ms": round(1e3 * slow, 1), "merged_ms": round(1e3 * fast, 1), "tests": round(slow / fast, 1)}
@@ -187,7 +187,7 @@ def scale(sizes: list[int], most: int = 100_000) -> dict[str, object]:
 
 def read(learner: Any) -> float:
     """Seconds in which the vectors that an exact search looks at are read once."""
-    kept = learner.memory.rounded or [torch.from_numpy(block) for block in learner.memory.blocks]
+    kept = learner.memory.copies or [torch.from_numpy(block) for block in learner.memory.blocks]
     whole = [block.view(torch.int16) if block.dtype is torch.bfloat16 else block for block in kept]
     rows = learner.memory.n
     return min(seconds(lambda: [part[:rows].amax() for part in whole]) for _ in range(3))

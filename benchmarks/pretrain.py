@@ -12,15 +12,50 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from curate.pretrain import RECIPES
+from curate.pretrain import RECIPES, Recipe
 from curate.pretrain.moco import Moco, info_nce
 from curate.pretrain.train import ProcessGroup, Training
 from curate.pretrain.views import draw_views, render_views
+
+
+def updates(recipe: Recipe, device: str) -> tuple[dict[str, Callable[[int], object]], Any]:
+    """One update of ours and of the bare loop, by number; and the pixels of a batch."""
+    import torch
+
+    x = np.random.default_rng(0).integers(0, 256, (recipe.batch * 4, recipe.room, recipe.room, 3), np.uint8)
+    ours, bare = (
+        Training(recipe, Moco.new(recipe, recipe.queue, 0, device), x, device, ProcessGroup(), 0) for _ in range(2)
+    )
+    pixels = ours.images(np.arange(recipe.batch))
+    ready = [
+        render_views(pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
+        for i in (0, 1)
+    ]
+    order = np.random.default_rng(1).permutation(len(x))
+
+    def embedded(network: Any, batch: Any) -> Any:
+        parts = [network["head"](network["backbone"](part)) for part in batch.chunk(recipe.groups)]
+        return torch.nn.functional.normalize(torch.cat(parts).float(), dim=1)
+
+    def barest(number: int) -> None:
+        bare.optimiser.zero_grad(set_to_none=True)
+        with bare.cast():
+            q = embedded(bare.moco.query, ready[0])
+            with torch.no_grad():
+                k = embedded(bare.moco.key, ready[1])
+            loss = info_nce(q, k, bare.moco.queue, recipe.temperature)
+        loss.backward()
+        bare.optimiser.step()
+        bare.moco.update_key_encoder()
+        bare.moco.enqueue(k)
+
+    return {"driftline": lambda i: ours.update(order[: recipe.batch], 0, i), "bare": barest}, pixels
 
 
 def main() -> None:
@@ -36,31 +71,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     recipe = replace(RECIPES["small"], precision=options.precision, network=options.network)
-    x = np.random.default_rng(0).integers(0, 256, (recipe.batch * 4, recipe.room, recipe.room, 3), np.uint8)
-    ours = Training(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", ProcessGroup(), 0)
-    bare = Training(recipe, Moco.new(recipe, recipe.queue, 0, "cpu"), x, "cpu", ProcessGroup(), 0)
-    pixels = ours.images(np.arange(recipe.batch))
-    ready = [
-        render_views(pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(i)), recipe.size)
-        for i in (0, 1)
-    ]
-
-    def embedded(network: Any, batch: Any) -> Any:
-        parts = [network["head"](network["backbone"](part)) for part in batch.chunk(recipe.groups)]
-        return torch.nn.functional.normalize(torch.cat(parts).float(), dim=1)
-
-    def barest() -> None:
-        bare.rule.zero_grad(set_to_none=True)
-        with bare.cast():
-            q = embedded(bare.moco.query, ready[0])
-            with torch.no_grad():
-                k = embedded(bare.moco.key, ready[1])
-            loss = info_nce(q, k, bare.moco.queue, recipe.temperature)
-        loss.backward()
-        bare.rule.step()
-        bare.moco.follow()
-        bare.moco.enqueue(k)
-
+    ways, pixels = updates(recipe, "cpu")
     theirs = transforms.Compose(
         [
             transforms.RandomResizedCrop(recipe.size, scale=(0.2, 1.0)),
@@ -71,19 +82,12 @@ def main() -> None:
             transforms.ToTensor(),
         ]
     )
-    images = [Image.fromarray(one) for one in x[: recipe.batch]]
-    order = np.random.default_rng(1).permutation(len(x))
-    ways = {
-        "driftline": lambda i: ours.update(order[: recipe.batch], 0, i),
-        "bare": lambda i: barest(),
-        "views, driftline": lambda i: [
-            render_views(
-                pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(k)), recipe.size
-            )
-            for k in (0, 1)
-        ],
-        "views, torchvision": lambda i: [theirs(image) for image in images for _ in range(2)],
-    }
+    images = [Image.fromarray(one) for one in pixels.permute(0, 2, 3, 1).byte().numpy()]
+    ways["views, driftline"] = lambda i: [
+        render_views(pixels, draw_views(recipe.batch, recipe.size, recipe.room, np.random.default_rng(k)), recipe.size)
+        for k in (0, 1)
+    ]
+    ways["views, torchvision"] = lambda i: [theirs(image) for image in images for _ in range(2)]
     spent: dict[str, list[float]] = {name: [] for name in ways}
     for i in range(options.repeats + 1):
         for name, way in ways.items():

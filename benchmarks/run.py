@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -69,8 +70,16 @@ def judged(name: str, figures: dict[str, Any], targets: dict[str, str]) -> list[
     return records
 
 
+def gpu() -> str:
+    """Name of the first GPU, "" without one."""
+    if shutil.which("nvidia-smi") is None:
+        return ""
+    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True).stdout.partition("\n")[0].strip()
+
+
 def machine() -> dict[str, Any]:
-    """What speed depends on: processor, its vector units, cores, library versions."""
+    """What speed depends on: processor, its vector units, cores, GPU, library versions."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -80,6 +89,7 @@ def machine() -> dict[str, Any]:
         "avx2": "avx2" in flags,
         "avx512": "avx512f" in flags,
         "cores": len(os.sched_getaffinity(0)),
+        "gpu": gpu(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "numpy")},
     }
@@ -122,7 +132,8 @@ def main() -> int:
     size = "full" if given.full else "quick"
     measured: dict[str, Any] = {}
     records: list[dict[str, Any]] = []
-    for name in given.names or list(known):
+    skipped = [name for name in known if given.full and known[name].get("gpu") and not gpu()]
+    for name in given.names or [name for name in known if name not in skipped]:
         print(f"{name} …", file=sys.stderr, flush=True)
         measured[name] = measure(given.folder / f"{name}.py", known[name].get(size, ""))
         records += judged(name, measured[name]["figures"], known[name].get("targets", {}))
@@ -137,6 +148,8 @@ def main() -> int:
         history.append(given.folder, result)
         if given.folder == HERE:
             history.PAGE.write_text(history.page(HERE), encoding="utf-8")
+    for name in [] if given.names else skipped:
+        print(f"{name} was left out: there is no GPU here", file=sys.stderr)
     failed = [name for name, found in measured.items() if found["exit"]]
     for name in failed:
         print(f"{name} failed with exit code {measured[name]['exit']}", file=sys.stderr)

@@ -52,11 +52,11 @@ PEERS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def resident(n: int, seed: int) -> Samples:
+def resident(n: int, seed: int, device: str = "cpu") -> Samples:
     """Random images; the arithmetic does not mind."""
     rng = rng_for(seed, "seq-to-final bench")
-    x = torch.from_numpy(rng.integers(0, 256, (n, SIDE, SIDE, 3)).astype(np.uint8))
-    return Samples(x, torch.from_numpy(rng.integers(0, CLASSES, n)), f"{seed}-{n}")
+    x = torch.from_numpy(rng.integers(0, 256, (n, SIDE, SIDE, 3)).astype(np.uint8)).to(device)
+    return Samples(x, torch.from_numpy(rng.integers(0, CLASSES, n)).to(device), f"{seed}-{n}")
 
 
 def users_epoch(net: nn.Module, data: Samples) -> Callable[[], None]:
@@ -116,7 +116,7 @@ def ours(
     name: str, train: Samples, val: Samples, half: bool, augment: bool, compiled: bool = False
 ) -> Callable[[], None]:
     """One epoch of a fit, its evaluation included."""
-    net = build(name, CLASSES, (SIDE, SIDE, 3), rng_for(0))
+    net = build(name, CLASSES, (SIDE, SIDE, 3), rng_for(0)).to(train.y.device)
     kinds = ("flip", "crop", "rotate") if augment else ()
     rule = Rule(epochs=10**6, patience=10**6, augment=kinds, normalise=augment, half=half)
     fit = Fit(net, [train], val, Hyper(), rule, 0, compiled=compiled)

@@ -64,7 +64,7 @@ def fill(out: Path, runs: int) -> int:
                     stream = {**run.about["stream"], "name": f"stream {s}", "sha256": f"{s:064d}"}
                     about = {**run.about, "learner": name, "seed": seed, "stream": stream}
                     folder, told = out / "runs" / f"{made:06d}", [_drawn(row, rng) for row in run.rows]
-                    outcomes.write(folder / outcomes.FILE, told)
+                    outcomes.write(folder / outcomes.FILE, outcomes.table(told))
                     rows.save(folder, {key: value for key, value in about.items() if key not in OF_A_FILE}, told)
                     made += 1
     return made

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from stream_builder import storage
 from stream_builder.builders.sampling import Composition
 from stream_builder.builders.shift_sequence import compose
 from stream_builder.datasets import Dataset, Samples
@@ -28,7 +29,7 @@ from stream_builder.interop.torch_loader import Policy, loader
 from stream_builder.lazy_images import LazyImages, tar_members
 from stream_builder.measures.distances import wasserstein2
 from stream_builder.shifts.grammar import PAPER
-from stream_builder.stream import Split, Stream
+from stream_builder.stream import Split, Step, Stream
 
 OPENED = 39_000_000  # samples of CLOC
 
@@ -207,17 +208,19 @@ def transport(share: float) -> dict[str, Any]:
 
 def opened(folder: Path) -> dict[str, Any]:
     """A stream of CLOC's length: files without content, as large as it would be."""
-    head = Stream("cloc", [], [str(c) for c in range(713)])
+    one = Split(np.zeros((1, 16), np.float16), np.zeros(1, np.int64), np.zeros(1, "<U10"), np.zeros(1, np.int64))
+    head = Stream("cloc", [Step(0, "0", {"train": one})], [str(c) for c in range(713)])
     root = folder / "cloc"
     head.save(root)
     facts = json.loads((root / "stream.json").read_text())
     n = OPENED
     step = root / "step_00000"
-    step.mkdir()
     for name, dtype, shape in (("x", np.float16, (n, 16)), ("y", np.int64, (n,)), ("ids", "<U10", (n,)),
                                ("time", np.int64, (n,))):  # fmt: skip
         np.lib.format.open_memmap(step / f"train_{name}.npy", "w+", np.dtype(dtype), shape).flush()
-    facts["steps"] = [{"index": 0, "name": "0", "splits": {"train": {"n": n, "time": True, "sha256": ""}}}]
+    facts["steps"][0]["splits"]["train"]["n"] = n
+    facts["sha256"] = storage._content_hash(facts)
+    del facts["digest"]
     (root / "stream.json").write_text(json.dumps(facts))
     seconds = best(lambda: Stream.load(root))
     split = Stream.load(root).steps[0]["train"]

@@ -11,18 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_bytes, sha256_file, writing
 from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from eval import rows as row_files
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
+
+if TYPE_CHECKING:  # as in `eval.rows`
+    import pyarrow as pa
 
 FILE, PROBABILITIES = row_files.DIGESTS
 MOST = 2**26  # records of one run
@@ -101,23 +102,18 @@ class Tally:
             top = None
             if self.top is not None and len(self.top) == len(self.labels):
                 top = tuple(_joined(part) for part in zip(*self.top, strict=True))
-            answers = Answers(_joined(known), _small(labels), _small(predicted), self._confidence(), top)
+            answers = Answers(_joined(known), labels, np.array(predicted), self._confidence(), top)
         return Row(self.tested_on, len(labels), int(np.count_nonzero(right)), **fields, answers=answers)
 
-    def _confidence(self) -> npt.NDArray[np.float32] | None:
-        """As it is stored; None: nowhere."""
+    def _confidence(self) -> Labels | None:
+        """(N,); None: nowhere."""
         if len(self.confidence) == 1 and isinstance(self.confidence[0], np.ndarray):  # nearly every test
-            return recorded(self.confidence[0])
+            return np.array(self.confidence[0])  # a copy: torch's small blocks, kept, break up its memory
         if all(value is None for value in self.confidence):
             return None
         parts = zip(self.confidence, self.labels, strict=True)
-        return recorded(
-            _joined(
-                [
-                    c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c)
-                    for c, part in parts
-                ]
-            )
+        return _joined(
+            [c if isinstance(c, np.ndarray) else np.full(len(part), np.nan if c is None else c) for c, part in parts]
         )
 
 
@@ -156,6 +152,9 @@ def asked(settings: Mapping[str, Any], classes: int) -> tuple[int, dict[str, Any
 
 def write_probabilities(path: Path, rows: Sequence[Row]) -> None:
     """Write the most probable classes of all records, completely or not at all; nothing if there are none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     found = [(i, row.answers.top) for i, row in enumerate(rows) if row.answers is not None and row.answers.top]
     path.unlink(missing_ok=True)
     if not found:
@@ -195,6 +194,9 @@ def probabilities(folder: str | Path) -> list[Top | None]:
 
 
 def _columns(path: Path) -> tuple[list[str], list[Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         found = pq.read_table(path, use_threads=False)
     except (pa.ArrowException, OSError) as error:
@@ -203,36 +205,48 @@ def _columns(path: Path) -> tuple[list[str], list[Any]]:
 
 
 def table(rows: Sequence[Row]) -> pa.Table | None:
-    """The records of some rows; None if a row that counts right answers has none."""
-    if any(row.answers is None and row.n_correct for row in rows):
-        return None
+    """The records of a run's rows as they are stored; the rows' own records become parts of it. None if a row that
+    counts right answers has none.
+
+    Numbers get their stored types here, for all tests at once: one test has too few samples for so many small steps.
+    """
+    import pyarrow as pa
+
     found = [(i, row.answers) for i, row in enumerate(rows) if row.answers is not None]
     if not found:
         return None
-    numbers, sizes = np.array([i for i, _ in found], np.int32), [len(a) for _, a in found]
-    columns: dict[str, Any] = {"row": np.repeat(numbers, sizes)}
-    columns |= {name: np.concatenate([getattr(a, name) for _, a in found]) for name in ("sample", "label", "predicted")}
-    if any(a.confidence is not None for _, a in found):
-        parts = [np.full(len(a), np.nan, np.float32) if a.confidence is None else a.confidence for _, a in found]
-        values = np.concatenate(parts)
-        unknown = np.isnan(values)
-        steps = np.rint(np.where(unknown, 0, values) * 255).astype(np.uint8)
+    answers = [one for _, one in found]
+    sizes = [len(one) for one in answers]
+    label, predicted = (_small(np.concatenate([getattr(one, name) for one in answers])) for name in COLUMNS[2:4])
+    known = [np.full(len(one), np.nan) if one.confidence is None else one.confidence for one in answers]
+    confidence = recorded(np.concatenate(known)) if any(one.confidence is not None for one in answers) else None
+    for one, (low, high) in zip(answers, pairwise([0, *np.cumsum(sizes).tolist()]), strict=True):
+        one.label, one.predicted = label[low:high], predicted[low:high]
+        if confidence is not None and one.confidence is not None:
+            one.confidence = confidence[low:high]
+    if any(row.answers is None and row.n_correct for row in rows):
+        return None
+    columns: dict[str, Any] = {"row": np.repeat(np.array([i for i, _ in found], np.int32), sizes)}
+    columns |= {"sample": np.concatenate([one.sample for one in answers]), "label": label, "predicted": predicted}
+    if confidence is not None:
+        unknown = np.isnan(confidence)
+        steps = np.rint(np.where(unknown, 0, confidence) * 255).astype(np.uint8)
         columns["confidence"] = pa.array(steps, mask=unknown if unknown.any() else None)
     return pa.table(columns)
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
-    """Write the records, completely or not at all; nothing if rows have none. `rows.save` is called next."""
-    records = table(rows)
+def write(path: Path, records: pa.Table | None) -> None:
+    """Write the records, completely or not at all; nothing if there are none. `rows.save` is called next."""
+    import pyarrow.parquet as pq
+
     if records is None:
         return
     with writing(path, last=False) as file:
-        # Positions rise by one nearly everywhere, so that their differences take no space. Of a small file, zstd takes
-        # half of the time of writing and reading, and saves a twentieth of its bytes.
+        # Bytes of equal weight are side by side: the upper ones are all zero, and a test that comes again, with another
+        # model, repeats the lower ones of samples and labels.
         pq.write_table(
-            records, file, compression="snappy", row_group_size=2**20, write_statistics=False,
-            use_dictionary=[name for name in records.column_names if name != "sample"],
-            column_encoding={"sample": "DELTA_BINARY_PACKED"},
+            records, file, compression="zstd", row_group_size=2**20, write_statistics=False, use_dictionary=False,
+            column_encoding=dict.fromkeys(records.column_names, "BYTE_STREAM_SPLIT"), store_schema=False,
         )  # fmt: skip
 
 
@@ -337,6 +351,9 @@ def _other_classes(rows: Sequence[Row], number: Labels, label: Labels, right: La
 
 def _read(path: Path, source: Any) -> dict[str, Labels]:
     """The columns; a file of a few bytes may claim millions of records."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(pa.BufferReader(source) if isinstance(source, bytes) else source) as file:
             names = file.schema_arrow.names
@@ -349,8 +366,7 @@ def _read(path: Path, source: Any) -> dict[str, Labels]:
     except (pa.ArrowException, OSError, ValueError, LookupError) as error:
         raise BadInput(f"{path} cannot be read ({reason(error)}).", "Expected outcomes of driftline eval.") from None
     if "confidence" in columns:
-        stored = found.schema.field("confidence").type
-        values = columns["confidence"]
+        stored, values = found.schema.field("confidence").type, columns["confidence"]
         if stored in (pa.uint8(), pa.float32()):  # older versions wrote float32
             values = values.astype(np.float32) / np.float32(255 if stored == pa.uint8() else 1)
         if values.dtype != np.float32 or bool(((values < 0) | (values > 1)).any()):

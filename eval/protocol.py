@@ -315,9 +315,11 @@ def kind_of(document: Document) -> type[Protocol]:
 
 
 def scores_of(document: Document) -> list[Score]:
-    """The scores of a document's results."""
+    """The scores of a document's results, in the order that the protocol declares: JSON may have sorted their names."""
+    kind = kind_of(document)
+    order = [score.name for score in (*kind.scores, *kind.measures)]
     names = dict.fromkeys(name for result in document["results"] for name in result["scores"])
-    return [kind_of(document).score_of(name) for name in names]
+    return [kind.score_of(name) for name in sorted(names, key=lambda n: order.index(n) if n in order else len(order))]
 
 
 def primary_of(document: Document) -> Score:

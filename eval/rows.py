@@ -8,12 +8,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from curate.core.atomic_io import (
     check_format,
@@ -27,6 +25,9 @@ from curate.core.atomic_io import (
 )
 from curate.core.errors import BadInput, MissingFile, reason
 
+if TYPE_CHECKING:  # imported where a file is read or written: `import driftline` and its names need none
+    import pyarrow as pa
+
 FORMAT = 1
 SKIPPED = "skipped"
 PER_CLASS = ("class_n", "class_correct")
@@ -38,15 +39,15 @@ NEEDED: dict[str, type | tuple[type, ...]] = {  # of a record
     "protocol": str, "learner": str, "settings": dict, "protocol_settings": dict, "seed": int, "stream": dict,
     "steps": int, "stored_bytes": int, "gradient_steps": int, "seconds": (int, float),
 }  # fmt: skip
-COLUMN = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
 
 
 Key = tuple[str, str, str]  # of a document: see `key_of`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Answers:
-    """Records of one test, in the order of its samples."""
+    """Records of one test, in the order of its samples: as they were given, from the end of the run on as they are
+    stored (see `outcomes.table`)."""
 
     sample: Any
     """(N,) positions in the stream"""
@@ -55,7 +56,7 @@ class Answers:
     predicted: Any
     """(N,)"""
     confidence: Any = None
-    """(N,) float32 in 0 … 1, in steps of 1 / 255; NaN: not known; None: nowhere"""
+    """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
     top: Any = None
     """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
 
@@ -110,7 +111,6 @@ FIELDS = tuple(f.name for f in fields(Row) if f.name != "answers")
 REPEATED = tuple(name for name in FIELDS if name not in OF_CLOCKS)
 _OF_DIGEST = attrgetter(*REPEATED)
 _COUNTED = "{" + ", ".join(f"{name!r}: %r" for name in REPEATED) + "}"  # `counted`, written without the dictionary
-ROWS = pa.schema([(f.name, COLUMN[str(f.type)]) for f in fields(Row) if f.name in FIELDS])
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,15 @@ class Run:
 
 NEEDED_FIELDS = {f.name for f in fields(Row) if f.default is MISSING}
 _NO_ROW = Row("", 0, 0)
+
+
+@cache
+def schema() -> pa.Schema:
+    """The columns of `rows.parquet`, with their types."""
+    import pyarrow as pa
+
+    kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "Sequence[int]": pa.list_(pa.int64())}
+    return pa.schema([(f.name, kinds[str(f.type)]) for f in fields(Row) if f.name in FIELDS])
 
 
 def folder_name(name: str) -> str:
@@ -158,8 +167,10 @@ def digest(run: Run) -> str:
 
 def save(folder: Path, about: dict[str, Any], rows: Sequence[Row]) -> None:
     """Write one run; `run.json` last, with the digests of its rows and of the records that are there."""
+    import pyarrow as pa
+
     sweep(folder)
-    table = pa.Table.from_pylist([plain(r) for r in rows], schema=ROWS)
+    table = pa.Table.from_pylist([plain(r) for r in rows], schema=schema())
     # Many columns of few bytes: with zstd, which writes them no shorter, a report reads them in three times the time.
     write_parquet(folder / "rows.parquet", table, compression="snappy")
     digests = {ROWS_DIGEST: sha256_file(folder / "rows.parquet")}
@@ -187,6 +198,9 @@ def record(folder: Path) -> dict[str, Any]:
 
 def load(folder: Path) -> Run:
     """Read one run. Raises as `record`, also for damaged rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     about, way_out = record(folder), _again(folder)
     path = folder / "rows.parquet"
     try:

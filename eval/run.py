@@ -375,13 +375,12 @@ def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Ru
     learner, protocol = run.start.learner, grid.protocol
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
-    samples = sum(len(step.splits.get("train", ())) for step in stream.steps)
     costs = {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
     about = run.identity | costs | {"seconds": round(seconds, 3)}
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),
-        "budget": protocol.budget_report(learner, samples),
+        "budget": protocol.budget_report(learner, sum(len(step.splits.get("train", ())) for step in stream.steps)),
         "learner_facts": learner.metadata(),
         "timeline": timeline.record(stream),
         "release": versions.record(stream),
@@ -389,12 +388,13 @@ def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Ru
     }
     chosen = {} if run.choice is None else {"chosen": run.choice.settings, "selection": run.choice.record}
     about |= {k: v for k, v in notes.items() if v} | protocol.records(stream, learner, run.start.seed) | chosen
+    records = outcomes.table(rows)
     if run.folder is not None:
         with locked(run.folder):  # several processes end the run that they shared
             if _finished(run.folder, grid):
                 return row_files.load(run.folder)
             (run.folder / "run.json").unlink(missing_ok=True)  # the same run without probabilities
-            outcomes.write(run.folder / outcomes.FILE, rows)
+            outcomes.write(run.folder / outcomes.FILE, records)
             outcomes.write_probabilities(run.folder / outcomes.PROBABILITIES, rows)
             row_files.save(run.folder, about, rows)
     return Run(about, list(rows))

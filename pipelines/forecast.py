@@ -342,7 +342,8 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
     disk = found["disk"]
     if disk["bytes"]:
         guess = "" if disk["known_by"] == "files" else f" (at {disk['known_by']})"
-        add("disk", f"about {disk['bytes'] / 1e6:,.0f} MB of photos{guess}; {disk['free'] / 1e6:,.0f} MB are free")
+        photos = f"{disk['bytes'] / 1e6:,.{int(disk['bytes'] < 1e7)}f}"
+        add("disk", f"about {photos} MB of photos{guess}; {disk['free'] / 1e6:,.0f} MB are free")
     model = found["model"]
     size = f" ({model['megabytes']:,} MB)" if model["megabytes"] else ""
     states = {"missing": f"missing, and {model['server']} does not answer", "to download": f"to download{size}"}

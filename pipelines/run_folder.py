@@ -7,24 +7,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from curate.core.errors import DriftlineError
 from curate.core.executor import Executor
 from curate.core.executor.local import default_workers
 from curate.core.notebook import Thumbnail, table
 from curate.core.run_log import RunLog
-from curate.images.shards import Reader, index_path
-from curate.release import Release
 from pipelines import runner
 from pipelines.config import presets
 from pipelines.config.loader import load
 from pipelines.identity import record_of
-from pipelines.reporting.trace import trace
 from pipelines.stage import Context, retry_of
 from pipelines.stage_folder import folder_of
+
+if TYPE_CHECKING:  # imported where it is used: a run can be made and looked at without numpy and pyarrow
+    from curate.release import Release
 
 SHOWN, A_ROW = 24, 8  # images of a run without a release
 
@@ -64,11 +62,12 @@ class Run:
 
         sets: settings by dotted path, instead of those of the last run.
         """
-        changes = record_of(self.path).get("changes") or [] if sets is None else _changes(sets)
-        return runner.status(self._context(changes))
+        return runner.status(self._context(self._last() if sets is None else _changes(sets)))
 
     def trace(self, id_: str) -> dict[str, Any]:
         """One photo's history: {"id", "events", "ended"}. Raises UnknownName."""
+        from pipelines.reporting.trace import trace
+
         return trace(self.path, id_)
 
     def search(self, *prompts: str, k: int = 8) -> Retrieved:
@@ -77,7 +76,7 @@ class Run:
         done, and BadConfig without a prompt."""
         from pipelines.prompt_explorer.explorer import Explorer, Query
 
-        explorer = Explorer(self._context())
+        explorer = Explorer(self._context(self._last()))
         view = explorer.view(Query.parse("\n".join(prompts)), "", k)
         rows = {
             bucket.name: [Thumbnail(explorer.thumbnail(s.id), s.id, f"{s.score:.3f}") for s in bucket.shots]
@@ -87,7 +86,13 @@ class Run:
 
     def release(self) -> Release:
         """What the stage publish wrote. Raises MissingFile."""
+        from curate.release import Release
+
         return Release.open(self.path)
+
+    def _last(self) -> list[str]:
+        """--set of the last run."""
+        return record_of(self.path).get("changes") or []
 
     def _context(self, changes: Sequence[str] = (), executor: Executor | None = None, quiet: bool = True) -> Context:
         config = load(self.path / "driftline.yaml", changes)
@@ -105,8 +110,7 @@ class Run:
         stages = table(str(self.path), ["stage", "state", "read", "kept", "dropped"], rows)
         if ["publish", "done"] in [row[:2] for row in rows]:
             return stages + self.release()._repr_html_()
-        folder = folder_of(self.path, "fetch")
-        return stages + (_images(folder) if index_path(folder, 0).is_file() else "")
+        return stages + _images(folder_of(self.path, "fetch"))
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,13 @@ class Retrieved:
 
 
 def _images(fetched: Path) -> str:
-    """The first images of the first shard; none if it cannot be read."""
+    """The first images of the first shard; none if it cannot be read, "" if there is none."""
+    import pyarrow.parquet as pq
+
+    from curate.images.shards import Reader, index_path
+
+    if not index_path(fetched, 0).is_file():
+        return ""
     images = []
     with suppress(DriftlineError, OSError):
         reader = Reader(fetched, 0)
@@ -144,7 +154,7 @@ def _changes(sets: Mapping[str, Any]) -> list[str]:
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flat.items()]
 
 
-def init_run(directory: str | Path, preset: str, force: bool = False, **sets: Any) -> Run:
+def init_run(directory: str | Path, preset: str = "folder", force: bool = False, **sets: Any) -> Run:
     """Write DIR/driftline.yaml, every setting with a comment. Raises BadConfig for a bad setting or an existing file.
 
     sets: sections (`release={"per_class": 4}`) or dotted paths (`**{"release.per_class": 4}`), instead of the preset's.

@@ -6,12 +6,14 @@ import ast
 import importlib
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from support.console import python
 from support.helpers import benchmark
 
@@ -77,7 +79,7 @@ def test_every_figure_is_recorded_and_held_against_its_target(folder: Path) -> N
 
 def test_the_result_says_on_what_it_was_measured(folder: Path) -> None:
     _, result = run(folder, "fast")
-    assert set(result["machine"]) == {"cpu", "avx2", "avx512", "cores", "python", "torch", "numpy"}
+    assert set(result["machine"]) == {"cpu", "avx2", "avx512", "cores", "gpu", "python", "torch", "numpy"}
     assert (result["size"], result["date"][:2], len(result["commit"].rstrip("+"))) == ("quick", "20", 40)
     assert result["benchmarks"]["fast"]["arguments"] == "--small"
 
@@ -115,6 +117,25 @@ def test_full_sizes_are_recorded_and_the_page_has_the_newest_of_each_processor(f
 
 def test_the_page_on_performance_is_what_the_record_says() -> None:
     assert history.PAGE.read_text(encoding="utf-8") == history.page(BENCHMARKS)
+
+
+def test_a_benchmark_of_gpus_waits_for_one(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program by the name of nvidia-smi stands in for one; where it runs, the page says so."""
+    for name in ("fast.py", "parts.py"):
+        shutil.copy(folder / name, tmp_path)
+    (tmp_path / "benchmarks.toml").write_text(
+        "[fast]\n[parts]\ngpu = true\n[parts.targets]\n'disk.over_read' = '>= 1'\n"
+    )
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done, result = run(tmp_path, "--full")
+    assert "parts was left out: there is no GPU here" in done.stderr
+    assert list(result["benchmarks"]) == ["fast"]
+    assert list(run(tmp_path)[1]["benchmarks"]) == ["fast", "parts"]  # small, on any machine
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho Some GPU\n")
+    smi.chmod(0o755)
+    assert list(run(tmp_path, "--full")[1]["benchmarks"]) == ["fast", "parts"]
+    assert "cores, Some GPU\n" in history.page(tmp_path)
 
 
 def test_an_unknown_benchmark_is_refused_by_name() -> None:
@@ -162,3 +183,36 @@ def test_a_learner_of_steps_holds_copies_of_a_step_and_none_of_the_stream(tmp_pa
     found = json.loads(done.stdout)["copies"]
     assert found["stream"] < 0.5
     assert found["step"] < 8
+
+
+def of_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *words])
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    try:
+        code = benchmark("gpu").main()
+    except SystemExit as error:
+        code = int(str(error.code))
+    return code, "".join(capsys.readouterr())
+
+
+def test_every_part_for_a_gpu_works_on_a_processor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same functions, with device=cpu. Neighbours are exact on both."""
+    code, said = of_gpu(capsys, monkeypatch, "--device", "cpu", "--tiny")
+    assert code == 0
+    found = {part.pop("part"): part for part in map(json.loads, said.splitlines())}
+    for ratio in DECLARED["gpu"]["targets"]:
+        part, name = ratio.split(".")
+        assert found[part][name] > 0 or part == "linear"  # its epoch can take no time that a clock sees
+    assert found["neighbours"]["same"] == 1
+    assert found["networks"]["conv-1"]["plain_s"] > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_one_sentence_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = of_gpu(capsys, monkeypatch, "moco")
+    assert code == 2
+    assert "torch sees no CUDA device; run this on a machine with one, or --device cpu --tiny here" in said

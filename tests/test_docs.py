@@ -124,20 +124,15 @@ def execute(command: str, here: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_every_command_runs(page: Path, place: Path) -> None:
+def test_every_command_and_python_example_runs(page: Path, place: Path) -> None:
     save_modules(page, place)
     if page != ROOT / "README.md":  # its commands ran when the place was made
         for command in commands(page):
             execute(command, place)
+    if code := "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8")):
+        done = python(code, place)
+        assert done.returncode == 0, done.stderr
     assert (place / "report" / "index.html").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", RUN, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_every_python_example_runs(page: Path, place: Path) -> None:
-    code = "\n".join(block for block in blocks(page, "python") if block != JOURNEY.read_text(encoding="utf-8"))
-    done = python(code, place)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.console import answer, driftline
-from support.old import unpacked
+from support.old import FIXTURES, unpacked
 
 from curate.core.atomic_io import read_json, write_json
 from curate.release import Release
@@ -18,7 +18,7 @@ from eval.run import evaluate
 from pipelines.demo.workers import answer as answers_of
 from stream_builder.stream import Stream
 
-SUBMISSION = Path(__file__).resolve().parents[1] / "docs" / "submissions" / "usda-past.zip"
+SUBMISSION = FIXTURES / "usda-past.zip"
 SETTINGS = {"clear-iid": {"epochs": 3}, "near-future": {"batch": 2, "shift": 2}}  # that the rows were made with
 
 

@@ -206,10 +206,12 @@ def test_a_wheel_is_imported_from_its_own_environment(installed: Path, tmp_path:
 
 SMALL = """
 import sys
-from dataclasses import replace
 from pipelines.cli.app import main
 from pipelines.demo import journey
-journey.QUICK = replace(journey.QUICK, seeds=1)
+journey.QUICK = journey.Scale(records=500, asked=10, published=4, seeds=1)
+settings = journey.presets.values("mini")
+settings["buckets"]["count"] = 4
+journey.presets.values = lambda name: settings
 journey.LEARNERS, journey.PROTOCOLS = ["nearest-mean", "finetune"], ["clear-iid"]
 sys.argv = ["driftline", "demo", "--quick", "--out", "demo"]
 main()

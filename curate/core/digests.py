@@ -105,10 +105,17 @@ def _cache(path: Path) -> Iterator[sqlite3.Connection | None]:
     except sqlite3.Error:  # a read-only folder, or a damaged file: what it holds can be computed
         yield None
         return
-    with closing(base), base:
-        yield base
+    with closing(base):
+        try:
+            yield base
+        finally:
+            with suppress(sqlite3.Error):  # a full disk: these files are read again
+                base.commit()
 
 
 def _known(base: sqlite3.Connection | None) -> dict[str, tuple[str, str]]:
-    rows = [] if base is None else base.execute("SELECT path, stamp, digest FROM digests")
-    return {path: (stamp, digest) for path, stamp, digest in rows}
+    known: dict[str, tuple[str, str]] = {}
+    with suppress(sqlite3.Error):  # a damaged page
+        for path, stamp, digest in () if base is None else base.execute("SELECT path, stamp, digest FROM digests"):
+            known[path] = (stamp, digest)
+    return known

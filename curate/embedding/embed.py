@@ -144,6 +144,9 @@ def embed(
         tasks = [replace(task, known=known_looks(store, name, task.part)) for task in tasks]
     if executor.kind == "local" and (device != "cpu" or decoders):
         executor = Executor()  # one process computes: the device is shared, or the cores decode
+    elif len(tasks) > 1:
+        largest = max(tasks, key=lambda task: len(task.todo()))
+        executor = executor.for_items(sum(len(t.todo()) for t in tasks), lambda n: _trial(largest, encoder, n))
     groups = [[task] for task in tasks]
     if decoders and tasks:  # the decoding processes are started once per group
         size = -(-len(tasks) // (GROUPS * executor.workers)) if executor.kind == "ray" else len(tasks)
@@ -204,6 +207,15 @@ def _embed_shards(tasks: Sequence[Task], tick: Callable[[int], None] | None = No
             if tick is not None:
                 tick(len(batch.ids))
     return Throughput(images, time.monotonic() - started, model_seconds)
+
+
+def _trial(task: Task, encoder: Encoder, n: int) -> None:
+    """Decode and embed the first n images of a shard, to see how long it takes."""
+    part = task.todo().select(["id"])
+    with one_thread():
+        decoded = BatchDataset(((task.images, task.shard, part),), [(0, 0, min(n, len(part)))], encoder.prepare)[0]
+        if decoded.tensor is not None:
+            encoder.images(filled(decoded.tensor))
 
 
 def _batches(tasks: Sequence[Task], encoder: Encoder) -> Iterator[tuple[int, bool, Decoded]]:

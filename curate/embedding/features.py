@@ -20,7 +20,7 @@ from curate.store.database import opened as opened_store
 from curate.store.vectors import keep_rows, looks, read_vectors
 
 CHUNK = 256  # images per task
-LEAST = 8  # images of a batch
+LEAST = 16  # images of a batch
 
 
 _Chunk = tuple[tuple[bytes, ...], EncoderSpec, int]  # images, encoder, images per batch
@@ -31,10 +31,12 @@ def features(
 ) -> npt.NDArray[np.float16]:
     """(N, D) float16, unit length, in the order of `images`; the same bytes for any number of workers."""
     chunks = [(tuple(images[i : i + CHUNK]), spec, batch) for i in range(0, len(images), CHUNK)]
-    on_cpu = spec.load().device == "cpu"
+    executor = executor if executor and spec.load().device == "cpu" else Executor()
+    if len(chunks) > 1:
+        executor = executor.for_items(len(images), lambda n: _features((tuple(images[:n]), spec, batch)))
     vectors: dict[int, npt.NDArray[np.float16]] = {}
     with run_log.progress("features", len(images), "images") as tick:
-        for i, result in (executor if executor and on_cpu else Executor()).run_tasks(_features, chunks):
+        for i, result in executor.run_tasks(_features, chunks):
             vectors[i] = result
             tick(len(result))
     return np.concatenate([vectors[i] for i in range(len(chunks))])
@@ -70,8 +72,8 @@ def keep_features(
 
 
 def filled(tensor: Any) -> Any:
-    """A batch of at least LEAST images: the first one is repeated. For very small batches CPU libraries use other code
-    with other last bits; from LEAST on, an image's vector does not depend on its batch."""
+    """A batch of at least LEAST images: the first one is repeated. For small batches CPU libraries use other code with
+    other last bits (on an AMD EPYC below 16); from LEAST on, an image's vector does not depend on its batch."""
     import torch
 
     missing = LEAST - len(tensor)

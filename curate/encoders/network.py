@@ -82,11 +82,14 @@ def split_transform(transform: Any) -> tuple[Callable[[Any], Any], list[float] |
     """A torchvision Compose → (its steps on PIL images, mean, std), so that normalisation runs on the device in
     batches.
 
-    A transform that does not end in ToTensor and Normalize is returned unchanged, with None for mean and std.
+    A transform that does not end in ToTensor and Normalize is returned unchanged, with None for mean and std. Images
+    are RGB: without open_clip's conversion to it, a process that decodes need not import that package, which takes
+    seconds.
     """
     from torchvision.transforms import Compose, Normalize, ToTensor
 
     steps = list(getattr(transform, "transforms", []))
     if len(steps) < 2 or not isinstance(steps[-2], ToTensor) or not isinstance(steps[-1], Normalize):
         return transform, None, None
-    return Compose(steps[:-2]), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]
+    on_image = [s for s in steps[:-2] if type(s).__name__ != "MaybeConvertMode" or getattr(s, "mode", "") != "RGB"]
+    return Compose(on_image), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]

@@ -51,10 +51,12 @@ def thumbnail(data: bytes, decoded: Any = None) -> Any:
     import torch
     from PIL import Image
 
-    with Image.open(io.BytesIO(data)) as image:
-        image.draft("RGB", (THUMB, THUMB))
-        same = decoded is not None and decoded.size == image.size  # not drafted smaller
-        small = (decoded if same else image.convert("RGB")).resize((THUMB, THUMB), Image.Resampling.BOX)
+    if decoded is None or min(decoded.size) >= 2 * THUMB:  # others are decoded as they are
+        with Image.open(io.BytesIO(data)) as image:
+            image.draft("RGB", (THUMB, THUMB))
+            same = decoded is not None and decoded.size == image.size  # not drafted smaller
+            decoded = decoded if same else image.convert("RGB")
+    small = decoded.resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)
 
 

@@ -7,7 +7,7 @@ the shard is complete.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
@@ -79,8 +79,8 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         ) from None
 
 
-def read_tar(path: Path) -> Iterator[Member]:
-    """Yield (name, content) in order.
+def read_tar(path: Path, names: Container[str] | None = None) -> Iterator[Member]:
+    """Yield (name, content) in order; names: of these members only. The others are checked, but not read.
 
     Raises IntegrityError for a member that is not a plain file in the top folder: such a tar is not from driftline.
     """
@@ -92,6 +92,8 @@ def read_tar(path: Path) -> Iterator[Member]:
                     "Expected plain files without folders.",
                     "Do not unpack it; fetch the shard again.",
                 )
+            if names is not None and info.name not in names:
+                continue
             content = tar.extractfile(info)
             assert content is not None  # isfile() was checked
             yield info.name, content.read()
@@ -110,14 +112,13 @@ def read_images(folder: Path, index: pa.Table, shard: int) -> Iterator[tuple[str
     if not wanted:
         return
     path = shard_path(folder, shard)
-    for name, content in read_tar(path):
-        if name in wanted:
-            id_, sha = wanted.pop(name)
-            if sha256_bytes(content) != sha:
-                raise IntegrityError(
-                    f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again."
-                )
-            yield id_, content
+    for name, content in read_tar(path, wanted):
+        id_, sha = wanted.pop(name)
+        if sha256_bytes(content) != sha:
+            raise IntegrityError(
+                f"The image {name} in {path} does not match its checksum.", "", "Fetch the shard again."
+            )
+        yield id_, content
     if wanted:
         raise IntegrityError(
             f"{path} lacks {len(wanted)} images, for example {sorted(wanted)[0]}.", "", "Fetch the shard again."

@@ -1,4 +1,4 @@
-"""Train a small CLIP on captions, on a CPU, in minutes: for collections unlike the data of public models.
+"""Train a small CLIP on captions, in minutes: for collections unlike the data of public models.
 
 The result is a folder for open_clip (`open_clip_config.json` and float16 weights): set `embed.model` to it.
 """
@@ -41,6 +41,7 @@ def train(
     batch: int = 256,
     lr: float = 1e-3,
     width: int = 16,
+    device: str = "cpu",
 ) -> list[float]:
     """Train and write the model folder `out`; returns the mean loss of every epoch.
 
@@ -55,19 +56,21 @@ def train(
     config = model_config(size, width)
     rng = rng_for(seed, "small clip")
     torch.manual_seed(int(rng.integers(2**31)))
-    model = open_clip.model.CLIP(**config)
+    model = open_clip.model.CLIP(**config).to(device)
     tokenizer = open_clip.SimpleTokenizer(context_length=config["text_cfg"]["context_length"])
     mean, std = (
-        torch.tensor(v).view(1, 3, 1, 1) for v in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
+        torch.tensor(v, device=device).view(1, 3, 1, 1)
+        for v in (open_clip.OPENAI_DATASET_MEAN, open_clip.OPENAI_DATASET_STD)
     )
     optimiser = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.05, betas=(0.9, 0.98))
     seen_tokens = torch.zeros(config["text_cfg"]["vocab_size"], dtype=torch.bool)
 
     def embedded(chosen: Order) -> tuple[Any, Any]:
-        x = torch.from_numpy(flip_and_shift(images[chosen], rng)).permute(0, 3, 1, 2).float().div_(255)
+        pixels = torch.from_numpy(flip_and_shift(images[chosen], rng)).to(device)
+        x = pixels.permute(0, 3, 1, 2).float().div_(255)
         tokens = tokenizer([captions(int(i), rng) for i in chosen])
-        seen_tokens[tokens.unique()] = True
-        image, text, _ = model((x - mean) / std, tokens)[:3]
+        seen_tokens[tokens] = True
+        image, text, _ = model((x - mean) / std, tokens.to(device))[:3]
         return image, text
 
     losses = []
@@ -75,7 +78,7 @@ def train(
         losses.append(loss)
         run_log.say(f"epoch {len(losses)}: loss {loss:.3f}")
     with torch.no_grad():  # zero the random embeddings of tokens that did not occur
-        model.token_embedding.weight[~seen_tokens] = 0
+        model.token_embedding.weight[~seen_tokens.to(device)] = 0
     save(model, config, out)
     return losses
 
@@ -102,7 +105,7 @@ def contrast(
     n, per_epoch = len(keys), len(keys) // batch
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=epochs * per_epoch, pct_start=0.1)
     code = {key: i for i, key in enumerate(sorted(set(keys)))}
-    labels = torch.tensor([code[k] for k in keys])
+    labels = torch.tensor([code[k] for k in keys], device=log_scale.device)
     with run_log.progress("train", epochs * per_epoch, "steps") as tick:
         for _ in range(epochs):
             order, total = rng.permutation(n), 0.0
@@ -142,7 +145,7 @@ def save(model: Any, config: dict[str, Any], out: Path) -> None:
     import torch
     from safetensors.torch import save as to_bytes
 
-    state = {k: (v.half() if v.dtype == torch.float32 else v).contiguous() for k, v in model.state_dict().items()}
+    state = {k: (v.half() if v.dtype == torch.float32 else v).contiguous().cpu() for k, v in model.state_dict().items()}
     document = {
         "model_cfg": config,
         "preprocess_cfg": {

@@ -14,7 +14,7 @@ SHA256SUMS          of every other file; written last
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -122,22 +122,21 @@ class Release:
         """index, name, start, end of each bucket, in time order."""
         return list(self.facts["buckets"])
 
-    def images(self, bucket: int | None = None) -> Iterator[tuple[str, bytes]]:
-        """Yield (id, image bytes) in the order of `table`, of one bucket or of all.
+    def images(self, bucket: int | None = None, ids: Collection[str] | None = None) -> Iterator[tuple[str, bytes]]:
+        """Yield (id, image bytes) in the order of `table`, of one bucket or of all; ids: of these images only.
 
         Raises IntegrityError if an image is missing or does not match its checksum.
         """
         shards: dict[str, dict[str, tuple[str, str]]] = {}
         for shard, member, id_, sha, b in rows_of(self.table, "shard", "member", "id", "sha256", "bucket"):
-            if bucket is None or b == bucket:
+            if (bucket is None or b == bucket) and (ids is None or id_ in ids):
                 shards.setdefault(shard, {})[member] = (id_, sha)
         for shard, members in shards.items():
-            for name, content in read_tar(self.path / "shards" / shard):
-                if name in members:
-                    id_, sha = members.pop(name)
-                    if sha256_bytes(content) != sha:
-                        raise IntegrityError(f"The image {name} in {shard} does not match its checksum.", "", AGAIN)
-                    yield id_, content
+            for name, content in read_tar(self.path / "shards" / shard, members):
+                id_, sha = members.pop(name)
+                if sha256_bytes(content) != sha:
+                    raise IntegrityError(f"The image {name} in {shard} does not match its checksum.", "", AGAIN)
+                yield id_, content
             if members:
                 raise IntegrityError(f"The shard {shard} lacks {len(members)} images.", "", AGAIN)
 

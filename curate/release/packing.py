@@ -175,4 +175,4 @@ def packed_images(folder: Path, packed: Packed) -> Iterator[bytes]:
     for row in packed.rows:
         members.setdefault(row["shard"], set()).add(row["member"])
     for name, wanted in members.items():
-        yield from (content for member, content in read_tar(folder / name) if member in wanted)
+        yield from (content for _, content in read_tar(folder / name, wanted))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,11 @@ class Concept(Section):
     label: str | None = None
     """the source's own name of the class (null: the name)"""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        return {"name": given, "prompts": [given]} if isinstance(given, str) else given
+
     def texts(self) -> list[list[str]]:
         """The texts of each query, in all templates: the prompts together, then each sub-category."""
         groups = [self.prompts, *([s] for s in self.subcategories)]
@@ -42,7 +47,8 @@ class RetrieveSettings(Section):
     """Concepts and CLEAR's retrieval rules."""
 
     concepts: Annotated[tuple[Concept, ...], Field(min_length=1)]
-    """what to look for: a list, or the name of a YAML file that holds one"""
+    """what to look for: a list, or the name of a YAML file that holds one; a text alone, [apple, pear], is name and
+    prompt"""
     templates: Annotated[tuple[Template, ...], Field(min_length=1)] = (EVERY,)
     """what every prompt is put into, e.g. ["a photo of a {}", "{}"]; the vectors' mean is the query"""
     negative_weight: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -86,8 +92,8 @@ class RetrieveSettings(Section):
             raise ValueError(f"no concept may be named {BACKGROUND!r}: it is the class of everything else")
         if self.background and self.negatives_each == 0:
             raise ValueError(
-                f"background gets int(per_class × negative_ratio) images a concept, and int({self.per_class} × "
-                f"{self.negative_ratio}) is 0: raise either, or set background: false"
+                f"per_class {self.per_class} × negative_ratio {self.negative_ratio} is less than one background image "
+                "of a concept: raise either, or set background: false"
             )
         return self
 

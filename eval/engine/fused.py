@@ -84,9 +84,10 @@ def has_half() -> bool:
     return ready() and bool(library().driftline_has_half())
 
 
-def suits(width: int, classes: int, batch: int) -> bool:
+def suits(width: int, classes: int, batch: int = 1) -> bool:
     """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`): its
-    weights must stay in the cache, and narrow layers must be in small batches."""
+    weights must stay in the cache. batch: of a single gradient, where narrow layers must be in small batches; a whole
+    training saves torch's calls, too."""
     return classes <= 5 * CLASSES and (width >= 256 or batch <= 64)
 
 
@@ -129,7 +130,7 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
 
 def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int = 1) -> bool:
     """Whether the kernel is available, supports these tensors (N, D), and is faster than torch. half: needs bfloat16
-    products; classes, batch: of the layer."""
+    products; classes: of the layer; batch: of a single gradient, as for `suits`."""
     import torch
 
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]

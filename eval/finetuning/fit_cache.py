@@ -29,7 +29,7 @@ FITTED = {
     "hyper": dict,
     "seconds": (int, float),
 }
-STATE = "state.safetensors"  # of an unfinished fit
+STATE, WEIGHTS = "state.safetensors", "best.safetensors"  # of an unfinished fit, of a finished one
 
 
 @dataclass
@@ -42,8 +42,8 @@ class Store:
     """fits in memory"""
 
     def get(self, key: str) -> Fitted | str | None:
-        """A finished fit; the error of one that diverged; None if it was not done yet. Raises BadInput for a fit of
-        another version."""
+        """A finished fit, without weights if `thin` deleted them; the error of one that diverged; None if it was not
+        done yet. Raises BadInput for a fit of another version."""
         if self.folder is None or key in self.in_memory:
             return self.in_memory.get(key)
         place = self.place(key)
@@ -60,11 +60,12 @@ class Store:
         about = read_object(place / "fit.json", FITTED, "Delete the folder.")
         result = {name: about[name] for name in ("accuracy", "best_epoch", "curve", "steps")}
         try:
-            state = load_file(place / "best.safetensors")
+            thinned = about.get("thinned") and not (place / WEIGHTS).is_file()
+            state = {} if thinned else load_file(place / WEIGHTS)
             hyper = Hyper(**about["hyper"])
         except (SafetensorError, OSError, TypeError, ValueError) as error:
             raise BadInput(
-                f"{place / 'best.safetensors'} has no weights of fit.json ({reason(error)}).", "", "Delete the folder."
+                f"{place / WEIGHTS} has no weights of fit.json ({reason(error)}).", "", "Delete the folder."
             ) from None
         return Fitted(state, hyper=hyper, seconds=about["seconds"], **result)
 
@@ -80,11 +81,22 @@ class Store:
         if isinstance(fitted, str):
             about["diverged"] = fitted
         else:
-            write_bytes(place / "best.safetensors", save({k: v.contiguous().cpu() for k, v in fitted.state.items()}))
+            write_bytes(place / WEIGHTS, save({k: v.contiguous().cpu() for k, v in fitted.state.items()}))
             about |= {name: getattr(fitted, name) for name in ("accuracy", "best_epoch", "curve", "steps")}
             about["hyper"] = asdict(fitted.hyper)
         write_json(place / "fit.json", about)
         Checkpoint(place / STATE).keep(final=True)
+
+    def thin(self) -> int:
+        """Delete the weights of all finished fits in the folder; returns their bytes. What the fits found stays, and
+        one whose weights are needed is done again (`search.best_of`)."""
+        freed = 0
+        for path in sorted(self.folder.glob("*/*/fit.json")) if self.folder else ():
+            if (weights := path.with_name(WEIGHTS)).is_file():
+                write_json(path, read_object(path, {}, "Delete the folder.") | {"thinned": True})
+                freed += weights.stat().st_size
+                weights.unlink()
+        return freed
 
     def place(self, key: str) -> Path:
         """The fit's folder."""

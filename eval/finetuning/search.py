@@ -66,6 +66,10 @@ def best_of(jobs: Sequence[Job], store: Store, how: str, book: Book, stage: str)
         problem = f"All {len(jobs)} points of the grid diverged in {stage}: {done[0]}"
         raise Diverged(problem, "", "Lower the learning rates, or use fidelity=clean, which normalises pixels.")
     job, best = max(fitted, key=lambda pair: pair[1].accuracy)
+    if not best.state:
+        again = fitted_or_found(job, store, Book(), weights=True)
+        assert isinstance(again, Fitted)  # it did not diverge before
+        best = replace(best, state=again.state)
     record = {"stage": stage, "fit": job.key, "accuracy": best.accuracy, "best_epoch": best.best_epoch}
     book.fits.append(record | {"epochs": len(best.curve) - 1, **asdict(best.hyper)})
     return best
@@ -84,17 +88,24 @@ def _full(jobs: Sequence[Job], store: Store, book: Book) -> list[Fitted | str]:
     return [done[i] for i in range(len(jobs))]
 
 
-def fitted_or_found(job: Job, store: Store, book: Book, wait: bool = True) -> Fitted | str | None:
+def fitted_or_found(
+    job: Job, store: Store, book: Book, wait: bool = True, weights: bool = False
+) -> Fitted | str | None:  # fmt: skip
     """A fit, done now or found in the store; the error of one that diverged; None if another process works on it,
-    unless `wait`."""
+    unless `wait`. weights: one without weights does not count as found."""
     key = job.key
-    if (found := store.get(key)) is not None:
+
+    def known() -> Fitted | str | None:
+        found = store.get(key)
+        return None if weights and isinstance(found, Fitted) and not found.state else found
+
+    if (found := known()) is not None:
         book.found += 1
         return found
     with store.claim(key, wait) as claimed:
         if not claimed:
             return None
-        if (found := store.get(key)) is not None:  # while this process waited
+        if (found := known()) is not None:  # while this process waited
             book.found += 1
             return found
         clock = time.process_time()

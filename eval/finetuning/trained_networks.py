@@ -92,9 +92,11 @@ def _fits(run: Run) -> list[str]:
 def network(store: Store, fit: str, start: Net) -> Net:
     """A fit's network with its best weights. Raises BadInput if the store lacks it or it is of another network."""
     found = store.get(fit)
-    if not isinstance(found, Fitted):
+    if not isinstance(found, Fitted) or not found.state:
         raise BadInput(
-            f"{store.folder} has no fit {fit}.", "Expected the folder fits next to the runs.", "Evaluate again."
+            f"{store.folder} has no weights of the fit {fit}.",
+            "Expected the folder fits next to the runs.",
+            "Evaluate again.",
         )
     identity = read_json(store.place(fit) / "fit.json")["identity"]
     net = remade(start.copy(), identity.get("made", []))

@@ -26,7 +26,7 @@ from curate.core.atomic_io import check_format, write_bytes
 from curate.core.errors import BadInput, DriftlineError, IntegrityError, MissingFile, reason
 from eval import outcomes
 from eval import rows as row_files
-from eval.rows import ROWS, Row, Run
+from eval.rows import Row, Run
 from eval.scoring.aggregate import summary
 
 FORMAT = 1
@@ -59,7 +59,7 @@ def pack(paths: Sequence[Path], name: str, out: Path, contact: str = "", code: S
         run, records = row_files.load(folder), folder / outcomes.FILE
         members[f"runs/{i:04d}/run.json"] = _json({"format": row_files.FORMAT, **run.about})
         sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=ROWS), sink)
+        pq.write_table(pa.Table.from_pylist([row_files.plain(r) for r in run.rows], schema=row_files.schema()), sink)
         members[f"runs/{i:04d}/rows.parquet"] = sink.getvalue()
         if records.is_file():  # rows of older versions have none
             outcomes.attached(records, records, run.rows)
@@ -196,8 +196,9 @@ def _rows(members: Mapping[str, bytes], member: str) -> list[Row]:
         with pq.ParquetFile(io.BytesIO(members[member])) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise BadInput(f"{member} has {file.metadata.num_rows:,} rows.", f"Expected at most {MOST_ROWS:,}.")
-            if odd := [column.name for column in file.schema_arrow if column not in list(ROWS)]:
-                raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(ROWS.names)}.")
+            known = row_files.schema()
+            if odd := [column.name for column in file.schema_arrow if column not in list(known)]:
+                raise BadInput(f"{member} has a column {odd[0][:60]!r}.", f"Expected {', '.join(known.names)}.")
             rows: list[Row] = []
             for batch in file.iter_batches(4096, use_threads=False):
                 rows += [Row(**row) for row in batch.to_pylist()]

@@ -11,6 +11,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from curate.core.torch_threads import one_thread
 from eval.learner import Array, Labels, Learner, Task
 from eval.memory.knn_index import Memory
+from eval.training.sgd_learner import Device, place
 
 
 @dataclass
@@ -28,11 +29,15 @@ class Knn(Learner):
     """samples after which the vote of a sample has halved; 0: age does not count"""
     exact_below: NonNegativeInt = 1_000_000
     """samples up to which the search is exact; above, a faiss index is used"""
+    device: Device = "cpu"
+    """cpu, cuda or auto; of the products, which change no answer"""
+
+    uses_device = True
 
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
         self.task = task
-        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below)
+        self.memory = Memory(int(np.prod(task.x_shape)), self.exact_below, device=place(self.device))
         self.labels: list[Labels] = []
 
     def learn(self, x: Array, y: Labels) -> None:

@@ -1,20 +1,21 @@
-"""Nearest class mean, kept as running sums."""
+"""Nearest class mean [Mensink et al. 2013]."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from eval.learner import Array, Labels, Learner, Task
+from eval.training.closed_form import ClosedForm, Floats
 
 
 @dataclass
-class NearestMean(Learner):
+class NearestMean(ClosedForm):
     """Predicts the class whose running mean is nearest (Euclidean).
 
     Cost: O(D) a sample to learn, O(C D) to predict; memory C × D float64.
 
+    >>> import numpy as np
+    >>> from eval.learner import Task
     >>> learner = NearestMean()
     >>> learner.begin(Task(2, (1,)), np.random.default_rng(0))
     >>> learner.learn(np.array([[0.0], [4.0]]), np.array([0, 1]))
@@ -22,20 +23,13 @@ class NearestMean(Learner):
     [0, 1]
     """
 
-    def begin(self, task: Task, rng: np.random.Generator) -> None:
-        """Start with sums of zero."""
-        self.sums = np.zeros((task.n_classes, int(np.prod(task.x_shape))))  # (C, D)
-        self.counts = np.zeros(task.n_classes)  # (C,)
+    squares = "none"
 
-    def learn(self, x: Array, y: Labels) -> None:
-        """Add to the sums."""
-        np.add.at(self.sums, y, np.asarray(x, np.float64).reshape(len(x), -1))
-        np.add.at(self.counts, y, 1)
+    def settings(self) -> dict[str, Any]:
+        """As 0.1.0 recorded them, unless older samples are forgotten: its rows are not made again."""
+        return super().settings() if self.half_life or self.window else {}
 
-    def predict(self, x: Array) -> Labels:
-        """Nearest mean of the classes seen so far; 0 before any."""
-        means = self.sums / np.maximum(self.counts, 1)[:, None]  # (C, D)
-        flat = np.asarray(x, np.float64).reshape(len(x), -1)
-        scores = flat @ means.T - (means**2).sum(-1) / 2  # (N, C), highest = nearest
-        scores[:, self.counts == 0] = -np.inf
-        return np.asarray(scores.argmax(1), np.int64)
+    def solve(self) -> tuple[Floats, ...]:
+        """Means (D, C), and minus half of their squared lengths (C,): the highest score is the nearest mean."""
+        means = self.moments.means()
+        return means.T, -(means**2).sum(1) / 2

@@ -56,9 +56,8 @@ class Ridge(ClosedForm):
 
     def sureness(self, scores: Floats) -> Floats | None:
         """Share of the answer in the positive scores, which estimate probabilities; 1 / C if none is positive."""
-        positive = np.maximum(scores, 0)
-        total = positive.sum(1)
-        return np.where(total > 0, positive.max(1) / np.where(total > 0, total, 1), 1 / scores.shape[1])
+        total, unknown = np.maximum(scores, 0).sum(1), np.full(len(scores), 1 / scores.shape[1])
+        return np.asarray(np.divide(scores.max(1), total, out=unknown, where=total > 0))
 
     def metadata(self) -> dict[str, Any]:
         """The penalty of the last solution, if it is chosen."""

@@ -55,7 +55,7 @@ class Slda(ClosedForm):
 
     def sureness(self, scores: Floats) -> Floats | None:
         """Posterior probability of the answer."""
-        return np.asarray(softmax(scores).max(1))
+        return np.asarray(1 / np.exp(scores - scores.max(1, keepdims=True)).sum(1))
 
     def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Posterior probabilities; None before anything was learned."""

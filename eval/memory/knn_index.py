@@ -1,9 +1,10 @@
 """A growing memory of vectors, searched by cosine: exactly, in blocks, or by a faiss index whose recall is measured.
 
 Vectors are stored in blocks, so that the memory grows without copies; blocks above a limit of main memory are mapped
-files. The cosines of a block with a batch are one product, in bfloat16 if the processor multiplies it. Every vector
-that could be among the nearest, given the rounding error, is then computed again in float32, one by one, so that
-answers are exact and do not depend on blocks, batches or machines. Among equal cosines the older vector comes first.
+files. The cosines of a block with a batch are one product, in bfloat16 if the processor multiplies it, or on a GPU.
+Every vector that could be among the nearest, given the rounding error, is then computed again in float32 on the CPU,
+one by one, so that answers are exact and do not depend on blocks, batches or machines. Among equal cosines the older
+vector comes first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ MEASURED = 100  # samples on which the recall of an index is measured
 ONE_BY_ONE = 256  # samples per block of `stream`
 # Largest error of a product. bfloat16: both factors are rounded by at most 2⁻⁹ of their value, and Σ |xᵢqᵢ| ≤ 1 for
 # unit vectors; the sum is rounded once more, and so is the value that it is compared with; sums are in float32.
-OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5}
+# A GPU may round the factors of a float32 product by 2⁻¹¹ (TF32).
+OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5, "device": 2**-10 + 1e-4}
 SOME = 2048  # vectors of the first block that give a lower bound of the nearest cosines
 FEW = 0.02  # share of a block's cosines: if more are candidates, the product is repeated in float32
 Neighbours = tuple[Vectors, npt.NDArray[np.int64]]
@@ -44,14 +46,16 @@ class Memory:
     """main memory for vectors; the rest is kept in files"""
     kind: str = "hnsw"
     """index: hnsw or ivf"""
+    device: str = "cpu"
+    """where products are computed; a GPU holds a copy of all vectors"""
     n: int = 0
     """number of vectors"""
     recalls: list[tuple[int, float]] = field(default_factory=list)
     """(vectors, recall of the index against exact search), measured whenever the memory has doubled"""
     blocks: list[Vectors] = field(default_factory=list)
     """the vectors, ROWS in each block"""
-    rounded: list[Any] = field(default_factory=list)
-    """the blocks in bfloat16, if that is fast"""
+    copies: list[Any] = field(default_factory=list)
+    """the blocks for products: on the device, or in bfloat16 if that is fast; none: the blocks themselves serve"""
     index: Any = None
     """the faiss index, if there is one"""
     folder: Any = None
@@ -71,8 +75,8 @@ class Memory:
                 self._open()
             part = x[done : done + ROWS - filled]
             self.blocks[-1][filled : filled + len(part)] = part
-            if self.rounded:
-                self.rounded[-1][filled : filled + len(part)] = _tensor(part)
+            if self.copies:
+                self.copies[-1][filled : filled + len(part)] = _tensor(part)
             self.n += len(part)
             done += len(part)
         if self.index is not None:
@@ -96,8 +100,8 @@ class Memory:
         best = np.full((len(q), k), -np.inf, np.float32), np.full((len(q), k), -1, np.int64)
         for number, block in enumerate(self.blocks):
             size = min(ROWS, self.n - number * ROWS)
-            rounded = self.rounded[number][:size] if self.rounded else None
-            best = nearest(q, block[:size], k, best, number * ROWS, rounded)
+            copy = self.copies[number][:size] if self.copies else None
+            best = nearest(q, block[:size], k, best, number * ROWS, copy)
         return best
 
     def stream(self, x: npt.NDArray[Any], k: int) -> Neighbours:
@@ -120,16 +124,16 @@ class Memory:
         if self.index is not None:
             raise TypeError(f"a memory of {self.n:,} vectors has an approximate index")
         blocks = [np.array(b[: min(ROWS, self.n - i * ROWS)]) for i, b in enumerate(self.blocks)]
-        return vars(self) | {"blocks": blocks, "folder": None, "rounded": []}
+        return vars(self) | {"blocks": blocks, "folder": None, "copies": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         blocks = state.pop("blocks")
-        vars(self).update(state, blocks=[])
+        vars(self).update(state, blocks=[], copies=[])
         for vectors in blocks:
             self._open()
             self.blocks[-1][: len(vectors)] = vectors
-            if self.rounded:
-                self.rounded[-1][: len(vectors)] = _tensor(vectors)
+            if self.copies:
+                self.copies[-1][: len(vectors)] = _tensor(vectors)
 
     @property
     def nbytes(self) -> int:
@@ -137,12 +141,14 @@ class Memory:
         return self.n * self.width * 4
 
     def _open(self) -> None:
-        """Add a block, and its rounded copy."""
+        """Add a block, and its copy for products."""
         import torch
 
         self.blocks.append(self._block())
-        if halves():
-            self.rounded.append(torch.empty((ROWS, self.width), dtype=torch.bfloat16))
+        if self.device != "cpu":
+            self.copies.append(torch.empty((ROWS, self.width), device=self.device))
+        elif halves():
+            self.copies.append(torch.empty((ROWS, self.width), dtype=torch.bfloat16))
 
     def _block(self) -> Vectors:
         """Space for a block: in main memory, or in a file."""
@@ -270,26 +276,27 @@ def _tensor(x: Vectors) -> Any:
 
 
 def nearest(
-    q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, rounded: Any = None, earlier: bool = False
+    q: Vectors, x: Vectors, k: int, best: Neighbours, first: int, copy: Any = None, earlier: bool = False
 ) -> Neighbours:
     """The k nearest of q (m, D) among those of `best` (m, k) and x (n, D), whose positions start at `first`.
 
-    If there are fewer: cosine −inf, position −1. rounded: x in bfloat16. earlier: q is x, and a row may only find rows
-    before it.
+    If there are fewer: cosine −inf, position −1. copy: x in bfloat16, or on a GPU. earlier: q is x, and a row may only
+    find rows before it.
     """
     import torch
 
-    kth = torch.from_numpy(best[0][:, -1:])  # the k-th cosine; a candidate may exceed it
-    off = OFF["float32" if rounded is None else "bfloat16"]
-    about = _tensor(q) @ _tensor(x).T if rounded is None else (_tensor(q).bfloat16() @ rounded.T)
+    with_ = _tensor(x) if copy is None else copy
+    off = OFF["float32" if copy is None else "bfloat16" if copy.dtype is torch.bfloat16 else "device"]
+    about = _tensor(q).to(with_) @ with_.T
+    kth = torch.from_numpy(best[0][:, -1:]).to(about.device)  # the k-th cosine; a candidate may exceed it
     if not earlier and len(x) >= k and bool(torch.isinf(kth).any()):
         # No k-th yet: the k-th of all is at least the k-th of some.
         kth = torch.maximum(kth, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
     picked = about >= (kth - off).to(about.dtype)
     if earlier:
         picked &= torch.ones_like(picked).tril_(-1)
-    places = picked.flatten().nonzero().squeeze(1).numpy()
-    if rounded is not None and len(places) > FEW * picked.numel() + 8 * k * len(q):
+    places = picked.flatten().nonzero().squeeze(1).cpu().numpy()
+    if copy is not None and len(places) > FEW * picked.numel() + 8 * k * len(q):
         return nearest(q, x, k, best, first, None, earlier)
     rows, columns = np.divmod(places, len(x))
     cosines = np.concatenate([best[0].ravel(), _cosines(q, x, rows, columns)])

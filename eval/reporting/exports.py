@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from curate.core.atomic_io import csv_text, write_bytes, write_json, write_parquet, write_text
 from curate.core.outside.escaping import latex, no_formula
 from eval.protocol import Document, primary_of, scores_of
@@ -61,21 +59,22 @@ COLUMN_TEXTS = {
     },
 }
 LARGE = 4 * 2**20  # bytes of results.json that are compressed
-TYPES = {
-    "higher_is_better": pa.bool_(), "seed": pa.int64(), "value": pa.float64(), "trained_to": pa.int32(),
-    "tested_on": pa.int32(), "accuracy": pa.float64(),
-    **dict.fromkeys(("half_life", "low", "high", "tested", "reached"), pa.float64()),
+TYPES = {  # of pyarrow; others are string
+    "higher_is_better": "bool", "seed": "int64", "value": "double", "trained_to": "int32", "tested_on": "int32",
+    "accuracy": "double", **dict.fromkeys(("half_life", "low", "high", "tested", "reached"), "double"),
 }  # fmt: skip
 
 
 def write_exports(documents: Sequence[Document], out: Path) -> None:
     """Write scores.csv, scores.parquet, cells.parquet, half_lives.parquet, schema.json, scores.tex and results.json, or
     results.json.gz in its place if it is large."""
+    import pyarrow as pa
+
     write_text(out / "scores.csv", scores_csv(documents))
     write_text(out / "scores.tex", scores_tex(documents))
     tables = {"scores": _scores(documents), "cells": _cells(documents), "half_lives": _half_lives(documents)}
     for name, rows in tables.items():
-        fields = [pa.field(column, TYPES.get(column, pa.string())) for column in COLUMN_TEXTS[name]]
+        fields = [pa.field(column, pa.type_for_alias(TYPES.get(column, "string"))) for column in COLUMN_TEXTS[name]]
         write_parquet(out / f"{name}.parquet", pa.Table.from_pylist(list(rows), schema=pa.schema(fields)))
     write_json(out / "schema.json", schema())
     # Indented by hand, down to results: Python's own indenting takes ten times as long.
@@ -110,7 +109,7 @@ def schema() -> dict[str, Any]:
     """Columns of the Parquet files: name, type, meaning."""
     return {
         f"{name}.parquet": [
-            {"name": column, "type": str(TYPES.get(column, pa.string())), "description": text}
+            {"name": column, "type": TYPES.get(column, "string"), "description": text}
             for column, text in columns.items()
         ]
         for name, columns in COLUMN_TEXTS.items()

@@ -1,11 +1,12 @@
 """Results in the formats that other people's boards read: Every Eval Ever, and Hugging Face's evaluation results.
 
-Every Eval Ever 0.2.2: a JSON file for each result, and a JSON line for each test sample that decides the primary score.
+Every Eval Ever 0.3.0: a JSON file for each result, and a JSON line for each test sample that decides the primary score.
 Hugging Face: `eval.yaml` makes a data set a benchmark, `.eval_results/*.yaml` stands in a model's repository.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -25,7 +26,7 @@ from eval.scoring.aggregate import summary
 from eval.scoring.ranking import ranked
 from stream_builder.stream import Stream
 
-SCHEMA = "0.2.2"  # of Every Eval Ever
+SCHEMA = "0.3.0"  # of Every Eval Ever
 
 
 @dataclass(frozen=True)
@@ -79,14 +80,15 @@ def slug(text: str) -> str:
 def _every_eval_ever(
     document: Document, runs: Sequence[Run], stream: Stream | None, about: About, out: Path
 ) -> int:  # fmt: skip
-    """data/BENCHMARK/driftline/LEARNER/UUID.json and .jsonl of each result."""
+    """data/BENCHMARK/driftline/LEARNER/UUID.json and UUID_samples.jsonl of each result."""
     by_digest = {digest(run): run for run in runs}
     benchmark = slug(f"{document['protocol']}-{document['stream']['name']}")
     written = 0
     for place in ranked(document):
         result, model = place.result, f"driftline/{slug(place.name)}"
-        name = str(uuid.uuid5(uuid.NAMESPACE_URL, "/".join([document["stream"]["sha256"], *result["runs"]])))
-        folder = out / "data" / benchmark / "driftline" / slug(place.name)
+        identity = "/".join([document["stream"]["sha256"], *result["runs"]])
+        name = str(uuid.UUID(bytes=hashlib.sha256(identity.encode()).digest()[:16], version=4))  # the schema's kind
+        folder = Path("data", benchmark, "driftline", slug(place.name))
         record = _record(document, place.name, result, model, benchmark, about)
         own = [by_digest[run] for run in result["runs"] if run in by_digest]
         primary = primary_of(document)
@@ -102,12 +104,13 @@ def _every_eval_ever(
         ]
         if lines:
             data = ("\n".join(lines) + "\n").encode()
-            write_bytes(folder / f"{name}.jsonl", data)
+            samples = folder / f"{name}_samples.jsonl"
+            write_bytes(out / samples, data)
             record["detailed_evaluation_results"] = {
-                "format": "jsonl", "file_path": f"{name}.jsonl", "hash_algorithm": "sha256",
+                "format": "jsonl", "file_path": samples.as_posix(), "hash_algorithm": "sha256",
                 "checksum": sha256_bytes(data), "total_rows": len(lines),
             }  # fmt: skip
-        write_json(folder / f"{name}.json", record)
+        write_json(out / folder / f"{name}.json", record)
         written += 1 + bool(lines)
     return written
 
@@ -138,7 +141,8 @@ def _record(
             "name": name,
             "id": model,
             "developer": "driftline",
-            "additional_details": {key: str(value) for key, value in sorted(result["settings"].items())},
+            "additional_details": {key: str(value) for key, value in sorted(result["settings"].items())}
+            | {"deployment_type": "self_deployed", "model_availability": "unknown"},
         },
         "evaluation_results": [_score(score, result, benchmark, data) for score in scores],
     }

@@ -245,17 +245,22 @@ class ClosedForm(Learner):
         return np.asarray(x @ weights + bias)
 
     def of_classes(self, x: Array) -> Floats:
-        """Scores (N, C) of samples; -inf for classes without samples."""
-        if self.solution is None:
+        """Scores (N, C) of samples; -inf for classes without samples, zeros before anything was learned."""
+        return np.concatenate(list(self._blocks(x)))
+
+    def _blocks(self, x: Array) -> Iterator[Floats]:
+        """Scores of some samples at a time: those of all would take memory beside what is kept."""
+        known, flat = self.known(), np.asarray(x).reshape(len(x), -1)
+        if self.solution is None and known.any():
             self.solution = self.solve()
-        flat = np.asarray(x).reshape(len(x), -1)
         kind = np.result_type(flat.dtype, np.float64 if self.exact_answers else np.float32)
-        out = np.empty((len(flat), self.task.n_classes))
         for low in range(0, len(flat), BLOCK):
-            lifted = np.asarray(self.converted(flat[low : low + BLOCK], low, kind), np.float64)
-            out[low : low + BLOCK] = self.scores(lifted, self.solution)
-        out[:, ~self.known()] = -np.inf
-        return out
+            scores = np.zeros((len(flat[low : low + BLOCK]), self.task.n_classes))
+            if self.solution is not None:
+                lifted = np.asarray(self.converted(flat[low : low + BLOCK], low, kind), np.float64)
+                scores[:] = self.scores(lifted, self.solution)
+                scores[:, ~known] = -np.inf
+            yield scores
 
     def known(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that have samples."""
@@ -268,20 +273,17 @@ class ClosedForm(Learner):
 
     def predict(self, x: Array) -> Labels:
         """The class of the highest score; 0 before anything was learned."""
-        return np.asarray(self._scores(x).argmax(1), np.int64)
+        return np.concatenate([scores.argmax(1) for scores in self._blocks(x)])
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
         """By `sureness`."""
-        return self.sureness(self._scores(x))
+        return self.predict_with_confidence(x)[1]
 
     def predict_with_confidence(self, x: Array) -> tuple[Labels, npt.NDArray[np.float64] | None]:
         """Both from the same scores."""
-        scores = self._scores(x)
-        return np.asarray(scores.argmax(1), np.int64), self.sureness(scores)
-
-    def _scores(self, x: Array) -> Floats:
-        """(N, C); zeros before anything was learned."""
-        return self.of_classes(x) if self.known().any() else np.zeros((len(x), self.task.n_classes))
+        pairs = [(scores.argmax(1), self.sureness(scores)) for scores in self._blocks(x)]
+        sure = [found for _, found in pairs if found is not None]
+        return np.concatenate([answers for answers, _ in pairs]), np.concatenate(sure) if sure else None
 
 
 @dataclass

@@ -42,7 +42,6 @@ data: pictures of the same collection that the benchmark does not use, with capt
 source: examples/usda/build.py
 """
 LEARNERS = [*TRAINED, *CLOSED, *OF_TEXTS]
-SIZE = 64  # pixels of the small model
 
 
 def for_model(filename: str) -> bool:
@@ -87,13 +86,13 @@ def captions_of(row: dict[str, str]) -> list[str]:
     ]
 
 
-def train_model(rows: list[dict[str, str]], out: Path, epochs: int, run_log: RunLog) -> None:
-    """A small CLIP from the pictures that the benchmark does not use."""
+def train_model(rows: list[dict[str, str]], out: Path, size: int, epochs: int, run_log: RunLog) -> None:
+    """A small CLIP from the pictures that the benchmark does not use. size: its pixels."""
     chosen = [row for row in rows if for_model(row["filename"])]
-    pixels = np.empty((len(chosen), SIZE, SIZE, 3), np.uint8)
+    pixels = np.empty((len(chosen), size, size, 3), np.uint8)
     for i, row in enumerate(chosen):
         with Image.open(out / "images" / row["filename"]) as image:
-            pixels[i] = np.asarray(ImageOps.fit(image.convert("RGB"), (SIZE, SIZE), Image.Resampling.BICUBIC))
+            pixels[i] = np.asarray(ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC))
     texts = [captions_of(row) for row in chosen]
     keys = [row["label"] for row in chosen]
     train(
@@ -114,6 +113,7 @@ def main() -> None:
         "--data", type=Path, required=True, help="folder with usda_pomological.zip and usda_metadata.csv"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for everything")
+    parser.add_argument("--size", type=int, default=64, help="pixels of the small model")
     parser.add_argument("--epochs", type=int, default=25, help="epochs of the small model")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--learners", nargs="+", default=LEARNERS)
@@ -122,7 +122,7 @@ def main() -> None:
     run_log = RunLog(out / "log.jsonl")
     rows = unpack(options.data, out)
     if not (out / "model" / "open_clip_config.json").is_file():
-        train_model(rows, out, options.epochs, run_log)
+        train_model(rows, out, options.size, options.epochs, run_log)
     write_text(out / "model" / "seen.yaml", SEEN)
     write_text(out / "driftline.yaml", Path(__file__).with_name("driftline.yaml").read_text(encoding="utf-8"))
     write_text(out / "judgement.md", Path(__file__).with_name("judgement.md").read_text(encoding="utf-8"))

@@ -64,6 +64,15 @@ class Progress:
     """images a minute of this annotator, over all timed answers; None without one"""
 
 
+def unstored(path: Path, error: sqlite3.Error) -> BadInput:
+    """What is wrong with the file of answers: a full disk, a folder without the right to write, damage."""
+    return BadInput(
+        f"{path.absolute()} cannot be used ({error}).",
+        "Expected a file of answers that can be written.",
+        "Free some space, or allow writing; a damaged file: move it away. Answers that were stored are kept.",
+    )
+
+
 class AnswerStore:
     """One batch and its answers."""
 
@@ -72,18 +81,21 @@ class AnswerStore:
         returns). batch: `batch.json`. Raises BadInput for a file with the answers to another batch.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.batch, self.seed = batch, seed
+        self.path, self.batch, self.seed = path, batch, seed
         self._lock = Lock()
         self._queues: dict[str, list[str]] = {}
         self._agreed: tuple[float, float | None] = (float("-inf"), None)
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=FULL")
-        self._database.executescript(SCHEMA)
-        known = self._database.execute("SELECT name FROM batch").fetchone()
-        if known is None:
-            self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
-        elif known[0] != batch["batch"]:
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=FULL")
+            self._database.executescript(SCHEMA)
+            known = self._database.execute("SELECT name FROM batch").fetchone()
+            if known is None:
+                self._database.execute("INSERT INTO batch VALUES (?)", (batch["batch"],))
+        except sqlite3.Error as error:
+            raise unstored(path, error) from None
+        if known is not None and known[0] != batch["batch"]:
             raise BadInput(
                 f"{path} holds answers to the batch {known[0]!r}.",
                 f"Expected answers to {batch['batch']!r}, the open batch of this run.",

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html
 import re
+import sqlite3
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from curate.core.atomic_io import write_json
 from curate.core.errors import BadConfig, DriftlineError
 from curate.core.outside.names import is_count
 from curate.validation.batches import NONE, question_page
-from pipelines.annotation.answer_store import AnswerStore, Progress
+from pipelines.annotation.answer_store import AnswerStore, Progress, unstored
 from pipelines.annotation.batches import open_batch, opinions_of, unknown_judge
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
@@ -130,6 +131,10 @@ def application(
     @app.exception_handler(DriftlineError)
     def refused(_: Any, error: DriftlineError) -> Response:
         return PlainTextResponse(str(error), 400)
+
+    @app.exception_handler(sqlite3.Error)
+    def not_stored(_: Any, error: sqlite3.Error) -> Response:
+        return PlainTextResponse(f"Nothing was stored. {unstored(store.path, error)}", 507)
 
     def rendered(mode: str, annotator: str = "", concept: str = "", grid: list[str] | None = None) -> str:
         progress = store.progress(annotator) if annotator else None

@@ -31,7 +31,7 @@ FACETS = {
     "uploader": "Uploader",
 }
 LISTS = ("judge",)  # columns with several values for a photo
-COLUMNS = ("id", "uploaded", "title", "place", "page_url", "path", "shard", "member", "vector", *FACETS)
+COLUMNS = ("id", "uploaded", "precision", "title", "place", "page_url", "path", "shard", "member", "vector", *FACETS)
 
 
 @dataclass(frozen=True)

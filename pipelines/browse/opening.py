@@ -11,6 +11,7 @@ from pipelines.browse.collection import Collection
 from pipelines.browse.release_table import release_collection, stream_collection
 from pipelines.browse.run_table import run_collection
 from pipelines.config.loader import load
+from pipelines.identity import record_of
 from pipelines.stage import Context
 
 
@@ -19,7 +20,8 @@ def open_collection(path: Path) -> Collection:
     if (path / "stream.json").is_file():
         return stream_collection(path)
     if (path / "driftline.yaml").is_file():
-        return run_collection(Context(path, load(path / "driftline.yaml"), RunLog(quiet=True)))
+        changes = record_of(path).get("changes", [])  # the last run's: its model reads prompts
+        return run_collection(Context(path, load(path / "driftline.yaml", changes), RunLog(quiet=True)))
     if (path / "release.json").is_file():
         return release_collection(Release.open(path))
     raise MissingFile(

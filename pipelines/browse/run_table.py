@@ -30,7 +30,9 @@ TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files,
     "ingested": (
         "ingest",
         "table/*.parquet",
-        dict.fromkeys(("id", "url", "path", "user", "nickname", "title", "page_url", "licence", "label"), "VARCHAR")
+        dict.fromkeys(
+            ("id", "url", "path", "user", "nickname", "title", "page_url", "licence", "label", "extra"), "VARCHAR"
+        )
         | {"row": "BIGINT", "uploaded": "BIGINT"},
     ),
     "unread": ("ingest", "rejects/*.parquet", REJECT),
@@ -49,7 +51,7 @@ TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files,
     "published": ("publish", "release/metadata.parquet", {"id": "VARCHAR", "class": "VARCHAR"}),
 }
 # The first stage that dropped a photo gives the reason. $: filled in from what the run has done.
-QUERY = """
+QUERY = r"""
 WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate is the best of them
   SELECT id, min_by(concept, place) AS concept, min_by(fate, place) AS fate
   FROM (SELECT *, coalesce(list_position($fates, fate), 99) - score / 10 AS place FROM candidates) GROUP BY id
@@ -83,6 +85,7 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
   LEFT JOIN vectors v ON v.id = i.id
 )
 SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' THEN uploaded END AS uploaded, title,
+  nullif(regexp_extract(extra, '"date_precision": "(\w+)"', 1), '') AS precision,
   coalesce(path, url) AS place, page_url, path, shard, vector, b.label AS bucket, class,
   coalesce(user, nickname) AS uploader, licence, verdict, judge, reason, row AS place_in_order,
   CASE WHEN reason IS NOT NULL THEN 'dropped' WHEN release_id IS NOT NULL THEN 'in the release' ELSE 'in the run' END
@@ -90,7 +93,7 @@ SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' 
 FROM traced t LEFT JOIN names b ON b.number = t.number
 UNION ALL
 SELECT coalesce(id, 'record ' || row), NULL, left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM unread
+  NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM unread
 """
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,11 +12,12 @@ import numpy as np
 from curate.core.errors import BadConfig, did_you_mean
 from curate.core.outside.names import is_count
 from pipelines.browse.collection import FACETS, LISTS, Collection, Ints, quoted
+from pipelines.browse.recent import Recent
 from pipelines.browse.vectors import Vectors
 
 VALUES = 12  # of a facet that are shown; the page asks for more
 BINS = 160  # of the timeline
-KEPT = 8  # orders that are remembered
+KEPT = 8  # orders, and counts, that are remembered
 ORDERS = ("oldest", "newest", "random", "nearest")
 FOUND_IN = ("id", "title", "place", "class", "uploader")  # columns that `find` looks in
 DAY = 24 * 3600
@@ -101,23 +100,16 @@ class Asked:
 
 
 class Selections:
-    """Answers over one collection; the last orders are remembered, so that the next page costs nothing."""
+    """Answers over one collection; the last ones are remembered, so that the next page costs nothing."""
 
     def __init__(self, collection: Collection, vectors: Vectors) -> None:
         self.collection, self.vectors = collection, vectors
-        self._orders: OrderedDict[str, tuple[Ints, Any]] = OrderedDict()
-        self._lock = Lock()
+        self._orders: Recent[tuple[Ints, Any]] = Recent(KEPT)
+        self._counts: Recent[dict[str, Any]] = Recent(KEPT)
 
     def ordered(self, asked: Asked) -> tuple[Ints, Any]:
         """(numbers of the photos, in order; their scores, or None without a prompt)."""
-        key = repr(asked)
-        with self._lock:
-            if key not in self._orders:
-                self._orders[key] = self._order(asked)
-                while len(self._orders) > KEPT:
-                    self._orders.popitem(last=False)
-            self._orders.move_to_end(key)
-            return self._orders[key]
+        return self._orders.get(repr(asked), lambda: self._order(asked))
 
     def _order(self, asked: Asked) -> tuple[Ints, Any]:
         condition, values = asked.where()
@@ -141,6 +133,17 @@ class Selections:
         else:
             order = np.arange(len(numbers))
         return numbers[order], None if scores is None else scores[order]
+
+    def overview(self, asked: Asked) -> dict[str, Any]:
+        """{"total": photos, "facets": {name: `counts`}, "timeline": `timeline`}."""
+        return self._counts.get(
+            repr(replace(asked, sort="oldest")),
+            lambda: {
+                "total": len(self.ordered(asked)[0]),
+                "facets": {name: self.counts(asked, name) for name in self.collection.facets},
+                "timeline": self.timeline(asked),
+            },
+        )
 
     def counts(self, asked: Asked, name: str, most: int = VALUES) -> dict[str, Any]:
         """Values of a facet with counts under all other filters, most first (time buckets in order).

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from threading import Thread, main_thread
 from typing import Annotated, Any
 
 import fastapi
 import numpy as np
-from fastapi import Body, Request
+from fastapi import Body, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
@@ -25,27 +27,41 @@ from pipelines.web.rendering import template
 from pipelines.web.thumbnails import LARGE, Thumbnails, cache_folder, small
 
 PAGE = 120  # photos that one answer brings
+SCREEN = 48  # of these are on the first screen
+SEEN = 2000  # rows that are kept because their pictures will be asked for
 POINTS = 6000  # of the map
 COLOURS = 10  # classes with a colour of their own
 MOST_VALUES = 500  # of one facet
 EXPORTED = ("id", "uploaded", "bucket", "class", "outcome", "reason", "uploader", "licence", "title", "place")
+HIDDEN = ("path", "shard", "member", "n", "vector", "precision")  # columns that are no fact for a person
+LENGTH = {"year": 4, "month": 7}  # characters of a day that are known
 FORMS = ("csv", "ids", "withdrawn")
 At = Annotated[int, fastapi.Query(ge=0, le=10**12)]
 
 
-def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
-    """(app for one collection, path to open, which contains a secret)."""
+def application(collection: Collection, port: int, ahead: bool = False) -> tuple[ASGIApp, str]:
+    """(app for one collection, path to open, which contains a secret). ahead: see `pages`."""
+    return guarded(pages(collection, ahead), port, "browse")
+
+
+def pages(collection: Collection, ahead: bool = False, prompts: str = "") -> FastAPI:
+    """The app, without the guard of a local server.
+
+    ahead: make what the first screen shows at once, beside the start of server and browser. prompts: address of the
+    page where prompts are tried; "": none.
+    """
     cache = cache_folder(f"browse {collection.source.kind}", collection.source.inputs)
     vectors = Vectors(collection, cache)
     selections, thumbnails = Selections(collection, vectors), Thumbnails(cache)
     page = template("pipelines.browse", "browse.html.j2")
     app = local_app("pipelines.browse")
+    seen: dict[int, dict[str, Any]] = {}  # rows on the pages, whose pictures are asked for next
 
     def asked_of(request: Request, leave: Sequence[str] = ()) -> Asked:
         return Asked.parse([p for p in request.query_params.multi_items() if p[0] not in leave], collection.facets)
 
     def one(number: int) -> dict[str, Any]:
-        found = collection.photos([number])
+        found = [seen[number]] if number in seen else collection.photos([number])
         if not found:
             raise BadInput(f"There is no photo {number}.")
         return found[0]
@@ -55,19 +71,16 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
         return page.render(
             name=collection.source.name, kind=collection.source.kind, size=collection.size,
             facets=headings(collection), has_vectors=bool(vectors), has_model=collection.source.encoder is not None,
-            dated=collection.span is not None,
+            dated=collection.span is not None, prompts=prompts,
         )  # fmt: skip
 
     @app.get("/view")
     def view(request: Request) -> dict[str, Any]:
         """Total, counts of every facet, timeline and the first photos."""
         asked = asked_of(request)
-        numbers, _ = selections.ordered(asked)
         low, high = collection.span or (0, 0)
-        return {
-            "total": len(numbers), "size": collection.size, "photos": tiles(asked, 0),
-            "facets": {name: selections.counts(asked, name) for name in collection.facets},
-            "timeline": selections.timeline(asked), "span": [low, high], "bins": BINS,
+        return selections.overview(asked) | {
+            "size": collection.size, "photos": tiles(asked, 0), "span": [low, high], "bins": BINS,
             "days": [day(low), day(high)],
         }  # fmt: skip
 
@@ -83,16 +96,19 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
         return selections.counts(asked_of(request, ("facet",)), facet, MOST_VALUES)
 
     def tiles(asked: Asked, at: int) -> list[Any]:
-        """[number, day, class, reason, score, whether there may be a picture, else its name] of PAGE photos."""
+        """[number, day, class, reason, score, whether there may be a picture, name] of PAGE photos."""
         numbers, scores = selections.ordered(asked)
-        shown = numbers[at : at + PAGE].tolist()
+        shown = collection.photos(numbers[at : at + PAGE].tolist())
+        if len(seen) > SEEN:
+            seen.clear()
+        seen.update((row["n"], row) for row in shown)
         return [
             [
-                row["n"], None if row["uploaded"] is None else day(row["uploaded"]), row["class"], row["reason"],
+                row["n"], shown_date(row), row["class"], row["reason"],
                 None if scores is None else round(float(scores[at + i]), 3),
-                pictured(row), None if pictured(row) else row["title"] or row["id"],
+                pictured(row), row["title"] or row["id"],
             ]
-            for i, row in enumerate(collection.photos(shown))
+            for i, row in enumerate(shown)
         ]  # fmt: skip
 
     def pictured(row: dict[str, Any]) -> bool:
@@ -101,8 +117,7 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
     @app.get("/thumb/{number}")
     def thumb(number: int) -> Response:
         try:
-            row = one(number)
-            picture = thumbnails.get(str(number), lambda: _image(collection, row))
+            picture = thumbnails.get(str(number), lambda: _image(collection, one(number)))
         except BadInput as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(picture, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
@@ -118,9 +133,9 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
     def photo(number: int) -> dict[str, Any]:
         """What is known of one photo."""
         row = one(number)
-        shown = {k: v for k, v in row.items() if v is not None and k not in ("path", "shard", "member", "n", "vector")}
+        shown = {k: v for k, v in row.items() if v is not None and k not in HIDDEN}
         if row["uploaded"] is not None:
-            shown["uploaded"] = day(row["uploaded"])
+            shown["uploaded"] = shown_date(row)
         return {"n": number, "facts": shown, "vector": row["vector"] is not None}
 
     @app.get("/trace/{number}")
@@ -155,7 +170,23 @@ def application(collection: Collection, port: int) -> tuple[ASGIApp, str]:
         kind = "text/plain" if form == "ids" else "text/csv"
         return StreamingResponse(_lines(collection, numbers, form), media_type=f"{kind}; charset=utf-8")
 
-    return guarded(app, port, "browse")
+    def first_screen() -> None:
+        with suppress(Exception):  # the same fault is shown when the browser asks
+            selections.overview(Asked())
+            for tile in tiles(Asked(), 0)[:SCREEN]:
+                if not main_thread().is_alive():  # Ctrl-C
+                    return
+                if tile[5]:
+                    thumb(tile[0])
+
+    if ahead:
+        Thread(target=first_screen, name="first screen").start()
+    return app
+
+
+def shown_date(row: dict[str, Any]) -> str | None:
+    """As precise as it is known: a photo of a folder `1905` has a year."""
+    return None if row["uploaded"] is None else day(row["uploaded"])[: LENGTH.get(row["precision"])]
 
 
 def _image(collection: Collection, row: dict[str, Any]) -> bytes:
@@ -202,7 +233,7 @@ def _lines(collection: Collection, numbers: Sequence[int], form: str) -> Iterato
         rows = collection.photos(numbers[low : low + 10_000])
         if form == "csv":
             for row in rows:
-                row["uploaded"] = None if row["uploaded"] is None else day(row["uploaded"])
+                row["uploaded"] = shown_date(row)
         cells = [[no_formula(row.get(name) or "") for name in columns] for row in rows]
         if form == "withdrawn":
             cells = [[row["id"], "", ""] for row in rows]

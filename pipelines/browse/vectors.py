@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from curate.core.atomic_io import write_array
 from curate.core.errors import BadConfig
 from pipelines.browse.collection import Collection
+from pipelines.browse.recent import Recent
 
 BLOCK = 1024  # vectors that are widened at a time: they stay in the cache of the processor
 SAMPLE = 50_000  # vectors from which the axes of the map are computed
@@ -30,7 +30,7 @@ class Vectors:
         """cache: folder for the map; None: memory only."""
         self.collection, self._cache = collection, cache
         self.files = collection.source.vectors
-        self._scores: OrderedDict[Any, Floats] = OrderedDict()
+        self._scores: Recent[Floats] = Recent(REMEMBERED)
         self._lock = Lock()
 
     def __bool__(self) -> bool:
@@ -51,7 +51,7 @@ class Vectors:
     def to_text(self, text: str) -> Floats:
         """(N,) cosine of each photo to a prompt, -inf without a vector. Raises BadConfig without a model."""
         query = np.asarray(self._encoder.texts([text])[0], np.float32)
-        return self._to(("text", text), query / max(float(np.linalg.norm(query)), 1e-12))
+        return self._to(f"text {text}", query / max(float(np.linalg.norm(query)), 1e-12))
 
     def to_photo(self, number: int) -> Floats:
         """(N,) similarity of each photo to one of them. Raises BadConfig if it has no vector."""
@@ -59,7 +59,7 @@ class Vectors:
         at = np.searchsorted(photos, number)
         if at >= len(photos) or photos[at] != number:
             raise BadConfig(f"The photo {number} has no vector.", "Expected a photo that was embedded.")
-        return self._to(("photo", number), self._row(int(rows[at])))
+        return self._to(f"photo {number}", self._row(int(rows[at])))
 
     def _row(self, row: int) -> Floats:
         for file in self.files:
@@ -69,17 +69,15 @@ class Vectors:
             row -= file.rows
         raise BadConfig(f"There is no vector {row}.")
 
-    def _to(self, key: Any, query: Floats) -> Floats:
-        with self._lock:
-            if key not in self._scores:
-                found = [self._block_scores(block, query) for block in self._blocks()]
-                photos, rows = self._places
-                scores = np.full(self.collection.size, -np.inf, np.float32)
-                scores[photos] = np.concatenate(found)[rows]
-                self._scores[key] = scores
-                while len(self._scores) > REMEMBERED:
-                    self._scores.popitem(last=False)
-            return self._scores[key]
+    def _to(self, key: str, query: Floats) -> Floats:
+        def made() -> Floats:
+            found = [self._block_scores(block, query) for block in self._blocks()]
+            photos, rows = self._places
+            scores = np.full(self.collection.size, -np.inf, np.float32)
+            scores[photos] = np.concatenate(found)[rows]
+            return scores
+
+        return self._scores.get(key, made)
 
     def _block_scores(self, block: Floats, query: Floats) -> Floats:
         scores = block @ query

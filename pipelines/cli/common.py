@@ -162,3 +162,15 @@ def context_of(directory: Path, sets: list[str] | None, quiet: bool, executor: E
     changes = tuple(sets or ())
     config = load(directory / "driftline.yaml", changes)
     return Context(directory, config, log_of(directory / "log.jsonl", quiet), executor or Executor(), changes)
+
+
+def last_changes(directory: Path) -> list[str]:
+    """--set of the last run."""
+    from pipelines.identity import record_of
+
+    return list(record_of(directory).get("changes") or [])
+
+
+def context_of_last(directory: Path, sets: list[str] | None, quiet: bool, executor: Executor | None = None) -> Any:
+    """As `context_of`, but without --set with the settings of the last run: what looks at its output must know them."""
+    return context_of(directory, sets or last_changes(directory), quiet, executor)

@@ -16,7 +16,7 @@ from pipelines.cli.common import (
     Sets,
     comma_separated,
     command,
-    context_of,
+    context_of_last,
     counts_text,
     next_step,
     say_address,
@@ -49,7 +49,7 @@ def browse(
     from pipelines.web.local_server import serve
 
     collection = open_collection(path)
-    serve(lambda taken: application(collection, taken), port, say_address(as_json, open_page))
+    serve(lambda taken: application(collection, taken, ahead=True), port, say_address(as_json, open_page))
 
 
 @command(curation_app, "explore", "driftline explore photos2024 --port 8765", panel="Build")
@@ -73,7 +73,7 @@ def explore(
     contact sheets (PNG) and a CSV file instead.
     """
     executor = Executor("local", default_workers())
-    context = context_of(directory, sets, as_json, executor)
+    context = context_of_last(directory, sets, as_json, executor)
     if (prompts is None) != (out is None):
         raise BadConfig(
             "Only one of --prompt and --out was given.", "Expected both for sheets, or neither for the page."
@@ -124,11 +124,14 @@ def annotate(
     from pipelines.annotation.server import answer_store_of, application, results_of, study_address, study_of
     from pipelines.web.local_server import serve
 
-    context = context_of(directory, sets, True)
+    context = context_of_last(directory, sets, True)
     if export:
         path = results_of(context)
         n = answer_store_of(context).export(path)
-        show(as_json, {"answers": n, "file": str(path)}, f"{n:,} answers in {path}\n{next_step('run', directory)}")
+        text = "no answers yet\n" + next_step("annotate", directory)
+        if n:
+            text = f"{n:,} answers in {path}\n{next_step('run', directory, *(f'--set={c}' for c in context.changes))}"
+        show(as_json, {"answers": n, "file": str(path)}, text)
         return
     say = say_address(as_json, open_page)
     if study is not None:
@@ -168,7 +171,7 @@ def judges(
     from pipelines.annotation.ml_backend import application
     from pipelines.web.local_server import serve
 
-    context = context_of(directory, sets, True)
+    context = context_of_last(directory, sets, True)
     if serve_them:
         serve(lambda taken: application(context, taken, host), port, say_address(as_json, False), host)
         return
@@ -212,7 +215,7 @@ def batch(
     from pipelines.annotation.batches import write_batches
 
     rules = S3(profile=profile, endpoint=endpoint)
-    context = context_of(directory, sets, True)
+    context = context_of_last(directory, sets, True)
     counts = write_batches(context, comma_separated(formats), out, images, hours, rules, predictions)
     show(as_json, {"batches": counts}, counts_text(counts, out))
 
@@ -247,7 +250,7 @@ def prolific(
     """
     from pipelines.annotation.batches import prolific_action
 
-    context = context_of(directory, sets, as_json)
+    context = context_of_last(directory, sets, as_json)
     result = prolific_action(context, action, workspace, group, max_spend, endpoint, file)
     show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
 
@@ -279,7 +282,7 @@ def mturk(
     """
     from pipelines.annotation.batches import mturk_action
 
-    context = context_of(directory, sets, as_json)
+    context = context_of_last(directory, sets, as_json)
     result = mturk_action(context, action, production, max_spend, endpoint, profile, reject)
     show(as_json, result, "\n".join(f"{name}: {value}" for name, value in result.items()))
 

@@ -18,7 +18,7 @@ from pipelines.cli.common import (
     Sets,
     comma_separated,
     command,
-    context_of,
+    context_of_last,
     log_of,
     next_step,
     show,
@@ -328,6 +328,6 @@ def report(
         from curate.release import Release
         from pipelines.reporting.run_report import journey_report
 
-        context = context_of(run_folder, None, True)
+        context = context_of_last(run_folder, None, True)
         page = journey_report(context, Release.open(run_folder), known[0], paths[0], out)
     show(as_json, {"report": str(page)}, f"report: {page}")

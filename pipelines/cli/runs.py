@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +21,8 @@ from pipelines.cli.common import (
     comma_separated,
     command,
     context_of,
+    context_of_last,
+    last_changes,
     log_of,
     next_step,
     show,
@@ -81,7 +84,7 @@ def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the run; created if it does not exist.")],
     preset: Annotated[
         str, typer.Option("--preset", help="First values (driftline list presets).", autocompletion=_presets)
-    ],
+    ] = "folder",
     sets: Sets = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing driftline.yaml.")] = False,
     as_json: Json = False,
@@ -94,7 +97,7 @@ def init(
 
     path = write_run_file(directory, preset, sets or (), force)
     source = load(path).collection
-    lines = [f"wrote {path}"]
+    lines = [f"wrote {path} (preset {preset})"]
     if isinstance(source, FileSource) and "://" not in source.path:
         photos = resolve_path(source.path, directory)
         lines += [] if photos.exists() else [f"There is no {photos.absolute()}: set collection.path in {path}."]
@@ -226,13 +229,6 @@ def plan_(
     _show_plan(context_of(directory, sets, True, executor), start, until, as_json, nodes, price)
 
 
-def record_changes(directory: Path) -> list[str]:
-    """--set of the last run."""
-    from pipelines.identity import record_of
-
-    return list(record_of(directory).get("changes") or [])
-
-
 @command(runs_app, "status", "driftline status photos2024 --json", panel="Build")
 def status(
     directory: RunFolder,
@@ -246,9 +242,10 @@ def status(
     """
     from pipelines import runner
 
-    changes = sets or record_changes(directory)
+    changes = sets or last_changes(directory)
     entries = runner.status(context_of(directory, changes, True), verify)
-    last = f"settings of the last run: --set {' --set '.join(changes)}\n" if changes and not sets else ""
+    options = " ".join(f"--set {shlex.quote(change)}" for change in changes)
+    last = f"settings of the last run: {options}\n" if changes and not sets else ""
     show(as_json, {"stages": entries}, last + runner.table(entries))
 
 
@@ -263,7 +260,7 @@ def dropped(
     from pipelines.reporting.dropped import dropped as rows_of
     from pipelines.reporting.dropped import text
 
-    config = context_of(directory, record_changes(directory), True).config
+    config = context_of_last(directory, None, True).config
     rows = rows_of(directory, stage, reason)
     show(as_json, {"dropped": rows}, text(rows, config))
 

@@ -20,7 +20,7 @@ from eval.plotting.charts import Section
 from eval.run import evaluate
 from pipelines.config import presets
 from pipelines.config.loader import load
-from pipelines.demo.about import NOTICE, WORKER_ERROR, about
+from pipelines.demo.about import NOTICE, PROMPTS_ALONE, WORKER_ERROR, about
 from pipelines.demo.draw import CONCEPTS
 from pipelines.demo.parts import Parts
 from pipelines.demo.workers import answer
@@ -33,11 +33,12 @@ from pipelines.reporting.run_report import journey_report
 from pipelines.runner import run
 from pipelines.stage import Context
 from pipelines.stage_folder import folder_of
-from pipelines.stages.embed import OF_2004
-from stream_builder.builders.release import from_release
+from pipelines.stages.embed import OF_2004, spec_of
+from stream_builder.builders.release import MADE_BY_EMBED, from_release
 
-CLOSED = ["nearest-mean", "simple-cil", "slda", "ridge", "ranpac", "fecam"]
-LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er"]
+CLOSED = ["nearest-mean", "slda", "ridge", "ranpac", "fecam"]
+LEARNERS = ["majority", *CLOSED, "nap", "scratch", "finetune", "cumulative", "er", "der++"]
+OF_TEXTS = ["zero-shot", "zero-shot-calibrated", "tip-adapter"]
 PROTOCOLS = ["clear-iid", "clear-streaming"]
 FEATURES = "photos-of-2004"
 
@@ -88,6 +89,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     for protocol in PROTOCOLS:
         with run_log.progress(protocol, len(LEARNERS) * scale.seeds, "runs") as tick:
             evaluate(stream, protocol, LEARNERS, list(range(scale.seeds)), out=runs, progress=tick)
+    texts = row_0(context, release, scale.seeds)
     parts.done("evaluate")
     truth = {
         id_: (things[0] if things[0] in CONCEPTS else BACKGROUND)
@@ -108,7 +110,7 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
         runs,
         out / "report",
         truth,
-        [audited, Section("about", "About this demonstration", about(sum(parts.values())))],
+        [texts, audited, Section("about", "About this demonstration", about(sum(parts.values())))],
         "driftline demo: how ten everyday things aged",
     )
     parts.done("report")
@@ -116,6 +118,25 @@ def demo(out: Path, scale: Scale, run_log: RunLog, workers: int | None = None) -
     seconds = round(sum(parts.values()), 1)
     write_json(out / "demo.json", {"seconds": seconds, "parts": parts, "stages": entries})
     return {"report": str(page), "seconds": seconds, "parts": parts, "stages": entries}
+
+
+def row_0(context: Context, release: Release, seeds: int) -> Section:
+    """Learners that compare photos with the prompts, in the vectors of the CLIP: accuracy in each bucket.
+
+    The stream is stored in `described`, the rows in `row-0` of the run's folder.
+    """
+    texts = spec_of(context)
+    stream = from_release(release, MADE_BY_EMBED, texts=texts).save(context.root / "described")
+    found = evaluate(stream, PROTOCOLS[0], OF_TEXTS, list(range(seeds)), out=context.root / "row-0")
+    heads = "".join(f"<th scope='col'>{html.escape(step.name)}</th>" for step in stream.steps)
+    rows = "".join(
+        f"<tr><th scope='row'>{one['learner']}</th>"
+        + "".join(f"<td>{100 * accuracies[t]:.1f}</td>" for t, accuracies in enumerate(one["matrix"]))
+        + "</tr>"
+        for one in found["results"]
+    )
+    return Section("texts", "The prompts alone", f"<p>{PROMPTS_ALONE}</p><div class='scroll' tabindex='0'><table class="
+                   f"'plain'><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table></div>")  # fmt: skip
 
 
 def configuration(world: World, scale: Scale) -> str:

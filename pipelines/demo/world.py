@@ -235,7 +235,10 @@ def serve(world: World) -> Iterator[None]:
     photos = world.folder / "photos"
 
     class Handler(BaseHTTPRequestHandler):
-        """One request."""
+        """The requests of one connection."""
+
+        protocol_version = "HTTP/1.1"  # connections are kept
+        wbufsize = -1  # an answer is one packet, not two that wait for each other
 
         def do_GET(self) -> None:
             name = self.path.rpartition("/")[2]
@@ -253,6 +256,7 @@ def serve(world: World) -> Iterator[None]:
                 self._answer(200, "text/html", b"<html><body>This photo is no longer available.</body></html>")
             else:
                 data = path.read_bytes()
+                self.close_connection = self.close_connection or fault == "cut"
                 self._answer(200, "image/jpeg", data[: len(data) // 2] if fault == "cut" else data, len(data))
 
         def _answer(self, code: int, kind: str, body: bytes, length: int | None = None) -> None:
@@ -262,6 +266,7 @@ def serve(world: World) -> Iterator[None]:
                 self.send_header("Content-Length", str(length or len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+                self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (name of the base class)
             """Log nothing."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import fastapi
-from fastapi import Body
+from fastapi import Body, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from starlette.types import ASGIApp
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from curate.core.errors import DriftlineError
 from pipelines.prompt_explorer.explorer import BINS, BucketView, Explorer, Query, Share, View
@@ -49,6 +51,18 @@ def application(context: Context, port: int) -> tuple[ASGIApp, str]:
                 name=context.root.resolve().name, max_prompt=MAX_PROMPT,
             )
         )  # fmt: skip
+
+    @cache
+    def collection() -> FastAPI:
+        from pipelines.browse.run_table import run_collection
+        from pipelines.browse.server import pages
+
+        return pages(run_collection(context), prompts="../")
+
+    async def photos(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await run_in_threadpool(collection))(scope, receive, send)
+
+    app.mount("/photos", photos)  # the page of `driftline browse`, opened when it is asked for
 
     @app.get("/thumb")
     def thumb(id: Field) -> Response:  # noqa: A002  the name in the address

@@ -71,7 +71,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
         floor=_floor(findings), balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
-        copies=findings["near_copies"], uploaders=findings.get("uploaders", {}).get("split_0"),
+        copies=findings["near_copies"], uploaders=_uploaders(findings),
     )  # fmt: skip
 
 
@@ -133,6 +133,12 @@ def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     return [(k, v, v / most) for k, v in sorted(by.items(), key=lambda pair: int(pair[0]))]
 
 
+def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Of split_0; None where none is known, as in a folder of own photos."""
+    found: Mapping[str, Any] | None = findings.get("uploaders", {}).get("split_0")
+    return found if found and found["uploaders"] else None
+
+
 def lines(findings: Mapping[str, Any]) -> list[str]:
     """One sentence for each finding."""
     copies = findings["near_copies"]
@@ -145,7 +151,7 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         + (f" ({len(cells['empty'])} without images)" if cells["empty"] else ""),
         f"near-duplicates: {copies['images_in_groups']:,} images in {groups}",
     ]
-    if u := findings.get("uploaders", {}).get("split_0"):
+    if u := _uploaders(findings):
         sentences.append(
             f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of split_0 "
             f"({u['images_of_them']} images); the largest has {u['largest_share']:.1%} of the images; "

@@ -106,13 +106,12 @@ def thumbnails(release: Release, ids: Collection[str]) -> dict[str, bytes]:
     from PIL import Image, ImageOps
 
     found = {}
-    for id_, data in release.images() if ids else ():
-        if id_ in ids:
-            with Image.open(io.BytesIO(data)) as image:
-                small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
-            buffer = io.BytesIO()
-            small.save(buffer, "JPEG", quality=72)
-            found[id_] = buffer.getvalue()
+    for id_, data in release.images(ids=ids):
+        with Image.open(io.BytesIO(data)) as image:
+            small = ImageOps.fit(image.convert("RGB"), (THUMBNAIL, THUMBNAIL))
+        buffer = io.BytesIO()
+        small.save(buffer, "JPEG", quality=72)
+        found[id_] = buffer.getvalue()
     return found
 
 

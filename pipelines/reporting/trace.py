@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +24,9 @@ from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
 
 TIMES = {"uploaded": " UTC", "taken": " on the camera's clock"}
+NAMES = {"uploaded": "date", "taken": "date taken"}  # for people: own photos were never uploaded
+OWN = ("stage", "outcome", "row")  # of an event: on its first line, or of no use to a person
+LENGTH = {"year": 4, "month": 7, "day": 10}  # characters of a date that are known
 
 
 def trace(root: Path, id_: str) -> dict[str, Any]:
@@ -69,13 +73,29 @@ def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
 
 
 def text(history: Mapping[str, Any]) -> str:
-    """A history as lines for people."""
-    lines = []
+    """A history as lines for people; each fact once, where it is first known or changes."""
+    lines: list[str] = []
+    said: dict[str, Any] = {}
     for event in history["events"]:
         lines.append(f"{event['stage']:<10}{event['outcome']}")
-        facts = {key: value for key, value in event.items() if key not in ("stage", "outcome")}
-        lines += [f"{'':<12}{key}: {shown(key, value)}" for key, value in facts.items()]
+        new = {key: value for key, value in event.items() if key not in OWN and (key not in said or said[key] != value)}
+        lines += [f"{'':<12}{NAMES.get(key, key)}: {shown(key, value)}" for key, value in _dated(new).items()]
+        said |= event
     return "\n".join([*lines, history["ended"]])
+
+
+def _dated(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A date that was found in a path or a file's time is as precise as it is, and of no camera's clock."""
+    try:
+        known = json.loads(facts["extra"])
+        place, precision = known.pop("date_from"), known.pop("date_precision")
+        date = str(shown("uploaded", facts["uploaded"])).removesuffix(TIMES["uploaded"])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return dict(facts)
+    hidden = {"extra"} if place == "exif" else {"extra", "taken"}
+    plain = {key: value for key, value in facts.items() if key not in hidden}
+    plain["uploaded"] = f"{date[: LENGTH.get(precision, len(date))]} ({precision}, from {place})"
+    return plain | ({"extra": json.dumps(known)} if known else {})
 
 
 def shown(key: str, value: Any) -> Any:

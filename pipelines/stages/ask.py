@@ -73,8 +73,8 @@ class Ask(Stage):
             left = self._left_to_people(items.to_pylist(), inputs, out)
             facts = batch_of(self.context, left, inputs, out, standing=folder_of(self.context.root, self.name))
             self.context.run_log.say(
-                f"ask: {len(facts['items']):,} images × {facts['workers']} workers, about "
-                f"${facts['estimate_usd']:,.2f} with fees; a worker earns about ${facts['usd_an_hour']:,.2f} an hour"
+                f"ask: {len(facts['items']):,} images × {facts['workers']} answers: free by yourself; about "
+                f"${facts['estimate_usd']:,.2f} with fees for paid workers, ${facts['usd_an_hour']:,.2f} an hour each"
             )
         return Counts(len(items), len(items), {})
 

@@ -111,12 +111,22 @@ def listen(port: int, host: str = LOOPBACK) -> socket.socket:
 def serve(
     make: Callable[[int], tuple[ASGIApp, str]], port: int, say: Callable[[str], None], host: str = LOOPBACK
 ) -> None:
-    """Serve the app that `make(port)` returns, until Ctrl-C. say: called with the URL to open."""
-    import uvicorn
+    """Serve the app that `make(port)` returns, until Ctrl-C. say: called with the URL to open.
 
+    Raises KeyboardInterrupt with a sentence.
+    """
     sock = listen(port, host)
     actual_port = sock.getsockname()[1]
     app, path = make(actual_port)
+    import asyncio
+
+    import uvicorn
+    from starlette.concurrency import run_in_threadpool
+
+    asyncio.run(run_in_threadpool(int))  # imports what the first request would wait for
     say(f"http://{host}:{actual_port}{path}")
     config = uvicorn.Config(app, log_level="warning", server_header=False, access_log=False)
-    uvicorn.Server(config).run([sock])
+    try:
+        uvicorn.Server(config).run([sock])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("Stopped. What was saved is kept; the same command opens the page again.") from None

@@ -99,4 +99,4 @@ def _images(batch: Any) -> Iterator[Any]:
                 rgb = image.convert("RGB")
             yield rgb
     else:
-        yield from (Image.fromarray(np.asarray(pixels)) for pixels in batch)
+        yield from (Image.fromarray(np.asarray(pixels)).convert("RGB") for pixels in batch)

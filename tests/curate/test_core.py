@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import resource
 import subprocess
 import sys
 import tarfile
@@ -99,6 +100,21 @@ def test_a_cache_that_cannot_be_used_costs_time_only(cache: str, tmp_path: Path)
     place = tmp_path / "cache"
     place.mkdir() if cache == "a folder" else place.write_bytes(b"no database" * 1000)
     assert full_digest(tmp_path / "photo", place) == sha256_bytes(b"1")
+
+
+def test_a_cache_that_a_full_disk_cannot_hold_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "UNSETTLED", -60.0)
+    cache = tmp_path / "cache"
+    for i in range(100):
+        write_bytes(tmp_path / "photos" / f"{'a long name ' * 15}{i}", b"1")
+    full_digest(next((tmp_path / "photos").iterdir()), cache)  # the table is there, and the cache must grow
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (cache.stat().st_size, before[1]))
+    try:
+        found = full_digest(tmp_path / "photos", cache)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert found == full_digest(tmp_path / "photos", tmp_path / "other")
 
 
 def test_a_full_disk_names_file_and_bytes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,21 +11,30 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from support.work import complain, complain_or_sleep, die, die_once, gpu, pid, square
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError
 from curate.core.executor import Executor
 from curate.core.executor.local import AHEAD, ahead, default_workers
+from curate.retrieval.exact_search import search
+from curate.retrieval.vector_store import Store, vector_file
 
 
 @pytest.fixture(scope="module")
-def _ray_ends() -> Iterator[None]:
+def _ray() -> Iterator[None]:
+    """One node of two cores and two GPUs that are not there; to start it takes six seconds of a processor."""
     import ray
 
     ray.shutdown()  # another test file may have started it without the path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", PATH)
+        ray.init(
+            address="local", num_cpus=2, num_gpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
+            log_to_driver=False, logging_level="ERROR",
+        )  # fmt: skip
         yield
     ray.shutdown()
 
@@ -49,20 +59,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     return folder
 
 
-@pytest.mark.usefixtures("_ray_ends")
+@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_every_task_has_its_result(executor: Executor) -> None:
     assert dict(executor.run_tasks(square, range(6))) == {n: n * n for n in range(6)}
 
 
-@pytest.mark.usefixtures("_ray_ends")
+@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_an_error_of_the_work_is_raised_unchanged(executor: Executor) -> None:
     with pytest.raises(BadInput, match=r"Row 2 is bad\. Expected good\."):
         list(executor.run_tasks(complain, range(4)))
 
 
-@pytest.mark.usefixtures("_ray_ends")
+@pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize("executor", EXECUTORS[1:])
 def test_a_killed_worker_only_costs_time(executor: Executor, tmp_path: Path) -> None:
     tasks = [(tmp_path / "mark", n) for n in range(8)]
@@ -106,6 +116,17 @@ def test_without_slurm_the_message_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(BadConfig, match=r"pip install 'driftline\[slurm\]'"):
         list(Executor("slurm").run_tasks(square, [1]))
+
+
+@pytest.mark.parametrize(("count", "workers"), [(24, 1), (120, 1), (240, 4)])
+def test_new_processes_are_for_work_that_takes_much_longer_than_their_start(
+    count: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()  # seconds: the trial of 24 items takes one
+    monkeypatch.setattr("time.process_time", lambda: next(clock))
+    tried: list[int] = []
+    assert Executor(workers=4).for_items(count, tried.append).workers == workers
+    assert tried == [8, 24]
 
 
 def test_threads_stay_in_this_process() -> None:
@@ -184,21 +205,29 @@ def test_local_workers_are_distributed_over_the_gpus(monkeypatch: pytest.MonkeyP
     assert {gpus for gpus, _ in found.values()} == {"4", "7"}
 
 
-def test_ray_gives_each_task_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", PATH)
-    ray = pytest.importorskip("ray")
-    if ray.is_initialized():
-        ray.shutdown()
-    ray.init(
-        address="local", num_cpus=2, num_gpus=2, include_dashboard=False, _node_ip_address="127.0.0.1",
-        log_to_driver=False, logging_level="ERROR",
-    )  # fmt: skip
-    try:
-        found = dict(Executor("ray", 2).run_tasks(gpu, [0.5] * 4, gpus=1))
-    finally:
-        ray.shutdown()
+@pytest.mark.usefixtures("_ray")
+def test_ray_gives_each_task_a_gpu_of_its_own() -> None:
+    found = dict(Executor("ray", 2).run_tasks(gpu, [0.5] * 4, gpus=1))
     assert {gpus for gpus, _ in found.values()} == {"0", "1"}
     assert len({pid for _, pid in found.values()}) == 2  # processes are reused, with the models that they have loaded
+
+
+@pytest.mark.usefixtures("_ray")
+def test_search_on_ray_gives_the_same_lists(tmp_path: Path) -> None:
+    n, rng = 30_000, np.random.default_rng(3)
+    x = rng.integers(-9, 10, (n, 12)).astype(np.float32) + 0.5  # a coarse grid, so that many cosines are equal
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    for i, piece in enumerate(np.split(x, [10_000, 20_000])):
+        np.save(tmp_path / f"{i}.npy", piece)
+    ids = pa.chunked_array([pa.array([f"id{i:05d}" for i in rng.permutation(n)])])
+    store = Store(tuple(vector_file(tmp_path / f"{i}.npy") for i in range(3)), np.arange(n, dtype=np.int32) % 2, ids)
+    here, there = (search(store, x[:4], 60, [0, 1], executor=e).ranked for e in (Executor(), Executor("ray", 2)))
+    for side in here:
+        for bucket in (0, 1):
+            for one, other in zip(here[side][bucket], there[side][bucket], strict=True):  # of each query
+                assert len(one.rows) == 60
+                assert one.rows.tolist() == other.rows.tolist()
+                assert one.scores.tolist() == other.scores.tolist()
 
 
 def test_a_module_beside_the_photos_is_not_imported_by_workers(tmp_path: Path) -> None:

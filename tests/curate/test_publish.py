@@ -105,6 +105,8 @@ class TestRelease:
         release.verify()
         assert [i for i, _ in release.images()] == release.table["id"].to_pylist()
         assert all(data == i.encode() for i, data in release.images(bucket=2))
+        some = set(release.table["id"].to_pylist()[1::3])
+        assert {i for i, _ in release.images(ids=some)} == some
         assert release.features("clip")[3].tolist() == [6.0, 7.0]
         with pytest.raises(UnknownName, match="Available: clip"):
             release.features("moco")

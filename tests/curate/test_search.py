@@ -142,14 +142,3 @@ def test_an_approximate_index_measures_its_recall(tmp_path: Path, kind: str) -> 
     assert 0.5 < recall <= 1
     for found, exact in zip(lists["top"], truth, strict=True):
         assert found.scores[0] == exact.scores[0]
-
-
-def test_ray_gives_the_same_lists(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    x = grid(30_000, 12, 3, levels=9)
-    store = store_of(x, np.arange(30_000) % 2, tmp_path, [10_000, 20_000])
-    queries = grid(4, 12, 4)
-    here, there = (search(store, queries, 60, [0, 1], executor=e) for e in (Executor(), Executor("ray", 2)))
-    for side in ("top", "bottom"):
-        for bucket in (0, 1):
-            assert ranked_ids(store, here, side, bucket) == ranked_ids(store, there, side, bucket)

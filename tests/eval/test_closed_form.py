@@ -22,7 +22,7 @@ from eval.learners.slda import Slda, oas
 from eval.run import evaluate
 
 CLASSES, WIDTH = 4, 6
-NAMES = ["simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",
+NAMES = ["nearest-mean", "simple-cil", "slda", "slda(shrinkage=0.01)", "ridge", "random-features(width=20)",
          "ranpac(width=20)", "ranpac(width=20,penalty=held-out)",
          "randumb(width=20)", "fecam", "fecam(covariance=common)"]  # fmt: skip
 
@@ -61,6 +61,14 @@ def test_one_sample_at_a_time_gives_what_all_at_once_gives(name: str, time: str)
     whole, single, uneven = taught(spec), taught(spec, sizes=1), taught(spec, sizes=7)
     assert np.allclose(single.of_classes(TEST), whole.of_classes(TEST), rtol=1e-6, atol=1e-8)
     assert np.allclose(uneven.of_classes(TEST), whole.of_classes(TEST), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("half_life", [0.0, 30.0])
+def test_neighbours_are_the_same_however_they_came(half_life: float) -> None:
+    whole, *portions = (taught(Knn(half_life=half_life), sizes=size) for size in (0, 1, 7))
+    for other in portions:
+        assert (other.predict(TEST) == whole.predict(TEST)).all()
+        assert np.allclose(other.confidence(TEST), whole.confidence(TEST), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -340,6 +340,19 @@ class TestSearch:
         assert second.curve == first.curve
         assert all(torch.equal(second.state[k], first.state[k]) for k in first.state)
 
+    @pytest.mark.parametrize("how", ["full", "raced"])
+    def test_of_a_thinned_store_only_the_best_fit_is_done_again(self, how: str, tmp_path: Path) -> None:
+        first = best_of(self.jobs(), Store(tmp_path), how, Book(), "s")
+        assert Store(tmp_path).thin() > 0
+        assert not list(tmp_path.rglob("*.safetensors"))
+        book = Book()
+
+        again = best_of(self.jobs(), Store(tmp_path), how, book, "s")
+
+        assert book.found == 4
+        assert all(torch.equal(again.state[k], first.state[k]) for k in first.state)
+        assert len(list(tmp_path.rglob("*.safetensors"))) == 1
+
     def test_a_changed_grid_repeats_only_what_is_new(self, tmp_path: Path) -> None:
         best_of(self.jobs(), Store(tmp_path), "full", Book(), "s")
         book = Book()

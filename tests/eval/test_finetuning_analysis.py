@@ -253,7 +253,7 @@ class TestPictures:
         with pytest.raises(BadInput, match="is of another network"):
             networks(copy, stream, ["baseline"])
         shutil.rmtree(place)
-        with pytest.raises(BadInput, match="has no fit"):
+        with pytest.raises(BadInput, match="has no weights of the fit"):
             networks(copy, stream, ["baseline"])
 
 

@@ -103,6 +103,16 @@ def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> 
     assert fused.suits(2048, 11, 256)
 
 
+@needs_kernel
+def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    monkeypatch.setattr(fused, "train", lambda *given: steps.extend(given[4]) or len(steps))
+    monkeypatch.delenv(fused.VARIABLE, raising=False)
+    x, y = data(2000, 16, 5, 0)
+    fit(Head.new(5, 16, rng_for(0)), x, y, LinearSettings(batch=1000, epochs=3), rng_for(1))
+    assert len(steps) == 6
+
+
 @pytest.mark.skipif(
     not fused.fits([torch.zeros(1, 32).bfloat16()], True), reason="no bfloat16 products on this processor"
 )

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,9 +48,22 @@ def test_bfloat16_gives_the_answers_of_float32(spread: float, monkeypatch: pytes
         memory = Memory(16)
         memory.add(x)
         found.append(memory.search(q, 5))
-        assert bool(memory.rounded) == halves
+        assert bool(memory.copies) == halves
     assert (found[0][1] == found[1][1]).all()
     assert (found[0][0] == found[1][0]).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.02])
+def test_a_device_gives_the_answers_of_the_processor(spread: float) -> None:
+    """ "cpu:0" stands in for a GPU: the products are of a copy, in float32, whatever the processor has."""
+    x, q = (1 + spread * vectors(n, seed=n) for n in (5000, 300))
+    here, there = Memory(16), Memory(16, device="cpu:0")
+    for memory in (here, there):
+        memory.add(x[:3000])
+        memory.add(x[3000:])
+    assert {copy.dtype for copy in there.copies} == {torch.float32}
+    for of_here, of_there in zip(here.search(q, 5), there.search(q, 5), strict=True):
+        assert (of_here == of_there).all()
 
 
 @settings(deadline=None)

@@ -212,6 +212,45 @@ def test_the_first_screen_says_and_shows_how_models_age(
     page.close()
 
 
+def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
+    made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path
+) -> None:
+    document = next(d for d in results_of([made[0] / "runs"]) if d["protocol"] == "clear-iid")
+    results = [{**r, "learner": f"{r['learner']} {i}"} for i in range(2) for r in document["results"]]
+    plain = {key: document[key] for key in ("protocol", "stream", "skipped")}
+    path = write([{**plain, "results": results}], tmp_path)
+    means = {r["learner"]: 100 * r["scores"]["accuracy"]["mean"] for r in results}
+    shown = "[...document.querySelectorAll('table.scores tbody')[0].rows].filter(r => !r.hidden).map(r => r.cells[0])"
+
+    def learners(page: Any) -> list[str]:
+        return [str(name).strip() for name in page.evaluate(f"{shown}.map(c => c.textContent)")]
+
+    page = browser.new_page()
+    open_report(page, path)
+    table = page.locator("table.scores").first
+    table.get_by_role("button", name="accuracy", exact=True).click()
+    assert table.locator("th[aria-sort=descending]").inner_text().strip() == "accuracy"
+    in_order = learners(page)
+    assert sorted(in_order) == sorted(means)
+    assert [means[name] for name in in_order] == sorted(means.values(), reverse=True)
+    page.get_by_label("Filter the rows of this table").first.fill("MAJORITY 1")
+    assert learners(page) == ["majority 1"]
+    page.get_by_label("First learner").select_option("majority 0")
+    page.get_by_label("Second learner").select_option("nearest-mean 1")
+    difference = f"{means['nearest-mean 1'] - means['majority 0']:+.1f}".replace("-", "−")
+    compared = page.locator(".pair tr", has_text="accuracy").inner_text()
+    assert compared.split()[-1] == difference
+    link = page.url
+    page.close()
+    again = browser.new_page()
+    again.goto(link)
+    again.get_by_label("Second learner").wait_for()
+    assert learners(again) == ["majority 1"]
+    assert again.locator("table.scores th[aria-sort=descending]").first.inner_text().strip() == "accuracy"
+    assert again.locator(".pair tr", has_text="accuracy").inner_text() == compared
+    again.close()
+
+
 def test_it_prints_without_its_navigation(made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path) -> None:
     page = browser.new_page()
     open_report(page, made[0] / "out" / "index.html")

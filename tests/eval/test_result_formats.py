@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,11 +22,12 @@ from stream_builder.stream import Stream
 
 ABOUT = About("A group", "0.1.0", datetime(2026, 1, 2, tzinfo=UTC), "me/drifting")
 TEXT = (str, type(None))
-# Every Eval Ever 0.2.2, as eval.schema.json requires: path → type.
+# Every Eval Ever 0.3.0, as eval.schema.json requires: path → type.
 AGGREGATE = {
     "schema_version": str, "evaluation_id": str, "retrieved_timestamp": str, "source_metadata.source_type": str,
     "source_metadata.source_organization_name": str, "source_metadata.evaluator_relationship": str,
-    "model_info.name": str, "model_info.id": str, "eval_library.name": str, "eval_library.version": str,
+    "model_info.name": str, "model_info.id": str, "model_info.additional_details.deployment_type": str,
+    "model_info.additional_details.model_availability": str, "eval_library.name": str, "eval_library.version": str,
     "evaluation_results": list,
 }  # fmt: skip
 RESULT = {
@@ -44,6 +48,12 @@ TOP_OF_INSTANCE = {
     "sample_hash", "interaction_type", "input", "output", "messages", "answer_attribution", "evaluation", "token_usage",
     "performance", "error", "metadata",
 }  # fmt: skip
+
+
+PLACE = re.compile(  # data/BENCHMARK/DEVELOPER/MODEL/UUID of version 4, and the samples beside it
+    r"data(/[^/]+){3}/[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(\.json|_samples\.jsonl)"
+)
+THEIRS = shutil.which("every_eval_ever")  # its package, which needs Python 3.12
 
 
 def check(record: Any, fields: dict[str, Any]) -> None:
@@ -99,10 +109,11 @@ def test_every_instance_decides_the_primary_score(made: tuple[Path, Stream, Any,
     out, stream, document, _ = made
     tested = {id_ for step in stream.steps[1:] for id_ in step["test"].ids.tolist()}
     for file in sorted((out / "every-eval-ever" / "data").rglob("*.jsonl")):
-        record = json.loads(file.with_suffix(".json").read_text())
+        record = json.loads(file.with_name(file.name.replace("_samples.jsonl", ".json")).read_text())
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         details = record["detailed_evaluation_results"]
         assert (details["total_rows"], details["checksum"]) == (len(lines), sha256_file(file))
+        assert out / "every-eval-ever" / details["file_path"] == file
         for line in lines:
             check(line, INSTANCE)
             details_are_texts(line)
@@ -113,6 +124,25 @@ def test_every_instance_decides_the_primary_score(made: tuple[Path, Stream, Any,
         (result,) = (r for r in document["results"] if r["learner"] == record["model_info"]["name"])
         right = sum(line["evaluation"]["is_correct"] for line in lines) / len(lines)
         assert right == pytest.approx(result["scores"]["next_domain"]["mean"])
+
+
+def test_files_are_where_they_are_looked_for(made: tuple[Path, Stream, Any, Path]) -> None:
+    root = made[0] / "every-eval-ever"
+    files = [path.relative_to(root).as_posix() for path in root.rglob("*.json*")]
+    assert len(files) == 4
+    assert [name for name in files if not PLACE.fullmatch(name)] == []
+
+
+@pytest.mark.skipif(THEIRS is None, reason="the command every_eval_ever is not installed; it needs Python 3.12")
+def test_their_own_package_finds_nothing(made: tuple[Path, Stream, Any, Path], tmp_path: Path) -> None:
+    """Also in results of protocols whose scores are no shares."""
+    stream = drifting(classes=6, n=120).save(tmp_path / "S")
+    evaluate(stream, "ocrr", ["substrate"], [0], {"every": 20}, tmp_path / "runs")
+    write_results([tmp_path / "runs"], tmp_path / "out", ["every-eval-ever"], ABOUT, [stream])
+    for root in (made[0] / "every-eval-ever", tmp_path / "out" / "every-eval-ever"):
+        files = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.json*"))]
+        done = subprocess.run([str(THEIRS), "validate", "--format", "json", *files], cwd=root, capture_output=True)
+        assert [found["errors"] for found in json.loads(done.stdout)] == [[]] * len(files)
 
 
 def test_hugging_faces_files(made: tuple[Path, Stream, Any, Path]) -> None:

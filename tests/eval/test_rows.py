@@ -51,7 +51,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a flipped bit": flipped,
     "removed": Path.unlink,
     "other columns": lambda path: pq.write_table(pa.table({"a": [1]}), path),
-    "no rows": lambda path: pq.write_table(rows.ROWS.empty_table(), path),
+    "no rows": lambda path: pq.write_table(rows.schema().empty_table(), path),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,18 +20,20 @@ from support.traps import Trap
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, MissingFile, UnknownName
+from curate.core.registry import HOME
 from curate.core.seeding import rng_for
 from curate.encoders import spec_of
 from curate.encoders.ngrams import Ngrams
 from eval.learner import Task
 from eval.learners.llm import Llm
 from eval.learners.lora import Lora, LoraMerged
+from eval.protocol import PROTOCOLS
 from eval.run import evaluate
 from stream_builder.builders.encoded import encode, is_text
 from stream_builder.builders.texts import from_texts
 from stream_builder.datasets import Options, intents, open_dataset
 from stream_builder.datasets.texts import MAX_LENGTH
-from stream_builder.stream import Stream
+from stream_builder.stream import Step, Stream
 
 WORDS = {"card": ["my card is lost", "where is the card", "card not here"],
          "loan": ["i need a loan", "loan please", "a big loan for me"],
@@ -354,6 +357,20 @@ class TestLora:
         for start, one, two, quarter in zip(seen[1.0][0], seen[1.0][1], seen[1.0][2], seen[0.25][2], strict=True):
             expected = 0.75 * one + 0.25 * two if merge == "ema" else start + 0.25 * (two - start)
             assert np.allclose(quarter.cpu(), expected.cpu(), atol=1e-4 if merge == "ema" else 1e-5)
+
+    def test_they_run_under_every_protocol(self, texts: Stream, tmp_path: Path) -> None:
+        folder, whole = str(tmp_path / "bert"), texts.steps[0]
+        tiny_bert(tmp_path / "bert")
+        parts = [{name: split.take(slice(t, None, 2)) for name, split in whole.splits.items()} for t in (0, 1)]
+        stream = replace(texts, steps=[Step(t, str(t), splits) for t, splits in enumerate(parts)], sha256="halves")
+        for protocol in (name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME):
+            settings: dict[str, Any] = {
+                "near-future": {"batch": 6, "shift": 6}, "ocrr": {"held_out": 1, "every": 20},
+                "seq-to-final": {"val_share": 0.2},
+            }.get(protocol, {})  # fmt: skip
+            learners = [Lora(model=folder, epochs=1), LoraMerged(model=folder, epochs=1)]
+            found = evaluate(stream, protocol, learners, settings=settings)
+            assert len(found["results"]) == 2, (protocol, found["skipped"])
 
     def test_it_refuses_other_samples(self, tmp_path: Path) -> None:
         with pytest.raises(IncompatibleStream, match="has no model"):

@@ -13,12 +13,14 @@ from typer.testing import CliRunner
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, IncompatibleStream, IntegrityError
+from curate.core.registry import HOME
 from curate.core.seeding import rng_for
 from curate.encoders import spec_of
 from curate.release import Release
 from eval.experiment.learner_spec import spec_of as learner_of
 from eval.learner import Task
 from eval.learners.zero_shot import TipAdapter, ZeroShot, ZeroShotCalibrated
+from eval.protocol import PROTOCOLS
 from eval.run import evaluate
 from pipelines.cli.app import app
 from stream_builder.builders.encoded import encode
@@ -30,6 +32,7 @@ CLIP = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "clip_ve
 PLAIN = drifting(width=8, noise=2.0)
 STREAM = described(PLAIN)
 TRAIN, TEST = STREAM.steps[0]["train"], STREAM.steps[0]["test"]
+OURS = [name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME]
 NAMES = ["zero-shot", "zero-shot-calibrated", "tip-adapter", "text-probe(epochs=3)", "wise-ft(epochs=3)"]
 
 
@@ -165,9 +168,14 @@ class TestMethods:
             assert set(learner.predict(TEST.x).tolist()) == answers
 
 
-@pytest.mark.parametrize("protocol", ["clear-iid", "clear-streaming", "near-future", "ocrr"])
+SETTINGS: dict[str, dict[str, Any]] = {  # of protocols, for a small stream
+    "near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}, "seq-to-final": {"val_share": 0.2}
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", OURS)
 def test_they_run_under_every_protocol_with_texts_and_are_skipped_without(protocol: str) -> None:
-    settings: dict[str, Any] = {"near-future": {"batch": 16, "shift": 16}, "ocrr": {"every": 60}}.get(protocol, {})
+    settings = SETTINGS.get(protocol, {})
     found = evaluate(STREAM, protocol, NAMES, settings=settings)
     assert [result["learner"] for result in found["results"]] == NAMES, found["skipped"]
     without = evaluate(PLAIN, protocol, NAMES, settings=settings)

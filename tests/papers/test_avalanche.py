@@ -14,6 +14,7 @@ from support.helpers import benchmark
 
 from curate.core.seeding import rng_for
 from eval.learner import Task
+from eval.protocols.clear import score
 
 cross = benchmark("cross_table")
 DOCS = Path(__file__).resolve().parents[2] / "docs/papers/avalanche.md"
@@ -42,6 +43,19 @@ def test_the_table_in_the_docs_is_of_these_methods_and_its_diagonal_is_the_small
     rows = lines[first + 2 : first + 2 + len(columns)]
     table = {row[0]: dict(zip(columns, (float(c.strip("*")) for c in row[1:]), strict=True)) for row in rows}
     assert cross.nearest(table) == columns
+
+
+def test_the_five_equations_of_clear_equal_avalanches() -> None:
+    """Here and not beside the equations: a process takes seconds to import Avalanche."""
+    from avalanche.benchmarks.classic.clear import CLEARMetric
+
+    accuracies = np.array([[0.9, 0.6, 0.3], [0.8, 0.7, 0.5], [0.4, 0.2, 1.0]])
+    theirs = CLEARMetric().get_metrics(accuracies)
+    assert score.in_domain(accuracies) == pytest.approx(theirs["in_domain"])
+    assert score.next_domain(accuracies) == pytest.approx(theirs["next_domain"])
+    assert score.accuracy(accuracies) == pytest.approx(theirs["accuracy"])
+    assert score.backward(accuracies) == pytest.approx(theirs["backward_transfer"])
+    assert score.forward(accuracies) == pytest.approx(theirs["forward_transfer"])
 
 
 def test_avalanches_si_is_finetuning_on_a_cpu_unless_it_copies_the_old_weights() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
 import threading
 import time
@@ -180,6 +181,11 @@ class TestDesk:
         assert store.export(tmp_path / "answers" / "annotate.csv") == 0
         assert not (tmp_path / "answers").exists()
 
+    def test_a_damaged_file_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "a.sqlite").write_bytes(b"no database" * 1000)
+        with pytest.raises(BadInput, match=r"a\.sqlite cannot be used \(file is not a database\)"):
+            AnswerStore(tmp_path / "a.sqlite", BATCH, 0)
+
     def test_a_file_of_another_batch_is_refused(self, tmp_path: Path) -> None:
         AnswerStore(tmp_path / "a.sqlite", BATCH, 0).close()
         with pytest.raises(BadInput, match="answers to the batch 'b1'"):
@@ -285,6 +291,21 @@ class TestPage:
         for page in ("/label", "/grid"):
             assert client.get(page, params={"annotator": "ann\n", "concept": "bus"}).status_code == 422
         assert client.get("/label", params={"annotator": "ann"}).text.count('type="checkbox" name="labels"') > 1
+
+    def test_a_full_disk_is_said_and_earlier_answers_stay(self, client: httpx.Client, folder: Path) -> None:
+        items = list(read_json(folder_of(folder, "ask") / "batch.json")["items"])
+        answers = [{"annotator": "ann", "item": item, "labels": "bus"} for item in items[:2]]
+        assert client.post("/answer", data=answers[0]).status_code == 200
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+        try:
+            refused = client.post("/answer", data=answers[1])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert refused.status_code == 507
+        assert refused.text.startswith(f"Nothing was stored. {folder / 'annotate'}")
+        assert client.post("/answer", data=answers[1]).status_code == 200
+        assert client.post("/finish", data={"annotator": "ann"}).text.startswith("2 answers")
 
     def test_without_the_secret_nothing_is_shown_or_taken(self, client: httpx.Client) -> None:
         address = client.headers["origin"]

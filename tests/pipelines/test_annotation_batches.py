@@ -35,6 +35,7 @@ def context(journey: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
     (out / "world").symlink_to(journey / "world")
     changes = [
         "validation.image_base_url=https://images.example",
+        f"buckets.unlabelled={list(range(9))}",  # two buckets stay; each image is asked for by ten requests
         "retrieve.per_class=3",
         "retrieve.negative_ratio=0.34",
         "release.per_class=1",

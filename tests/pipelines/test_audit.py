@@ -69,6 +69,15 @@ def test_splits_that_keep_uploaders_together_have_none_on_both_sides(release: Re
     assert audit_release(release)["uploaders"]["split_0"]["on_both_sides"] == 0
 
 
+def test_photos_without_uploaders_have_no_sentence_about_them(release: Release) -> None:
+    findings = audit_release(release)
+    assert any("uploaders" in line for line in lines(findings))
+    assert "Uploaders" in page(findings)
+    findings["uploaders"]["split_0"] = uploaders([None, None], ["train", "test"])
+    assert not any("uploaders" in line for line in lines(findings))
+    assert "Uploaders" not in page(findings)
+
+
 def test_an_uploader_on_both_sides_is_counted_with_the_images() -> None:
     found = uploaders(["ann", "ann", "bob", None], ["train", "test", "train", "test"])
     assert found == {

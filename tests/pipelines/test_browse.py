@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -216,6 +217,27 @@ class TestServer:
         assert view["total"] == len([c for c in values(collection, "class") if c == "bus"])
         assert {tile[2] for tile in view["photos"]} == {"bus"}
         assert client.get("rows", params={"class": "bus", "at": 5}).json()[0] == view["photos"][5]
+
+    def test_what_the_first_screen_shows_is_made_while_the_server_starts(
+        self, journey: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        opened = open_collection(Release.open(journey).path)
+        app, path = application(opened, 8, ahead=True)
+        for thread in threading.enumerate():
+            if thread.name == "first screen":
+                thread.join()
+        asked: list[str] = []
+        rows = opened.rows
+        monkeypatch.setattr(opened, "rows", lambda query, *more: asked.append(query) or rows(query, *more))
+        with TestClient(app, base_url=f"http://127.0.0.1:8{path}") as browser:
+            view = browser.get("view").json()
+            assert [query for query in asked if "count(" in query] == []
+            for tile in view["photos"][:30]:
+                assert browser.get(f"thumb/{tile[0]}").status_code == 200
+        assert len(asked) == 1  # the rows of the page
+        assert view["total"] == opened.size
+        assert sum(count for _, count in view["facets"]["class"]["values"]) == opened.size
 
     def test_pictures_are_small_and_missing_ones_are_404(self, client: TestClient, collection: Collection) -> None:
         (fetched,) = collection.rows("SELECT n FROM photos WHERE vector IS NOT NULL LIMIT 1")[0]

@@ -15,7 +15,7 @@ from curate.core.s3 import S3
 from curate.core.settings import keys_of
 from curate.fetch.settings import FetchSettings
 from curate.release.settings import FeatureSettings
-from curate.retrieval.settings import Concept
+from curate.retrieval.settings import Concept, RetrieveSettings
 from curate.sources import SOURCES
 from curate.sources.base import DEFAULTS_OF_0_1
 from curate.sources.delimited import Delimited
@@ -76,7 +76,7 @@ def test_defaults_are_clears(tmp_path: Path) -> None:
         ("prompts: [a bus]", "prompts: []", r"line 9, retrieve\.concepts\.0\.prompts is \[\].*at least one entry"),
         ("name: bus", "name: a|b", r"retrieve\.concepts\.0\.name is 'a\|b'\. Expected .* none of \|"),
         ("name: bus", "name: background", r"retrieve: .*no concept may be named 'background'"),
-        ("per_class: 10", "per_class: 9", r"int\(9 × 0\.1\) is 0"),
+        ("per_class: 10", "per_class: 9", r"per_class 9 × negative_ratio 0\.1 is less than one"),
         ("seed: 0", "sed: 0", r"line 1, sed: unknown key 'sed'\. Did you mean 'seed'\?"),
         ("embed: {model: RN50, weights: openai}", "embed: {model: RN50, encoder: clp}", r"Did you mean 'clip'\?"),
         ("seed: 0", "filter: {box: [1, 2]}", r"line 1, filter\.box is \[1, 2\]\. Expected \[west, south"),
@@ -88,6 +88,14 @@ def test_each_mistake_names_line_key_and_what_is_allowed(tmp_path: Path, old: st
     assert old in GOOD
     with pytest.raises(BadConfig, match=message):
         load(given(tmp_path, GOOD.replace(old, new)))
+
+
+def test_a_text_alone_is_a_concept_of_this_name_and_prompt() -> None:
+    short, long = (
+        RetrieveSettings(concepts=concepts)
+        for concepts in (["red apple"], [{"name": "red apple", "prompts": ["red apple"]}])
+    )
+    assert short == long
 
 
 def test_two_concepts_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from support.helpers import album, photo_config
 
 from curate.core.errors import UnknownName
 from curate.core.run_log import RunLog
+from pipelines.browse.opening import open_collection
+from pipelines.browse.server import shown_date
 from pipelines.config.loader import load
 from pipelines.reporting.dropped import dropped
 from pipelines.reporting.trace import text, trace
@@ -73,8 +75,14 @@ class TestTrace:
 
     def test_people_read_dates(self, root: Path) -> None:
         said = text(trace(root, "car/2010-05-01.jpg"))
-        assert "uploaded: 2010-05-01 00:00:00 UTC" in said
-        assert "taken: 2010-05-01 00:00:00 on the camera's clock" in said
+        assert said.count("date: 2010-05-01 (day, from path)") == said.count("date: ") == 1
+        assert "date taken" not in said  # no camera's clock was read
+
+    def test_the_browse_page_knows_the_precision_of_a_date(self, root: Path) -> None:
+        dated = [row for row in open_collection(root).photos(range(100)) if row["uploaded"] is not None]
+        assert {row["precision"] for row in dated} == {"day"}
+        assert shown_date(dated[0] | {"precision": "year"}) == "2010"
+        assert shown_date(dated[0]) == "2010-05-01"
 
     def test_by_address(self, tmp_path: Path) -> None:
         root = tmp_path / "run"

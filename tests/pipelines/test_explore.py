@@ -221,6 +221,14 @@ class TestServer:
         assert '"onmouseover=' not in page
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
 
+    def test_all_photos_with_filters_and_a_timeline_are_one_click_away(self, server: str) -> None:
+        assert '<a class="button" href="photos/">' in httpx.get(server).text
+        page, view = (httpx.get(f"{server}/photos/{path}") for path in ("", "view"))
+        assert '<a class="button" href="../">' in page.text
+        assert 0 < sum(view.json()["timeline"]) <= view.json()["size"]
+        assert "content-security-policy" in page.headers
+        assert httpx.get(f"{server.rpartition('/')[0]}/photos/view").status_code == 401  # without the secret
+
     @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1", "localhost:1"])
     def test_another_host_name_is_refused(self, server: str, host: str) -> None:
         assert httpx.get(server, headers={"host": host}).status_code == 421

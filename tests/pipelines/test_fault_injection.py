@@ -104,7 +104,7 @@ def test_kills_and_faults_lose_nothing_and_change_nothing(
     server: FaultServer, kinds: list[str], tmp_path: Path
 ) -> None:
     calm = prepare(tmp_path / "calm", server, kinds)
-    finish(calm, "--workers", "2")
+    finish(calm, "--workers", "1")
 
     index = pq.read_table(calm / "stages" / "03_fetch" / "index.parquet")
     assert index["id"].to_pylist() == [str(i + 1) for i in range(URLS)]

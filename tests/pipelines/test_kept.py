@@ -30,6 +30,7 @@ from curate.core.atomic_io import read_json, write_json
 from curate.core.errors import BadConfig, DriftlineError, MissingFile, Unconfirmed, Unfinished
 from curate.core.run_log import RunLog
 from curate.fetch.run import fetch_shard
+from pipelines.cli.common import context_of_last
 from pipelines.config.loader import load
 from pipelines.identity import record_of
 from pipelines.plan import plan
@@ -496,6 +497,9 @@ class TestStatus:
         assert record_of(finished)["changes"] == ["release.per_class=3"]
         assert [entry["state"] for entry in dl.open_run(finished).status()] == ALL_DONE
         assert [entry["state"] for entry in dl.open_run(finished).status({})] == ["done"] * 8 + ["stale"]
+        pages = context_of_last(finished, None, True)  # of explore, annotate, …
+        assert (pages.config.release.per_class, pages.changes) == (3, ("release.per_class=3",))
+        assert context_of_last(finished, ["seed=1"], True).changes == ("seed=1",)
 
 
 # root may write everything: without this capability it is a user like others

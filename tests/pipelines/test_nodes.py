@@ -33,7 +33,7 @@ def test_a_lost_node_costs_time_only(nodes: Nodes, tmp_path: Path) -> None:
     images = tmp_path / "images"
     nodes.serve(images)
     one, many = prepare(tmp_path / "one", RECORDS), prepare(tmp_path / "many", RECORDS)
-    assert nodes.start(0, *DRIFTLINE, one, "--until", "fetch", "--workers", "2").wait(200) == 0
+    assert nodes.start(0, *DRIFTLINE, one, "--until", "fetch", "--workers", "1").wait(200) == 0
     (images / "slow").write_text("0.4")  # so that shards last long enough to lose a node in the middle of one
     nodes.cluster()
     run = nodes.run(many)

@@ -40,11 +40,17 @@ def found(root: Path, *changes: str) -> dict[str, Any]:
     return document
 
 
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 photos of cars and buses, 20 a year."""
+    return album(tmp_path_factory.mktemp("album") / "photos")
+
+
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """60 photos of cars and buses, 20 a year, that nothing has read yet."""
+def own(photos: Path, tmp_path: Path) -> Path:
+    """A run on a copy of them that has read nothing yet."""
     root = tmp_path / "run"
-    album(root / "photos")
+    shutil.copytree(photos, root / "photos")
     (root / "driftline.yaml").write_text(photo_config("  per_class: 6"))
     return root
 

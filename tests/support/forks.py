@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -27,9 +28,13 @@ NEEDED = (
     "pandas",
     "pyarrow.parquet",
     "scipy.stats",
+    "faiss",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
     "pipelines.cli.app",
     "pipelines.runner",
     "pipelines.config.loader",
+    "curate.release.format",
     "stream_builder.builders.shift_sequence",
     "eval.run",
     "eval.reporting.report",
@@ -76,7 +81,8 @@ def _kept() -> Connection:
         return _connected()
     code = f"import sys; sys.path[:] = {sys.path!r}; from support.forks import serve; serve({str(PLACE)!r})"
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-    server = subprocess.Popen([sys.executable, "-c", code], **quiet, start_new_session=True)
+    large_pages = os.environ | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # there is less to copy for a fork
+    server = subprocess.Popen([sys.executable, "-c", code], **quiet, env=large_pages, start_new_session=True)
     assert server.stdout is not None
     server.stdout.readline()  # it listens, or it has ended because another does
     return _connected()
@@ -144,6 +150,7 @@ def _tell(asker: Connection, what: object) -> None:
 def _call(job: Callable[..., Any], given: Iterable[Any], others: Iterable[socket.socket | Connection]) -> None:
     for one in others:
         one.close()
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined] # the server's, and none of this process's
     os.setsid()
     try:
         job(*given)

@@ -90,9 +90,10 @@ class Nodes:
             "--num-cpus=1",
             "--object-store-memory=100000000",
             "--disable-usage-stats",
+            "--include-log-monitor=false",  # a process of each node that would read logs
             "--block",
         ]
-        head = ["--head", f"--port={PORT}", f"--node-ip-address={HEAD}", "--include-dashboard=false"]
+        head = ["--head", f"--port={PORT}", f"--node-ip-address={HEAD}", "--include-dashboard=false", "--no-monitor"]
         self.short = tempfile.mkdtemp(prefix="ray-", dir=tempfile.gettempdir())  # names of sockets may have 107 bytes
         self.start(0, *base, *head, f"--temp-dir={self.short}")
         for i, address in enumerate(

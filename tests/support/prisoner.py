@@ -42,7 +42,8 @@ def spin(request: Mapping[str, Any]) -> None:
 
 
 def folder(request: Mapping[str, Any]) -> list[str]:
-    """Where it runs, and what is there."""
+    """Where it runs, and what is there, after some memory was used."""
+    allocate({"bytes": request.get("bytes", 0)})
     return [os.getcwd(), *os.listdir()]
 
 

@@ -6,6 +6,7 @@ worker or machine only costs time, and the result does not depend on where a tas
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from curate.core.executor.local import drain, run_in_processes, visible_gpus
 T = TypeVar("T")
 R = TypeVar("R")
 Engine = Literal["local", "ray", "slurm"]
+STARTS = 4.0  # seconds in which a new process imports torch and loads a small model
+SAVES = 0.2  # share of the time that processes must save, since each takes memory and time of its own
+FEW = 8  # items that are done to see how long all will take
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,21 @@ class Executor:
     workers: int = 1
     """number of tasks at a time on this machine; with Ray: cores of the local node that is started unless RAY_ADDRESS
     names a cluster, whose own cores then decide; with Slurm: jobs of the array that run at a time"""
+
+    def for_items(self, count: int, do: Callable[[int], object]) -> Executor:
+        """This executor, or one without processes where `count` items are done so soon that new processes with torch
+        would not pay.
+
+        do: does the first n items in this process, as a trial: the result is not used.
+        """
+        if self.kind != "local" or self.workers == 1:
+            return self
+        for n in (FEW, 3 * FEW):  # the first time is longer
+            clock = time.process_time()
+            do(n)
+            spent = time.process_time() - clock
+        seconds = spent * count / min(count, 3 * FEW)
+        return self if STARTS + seconds / self.workers < (1 - SAVES) * seconds else Executor()
 
     def run_tasks(
         self, work: Callable[[T], R], tasks: Sequence[T], threads: bool = False, gpus: int = 0

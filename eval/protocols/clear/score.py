@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadInput
 from eval.protocol import Score
-from eval.rows import Row
+from eval.rows import PER_CLASS, Row
 
 Matrix = npt.NDArray[np.float64]
 MOST = 10_000  # steps of a matrix: 800 MB
@@ -73,12 +74,11 @@ def by_class(rows: Sequence[Row], steps: int) -> list[float | None] | None:
     final = [row for row in rows if row.learned_to == last and row.class_n]
     if not final:
         return None
-    width = max(len(row.class_n) for row in final)
-    counts, hits = np.zeros(width), np.zeros(width)
-    for row in final:
-        counts[: len(row.class_n)] += row.class_n
-        hits[: len(row.class_correct)] += row.class_correct
-    return [float(h / n) if n else None for h, n in zip(hits, counts, strict=True)]
+    counts, hits = (
+        [sum(of_class) for of_class in zip_longest(*(getattr(row, name) for row in final), fillvalue=0)]
+        for name in PER_CLASS
+    )
+    return [h / n if n else None for h, n in zip_longest(hits, counts, fillvalue=0)]
 
 
 Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]

@@ -94,7 +94,8 @@ class SeqToFinal(Protocol):
         from eval.nets import build
 
         loop.check(stream, self.val_share)
-        build(self.resolve(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
+        if stream.x_shape:  # learners of texts have networks of their own
+            build(self.resolve(stream).network, len(stream.classes), stream.x_shape, rng_for(0))
 
     def resolve(self, stream: Stream) -> SeqToFinal:
         """The same with a network, a precision, and numbers of epochs and fits."""

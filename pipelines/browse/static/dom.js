@@ -5,7 +5,7 @@ export function make(tag, properties = {}, ...children) {
   return made;
 }
 
-export const words = (text) => String(text).replaceAll("_", " ");
+export const words = (text) => String(text).replaceAll("upload_date", "date").replaceAll("_", " "); // own photos have no uploader
 export const number = (n) => n.toLocaleString("en");
 
 const line = document.querySelector(".message");

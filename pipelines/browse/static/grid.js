@@ -102,14 +102,15 @@ function build(position, photo) {
   tile.setAttribute("aria-setsize", total);
   tile.title = what;
   tile.classList.toggle("dropped", Boolean(reason));
-  if (pictured) {
-    const picture = make("img", { src: `thumb/${n}`, alt: "", decoding: "async", draggable: false });
-    picture.addEventListener("error", () => tile.classList.add("none"));
-    tile.append(picture);
-  } else {
+  const none = () => {
     tile.classList.add("none");
     tile.append(make("span", { className: "title", textContent: title }));
-  }
+  };
+  if (pictured) {
+    const picture = make("img", { src: `thumb/${n}`, alt: "", decoding: "async", draggable: false });
+    picture.addEventListener("error", none);
+    tile.append(picture);
+  } else none();
   if (reason) tile.append(make("span", { className: "why", textContent: words(reason) }));
   const right = score === null ? (name ? words(name) : "") : score.toFixed(3);
   tile.append(make("div", { className: "caption" }, make("span", { textContent: date || "no date" }), make("span", { textContent: right })));

@@ -10,8 +10,8 @@ import typer
 from curate.core.errors import Waiting
 from curate.core.executor import Executor
 from curate.core.executor.local import default_workers
-from pipelines.cli.common import Json, RunFolder, Sets, command, context_of, show
-from pipelines.cli.runs import Until, record_changes
+from pipelines.cli.common import Json, RunFolder, Sets, command, context_of_last, show
+from pipelines.cli.runs import Until
 
 living_app = typer.Typer()
 Workers = Annotated[int | None, typer.Option("--workers", min=1, max=256, help="Processes (default: one per core).")]
@@ -91,4 +91,4 @@ def heal_(
 def _context(directory: Path, sets: list[str] | None, quiet: bool, workers: int | None) -> Any:
     """The context of a run; without --set, with the settings of the last run."""
     executor = Executor(workers=workers or default_workers())
-    return context_of(directory, sets or record_changes(directory), quiet, executor)
+    return context_of_last(directory, sets, quiet, executor)

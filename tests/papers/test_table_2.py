@@ -1,0 +1,50 @@
+"""examples/table_2.py: visits end when their time is over, and the next one goes on; a done cell keeps no weights."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import console
+from support.helpers import example, write_base
+
+from curate.core.atomic_io import read_json
+
+
+def test_visits_finish_a_table_and_leave_a_small_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, asked = example("table_2"), []
+
+    def here(*words: object, seconds: float | None = None) -> None:
+        """The command; stopped by the clock of the visit, as a process would be."""
+        asked.append([str(word) for word in words])
+        if seconds == 0:
+            raise subprocess.TimeoutExpired("driftline", 0)
+        done = console.driftline(*asked[-1])
+        assert done.returncode == 0, done.stderr
+
+    monkeypatch.setattr(table, "driftline", here)
+    write_base(tmp_path / "base")
+    words: list[Any] = [
+        "--base", tmp_path / "base", "--out", tmp_path / "out", "--device", "cpu", "--workers", 1,
+        "--networks", "conv-1", "--sequences", "C:L", "C:R", "--learners", "baseline", "ft",
+        "--set", "epochs=1", "--compose", "--sizes 20,10,10 --test-size 10",
+    ]  # fmt: skip
+    assert table.main([str(word) for word in (*words, "--minutes", 0)]) == table.UNFINISHED
+    assert not (tmp_path / "out" / "runs" / "cells.json").exists()
+    assert table.main([str(word) for word in (*words, "--minutes", 9)]) == 0
+
+    runs = tmp_path / "out" / "runs"
+    assert read_json(runs / "cells.json") == ["conv-1 C:L", "conv-1 C:R"]
+    assert [words[0] for words in asked] == ["stream", "eval", "eval", "stream", "eval", "report"]
+    assert not list((runs / "fits").rglob("*.safetensors"))
+    fits = list((runs / "fits").rglob("fit.json"))
+    assert len(fits) == 24  # eight of the history, which both sequences have, and eight of each last step
+    assert sum(path.stat().st_size for path in (runs / "fits").rglob("*") if path.is_file()) < 2500 * len(fits)
+    assert (tmp_path / "out" / "page" / "index.html").is_file()
+
+
+def test_the_table_has_all_methods_of_the_paper() -> None:
+    assert {"sft", "sft-linear", "sft-exponential", "st-1", "jst-b", "oracle"} < set(example("table_2").learners())
+    assert len(example("table_2").learners()) == 20
