@@ -212,6 +212,21 @@ class TestEstimates:
         assert atc(low, ~wrong, np.array([0.05, 0.1, 0.3, 0.4])) == 0.75
         assert (doc(low, ~wrong, high), doc(high, wrong, low)) == (1, 0)
 
+    def test_they_are_their_equations_sample_by_sample(self) -> None:
+        """Garg et al. 2022, eq. 1-2: the threshold below which are as many source samples as are wrong; Guillory et al.
+        2021, sec. 3.2; Jiang et al. 2022, eq. 2."""
+        rng = rng_for(1)
+        sure, target = rng.random(200), rng.random(90)
+        right = rng.random(200) < sure
+        wrong = sum(not one for one in right)
+        threshold = min(t for t in sure if sum(s < t for s in sure) == wrong)
+        assert atc(sure, right, target) == sum(s >= threshold for s in target) / 90
+        assert sum(s >= threshold for s in sure) / 200 == sum(map(bool, right)) / 200  # what eq. 2 asks for
+        lost = sum(sure) / 200 - sum(target) / 90
+        assert doc(sure, right, target) == pytest.approx(sum(map(bool, right)) / 200 - lost)
+        one, other = rng.integers(0, 4, 90), rng.integers(0, 4, 90)
+        assert gde(one, other) == sum(a == b for a, b in zip(one.tolist(), other.tolist(), strict=True)) / 90
+
     def test_scores_and_errors_by_hand(self) -> None:
         right = {"adapted": (8, 6), "frozen": (7, 5), "gde": (9, 3), "atc": (7,)}
         rows = [Row(f"{kind}/{t}", 10, k) for kind, found in right.items() for t, k in enumerate(found, 1)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy, normalize
 
 from curate.core.errors import BadConfig, IncompatibleStream
+from curate.core.registry import HOME
 from curate.core.seeding import rng_for
 from eval.engine.augment import augmented, draw
 from eval.engine.deep import planes
@@ -19,6 +21,7 @@ from eval.learner import Task
 from eval.learners.batch_norm import BnStats, Tent, normalisations
 from eval.learners.cotta import VIEWS, Cotta
 from eval.learners.l2p import L2p
+from eval.protocol import PROTOCOLS
 from eval.protocols.adaptation.unlabelled import Unlabelled
 from eval.run import evaluate
 from stream_builder.stream import Split, Step, Stream
@@ -206,6 +209,19 @@ class TestL2p:
         spec = "l2p(net=test_vit,epochs=10,lr=0.3,pool=4,length=2,chosen=2)"
         found = evaluate(STREAM, "clear-iid", [spec])
         assert found["results"][0]["matrix"][0][0] > 0.9, found["skipped"]
+
+    @pytest.mark.parametrize("protocol", [name for name in PROTOCOLS if PROTOCOLS.entry(name).origin == HOME])
+    def test_it_runs_under_every_protocol(self, protocol: str) -> None:
+        settings: dict[str, Any] = {
+            "near-future": {"batch": 8, "shift": 4}, "ocrr": {"every": 16}, "seq-to-final": {"val_share": 0.2},
+        }.get(protocol, {})  # fmt: skip
+        third = slice(None, None, 3)
+        steps = [replace(s, splits={name: v.take(third) for name, v in s.splits.items()}) for s in STREAM.steps]
+        small = replace(STREAM, steps=steps, sha256="every third square")
+        spec = "l2p(net=test_vit,epochs=1,pool=4,length=2,chosen=2)"
+        found = evaluate(small, protocol, [spec], settings=settings)
+        assert [result["learner"] for result in found["results"]] == [spec], found["skipped"]
+        assert found["results"][0]["gradient_steps"] > 0
 
     def test_a_network_without_class_token_is_refused(self) -> None:
         for net, message in (("test_resnet", "Expected a vision transformer"), ("vit_tyni", "Unknown net")):

@@ -308,6 +308,39 @@ class TestLora:
         assert learner.stored_bytes() == 4 * (2 * 2 * 8 * 32 + 32 * 3 + 3)
         assert learner.gradient_steps == 6 + 1
 
+    def test_scores_and_a_correction_are_those_of_the_plain_network_with_w_plus_ba(
+        self, texts: Stream, tmp_path: Path
+    ) -> None:
+        """Hu et al. 2021, sec. 4.1: h = W x + α / r B A x, in a network without peft."""
+        import torch
+        from transformers import BertForSequenceClassification
+
+        folder, train = tiny_bert(tmp_path / "bert"), texts.steps[0]["train"]
+        learner = self.begun(folder, epochs=1, alpha=4, correct_lr=0.5)
+        learner.learn(train.x[:16], train.y[:16])
+        size: dict[str, Any] = {"num_labels": 3, "ignore_mismatched_sizes": True}
+        plain = BertForSequenceClassification.from_pretrained(folder, **size).eval()
+        attention = plain.bert.encoder.layer[0].attention.self
+        theirs = {n.removeprefix("base_model.model."): p for n, p in learner.net.named_parameters() if p.requires_grad}
+        low = {n: p.detach().clone() for n, p in theirs.items()}
+        inputs = learner._inputs(train.x[:5])
+        with torch.no_grad():
+            for kind in ("weight", "bias"):
+                getattr(plain.classifier, kind).copy_(low[f"classifier.modules_to_save.default.{kind}"])
+            for name in ("query", "value"):
+                a, b = (low[f"bert.encoder.layer.0.attention.self.{name}.lora_{m}.default.weight"] for m in "AB")
+                getattr(attention, name).weight.add_(4 / 8 * b @ a)
+            assert np.allclose(learner.scores(train.x[:5]), plain(**inputs).logits.numpy(), atol=1e-5)
+
+        learner.correct(train.x[:5], train.y[:5])
+
+        torch.nn.functional.cross_entropy(plain(**inputs).logits, torch.tensor(train.y[:5])).backward()
+        for name in ("query", "value"):
+            a, b = (f"bert.encoder.layer.0.attention.self.{name}.lora_{m}.default.weight" for m in "AB")
+            slope = getattr(attention, name).weight.grad * 4 / 8
+            assert torch.allclose(theirs[a], low[a] - 0.5 * low[b].T @ slope, atol=1e-6)
+            assert torch.allclose(theirs[b], low[b] - 0.5 * slope @ low[a].T, atol=1e-6)
+
     def test_a_correction_makes_its_class_more_likely(self, texts: Stream, tmp_path: Path) -> None:
         learner = self.begun(tiny_bert(tmp_path / "bert"), correct_lr=0.5)
         one = texts.steps[0]["train"]

@@ -13,29 +13,34 @@ from curate.core.registry import HOME
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.learners.river_logreg import RiverLogreg
+from eval.protocols.adaptation.protocol import ESTIMATES
 from eval.run import evaluate
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "papers" / "findings.md").read_text(encoding="utf-8")
-HEAD = "| learner | agrees with | published | seen |"
+HEAD = "| {} | agrees with | published | seen |"
 SAID = ("**yes**", "**no**", "**in part**", "not run", "–")
 
 
-def rows() -> list[list[str]]:
-    """The cells of all tables of learners."""
-    parts = PAGE.split(HEAD + "\n")[1:]
+def rows(*kinds: str) -> list[list[str]]:
+    """The cells of all tables of a kind."""
+    parts = [part for kind in kinds for part in PAGE.split(HEAD.format(kind) + "\n")[1:]]
     lines = [line for part in parts for line in part.partition("\n\n")[0].splitlines()[1:]]
     return [[cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split(" | ")] for line in lines]
 
 
 def test_every_learner_has_its_row() -> None:
-    named = [name for cells in rows() for name in re.findall(r"`([^`]+)`", cells[0])]
+    named = [name for cells in rows("learner") for name in re.findall(r"`([^`]+)`", cells[0])]
     assert sorted(named) == sorted(name for name in LEARNERS if LEARNERS.entry(name).origin == HOME)
+
+
+def test_every_estimate_of_accuracy_has_its_row() -> None:
+    assert [name for cells in rows("estimate") for name in re.findall(r"`([^`]+)`", cells[0])] == list(ESTIMATES)
 
 
 def test_every_row_names_tests_that_exist_and_says_what_was_seen() -> None:
     tests = dict(re.findall(r"^\[(\w+)\]: .*?/tests/(\S+\.py)$", PAGE, re.MULTILINE))
-    for cells in rows():
+    for cells in rows("learner", "estimate"):
         name, agrees, published, seen = cells
         assert published, name
         assert seen.startswith(SAID), (name, seen)
@@ -47,7 +52,7 @@ def test_every_row_names_tests_that_exist_and_says_what_was_seen() -> None:
 
 def test_what_was_seen_names_a_command_of_the_page() -> None:
     commands = set(re.findall(r"^### (\w+)", PAGE, re.MULTILINE))
-    for name, _, _, seen in rows():
+    for name, _, _, seen in rows("learner", "estimate"):
         if not seen.startswith(("not run", "–")):
             named = re.findall(r"\(([A-Z][a-z]+)\)", seen)
             assert named, (name, seen)
