@@ -1,6 +1,7 @@
 """The linear head's C kernel against torch, for every kind of register of this processor: python benchmarks/kernels.py
 
-Every shape that `fused.suits` gives to the kernel, one thread, CPU seconds, the two interleaved, the median of rounds.
+Shapes that `fused.suits` gives to the kernel, a grid of them and a sample drawn by a fixed seed, of whole trainings and
+of single gradients; one thread, CPU seconds, the two interleaved, the median of rounds.
 For AVX2, torch is held to AVX2 as well, so that a processor with AVX-512 measures both. Prints one JSON object for each
 kind: the worst and the median time of the kernel divided by torch's, the share of the rate of matrix products that the
 head of CLEAR-10 reaches, and its share of the limit: an epoch reads 19 MB that no cache of a core holds, and with 11
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
 from curate.core.seeding import rng_for
@@ -25,18 +27,26 @@ from eval.engine.linear import Head, LinearSettings, fit
 
 AS_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"}
 WIDTHS, CLASSES, BATCHES = (16, 50, 256, 768, 2048, 4096), (2, 11, 24, 60, 100, 1000), (1, 16, 64, 256, 1024)
+LEAST = 0.004
+SAMPLED = 60  # shapes of each kind, widths 16 … 4,096, classes 2 … 1,000, batches 1 … 1,024
 N, D, C = 2310, 2048, 11  # one bucket of CLEAR-10, ResNet-50 features
 
 
 def seconds(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Name → median CPU seconds, interleaved, after one round that does not count."""
+    """Name → median CPU seconds, interleaved. A round repeats each for about LEAST seconds; the first two, which say
+    how often that is, do not count."""
     times: dict[str, list[float]] = {name: [] for name in work}
-    for number in range(rounds + 1):
+    calls = dict.fromkeys(work, 1)
+    for number in range(rounds + 2):
         for name, function in work.items():
             begun = time.process_time()
-            function()
-            if number:
-                times[name].append(time.process_time() - begun)
+            for _ in range(calls[name]):
+                function()
+            spent = (time.process_time() - begun) / calls[name]
+            if number == 1:
+                calls[name] = max(1, round(LEAST / max(spent, 1e-6)))
+            elif number:
+                times[name].append(spent)
     return {name: statistics.median(each) for name, each in times.items()}
 
 
@@ -53,24 +63,56 @@ def training(kind: str, n: int, width: int, classes: int, batch: int, epochs: in
     return work
 
 
+def gradient(kind: str, width: int, classes: int, batch: int) -> Callable[[], object]:
+    """A function that computes a gradient with a kind of kernel."""
+    rng = rng_for(0, "kernels")
+    x = torch.from_numpy(rng.normal(size=(batch, width)).astype(np.float32) / width**0.5)
+    y, head = torch.from_numpy(rng.integers(classes, size=batch)), Head.new(classes, width, rng_for(0))
+
+    def work() -> None:
+        os.environ[fused.VARIABLE] = kind
+        with torch.no_grad():
+            head.data_gradient(x, y)
+
+    return work
+
+
+def sampled(single: bool) -> list[tuple[int, int, int]]:
+    """Width, classes and batch of shapes that the kernel takes, spread evenly over their logarithms. single: of single
+    gradients; half of all widths drawn are multiples of the kernel's lanes, as most encoders' are."""
+    rng, shapes = rng_for(0, "shapes"), []
+    while len(shapes) < SAMPLED:
+        width, classes, batch = np.exp(rng.uniform(np.log([16, 2, 1]), np.log([4096, 1000, 1024]))).round().astype(int)
+        width = width if rng.random() < 0.5 else -(-width // fused.LANES) * fused.LANES
+        if fused.suits(int(width), int(classes), int(batch) if single else None):
+            shapes.append((int(width), int(classes), int(batch)))
+    return shapes
+
+
 def measure(kind: str) -> dict[str, float | str]:
     """The figures of one kind."""
     torch.set_num_threads(1)
-    ratios = {}
-    for width, classes, batch in ((w, c, b) for w in WIDTHS for c in CLASSES for b in BATCHES):
-        if fused.suits(width, classes):
-            n = max(batch, min(1024, 64 * batch))
-            found = seconds({name: training(name, n, width, classes, batch) for name in (kind, "off")}, 5)
-            ratios[width, classes, batch] = found[kind] / found["off"]
+    grid = [(w, c, b) for w in WIDTHS for c in CLASSES for b in BATCHES]
+    ratios, single = {}, {}
+    for shape in [*(shape for shape in grid if fused.suits(*shape[:2])), *sampled(False)]:
+        n = max(shape[2], min(1024, 64 * shape[2]))
+        found = seconds({name: training(name, n, *shape) for name in (kind, "off")}, 5)
+        ratios[shape] = found[kind] / found["off"]
+    for shape in [*(shape for shape in grid if fused.suits(*shape)), *sampled(True)]:
+        found = seconds({name: gradient(name, *shape) for name in (kind, "off")}, 9)
+        single[shape] = found[kind] / found["off"]
     a, x = torch.ones(2048, 2048), torch.ones(N, D)
     work: dict[str, Callable[[], object]] = {"gemm": lambda: a @ a, "read": lambda: [x.sum() for _ in range(10)]}
     found = seconds({"head": training(kind, N, D, C, 256, epochs=10)} | work, 5)
     epoch, products = found["head"] / 10, 4 * N * D * C * found["gemm"] / (2 * 2048**3)
-    worst = max(ratios, key=lambda shape: ratios[shape])
+    worst, slowest = (max(each, key=lambda shape: each[shape]) for each in (ratios, single))
     return {
         "worst_over_torch": round(ratios[worst], 2),
         "worst_shape": "width {}, classes {}, batch {}".format(*worst),
         "median_over_torch": round(statistics.median(ratios.values()), 2),
+        "worst_gradient_over_torch": round(single[slowest], 2),
+        "worst_gradient": "width {}, classes {}, batch {}".format(*slowest),
+        "median_gradient_over_torch": round(statistics.median(single.values()), 2),
         "share_of_sgemm": round(products / epoch, 3),
         "share_of_limit": round((products + found["read"] / 10) / epoch, 3),
     }

@@ -16,6 +16,7 @@ from curate.core.executor import Executor
 from eval import outcomes
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
+from eval.engine import fused
 from eval.experiment.cost_estimate import core_seconds
 from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
@@ -195,6 +196,7 @@ def _grid(
     out: Path | None,
 ) -> tuple[_Grid, list[_Job]]:
     """The protocol for this stream, and its runs, learner after learner. Raises IncompatibleStream and BadConfig."""
+    fused.kind()  # raises for a wrong DRIFTLINE_KERNEL
     specs = [spec_of(learner) for learner in learners]
     name, kind, make = protocol_named(protocol)
     most_probable, others = outcomes.asked(settings, len(stream.classes))
@@ -353,9 +355,8 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
     if folder is not None and _finished(folder, grid):
         return folder
     clock = time.process_time()
-    choice = None
-    if job.tune:
-        choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed)
+    choice = choose(protocol, stream, grid.name, job.learner, job.tune, job.seed) if job.tune else None
+    if choice is not None:
         learner = job.learner(**choice.settings)
     store = None if grid.out is None else grid.out / "fits"
     start = started(protocol, stream, grid.name, learner, job.seed, store)
@@ -366,8 +367,7 @@ def _begin(stream: Stream, grid: _Grid, job: _Job) -> Path | _Begun:
 
 def _finished(folder: Path, grid: _Grid) -> bool:
     """Whether a run is stored, with as many probabilities as are asked for."""
-    stored = (folder / "run.json").is_file()
-    return stored and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
+    return (folder / "run.json").is_file() and row_files.record(folder).get("probabilities", 0) >= grid.most_probable
 
 
 def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Run:
@@ -376,7 +376,7 @@ def _finish(stream: Stream, grid: _Grid, run: _Begun, rows: Sequence[Row]) -> Ru
     alone = protocol.learners_per_pass == 1  # else the clock ran for other learners, too
     seconds = max([time.process_time() - run.clock if alone else 0.0, *(row.seconds for row in rows)])
     costs = {"stored_bytes": learner.stored_bytes(), "gradient_steps": learner.gradient_steps}
-    about = run.identity | costs | {"seconds": round(seconds, 3)}
+    about = run.identity | costs | {"seconds": round(seconds, 3), "kernel": fused.kind()}
     notes = {
         "published": stream.facts.get("published"),
         "told": protocol.stream_notes(stream),

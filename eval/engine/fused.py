@@ -29,11 +29,14 @@ Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 @cache
 def library() -> Any:
-    """The library built from kernel.c and normalise.c, or None. One of another version counts as none."""
+    """The library built from kernel.c and normalise.c, or None. One of another version or system counts as none."""
     spec = find_spec("eval.engine._kernel")
     if spec is None or spec.origin is None:
         return None
-    library = ctypes.CDLL(spec.origin)
+    try:
+        library = ctypes.CDLL(spec.origin)
+    except OSError:
+        return None
     if not hasattr(library, "driftline_steps_of"):
         return None
     place, long, real, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
@@ -84,11 +87,15 @@ def has_half() -> bool:
     return ready() and bool(library().driftline_has_half())
 
 
-def suits(width: int, classes: int, batch: int = 1) -> bool:
-    """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`): its
-    weights must stay in the cache. batch: of a single gradient, where narrow layers must be in small batches; a whole
-    training saves torch's calls, too."""
-    return classes <= 5 * CLASSES and (width >= 256 or batch <= 64)
+def suits(width: int, classes: int, batch: int | None = None) -> bool:
+    """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`).
+
+    batch: of a single gradient, None for a whole training, which saves torch's calls, too. The weights must stay in the
+    cache. A single gradient also pays for padding: of X in other widths, of the weights in small batches, and of
+    classes."""
+    if batch is None:
+        return classes <= 5 * CLASSES
+    return classes <= 3 * CLASSES and -classes % CLASSES < 4 and width >= 256 and width % LANES == 0 and batch >= 16
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
@@ -128,9 +135,9 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
     return out
 
 
-def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int = 1) -> bool:
+def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int | None = None) -> bool:
     """Whether the kernel is available, supports these tensors (N, D), and is faster than torch. half: needs bfloat16
-    products; classes: of the layer; batch: of a single gradient, as for `suits`."""
+    products; classes: of the layer; batch: as for `suits`."""
     import torch
 
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]

@@ -44,7 +44,7 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
                 "settings": {**about["settings"], **about["protocol_settings"]},
                 "seeds": [run.about["seed"] for run in group],
                 "runs": [digest(run) for run in group],
-                **_each(group, "chosen", "selection"),
+                **_each(group, "chosen", "selection", "kernel"),
                 **({"published": values} if (values := published.beside(about)) else {}),
                 "scores": {name: _spread([s.scores[name] for s in scored]) for name in scored[0].scores},
                 "measures": {name: _spread([s.measures[name] for s in scored]) for name in scored[0].measures},
@@ -67,8 +67,8 @@ def summary(runs: Sequence[Run], stream: str, sha256: str, protocol: str) -> dic
 
 
 def _each(group: Sequence[Run], *keys: str) -> dict[str, list[Any]]:
-    """What the record of each run says, for those keys that it has."""
-    return {key: [run.about[key] for run in group] for key in keys if key in group[0].about}
+    """What the record of each run says, for those keys that all records have: those of older versions have fewer."""
+    return {key: [run.about[key] for run in group] for key in keys if all(key in run.about for run in group)}
 
 
 def _score(protocol: Protocol, run: Run) -> Result:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import numpy as np
+import pyarrow.lib
 import pytest
 import torch
 from hypothesis import given, settings
@@ -83,6 +87,35 @@ def test_every_kind_of_registers_equals_torch(
         assert torch.allclose(a, b, atol=1e-4)
 
 
+def shapes(count: int) -> Iterator[tuple[int, int, int]]:
+    """Widths 16 … 4,096, classes 2 … 1,000 and batches 1 … 1,024, spread evenly over their logarithms."""
+    rng = rng_for(0, "shapes")
+    for _ in range(count):
+        width, classes, batch = np.exp(rng.uniform(np.log([16, 2, 1]), np.log([4096, 1000, 1024]))).round().astype(int)
+        yield int(width), int(classes), int(batch)
+
+
+@needs_kernel
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", shapes(20), ids=str)
+def test_it_equals_torch_on_shapes_of_any_size(
+    kind: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    width, classes, batch = shape
+    monkeypatch.setattr(fused, "suits", lambda *given: True)  # also where it is slower
+    x, y = data(batch, width, classes, 0)
+    head, (inputs, labels) = Head.new(classes, width, rng_for(0)), map(torch.from_numpy, (x, y))
+    gradients = []
+    for kernel in (kind, "off"):
+        monkeypatch.setenv(fused.VARIABLE, kernel)
+        gradients.append(head.data_gradient(inputs, labels))
+    for a, b in zip(*gradients, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+    ours, twin = both(x, y, LinearSettings(lr=0.1, batch=batch, epochs=2), classes, kind=kind)
+    for a, b in zip(ours.params, twin.params, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_very_wrong_scores_have_a_gradient_of_zero_or_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(fused.VARIABLE, kind)
@@ -97,10 +130,39 @@ def test_a_wrong_name_of_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         fused.kind()
 
 
+@pytest.mark.parametrize("which", ["none", "damaged", "another library"])
+def test_torch_trains_without_a_library(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No compiler; a file of another system in a shared folder, or cut short; one of another version."""
+    damaged = tmp_path / "_kernel.abi3.so"
+    damaged.write_bytes(b"\x7fELF, and no more")
+    origin = {"none": None, "damaged": str(damaged), "another library": pyarrow.lib.__file__}[which]
+    spec = None if origin is None else ModuleSpec("eval.engine._kernel", None, origin=origin)
+    monkeypatch.setattr(fused, "find_spec", lambda name: spec)
+    monkeypatch.delenv(fused.VARIABLE, raising=False)
+    fused.library.cache_clear()
+    try:
+        assert fused.kind() == "torch"
+        assert not fused.has_half()
+        x, y = data(50, 32, 11, 0)
+        ours, twin = both(x, y, LinearSettings(epochs=2), 11)
+        assert torch.equal(ours.weights, twin.weights)
+        monkeypatch.setenv(fused.VARIABLE, "avx1024")
+        with pytest.raises(BadConfig, match="Expected one of auto, off on this processor"):
+            fused.kind()
+    finally:
+        fused.library.cache_clear()
+
+
 def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> None:
     assert not fused.suits(2048, 1000, 256)
     assert not fused.suits(64, 10, 1024)
     assert fused.suits(2048, 11, 256)
+
+
+@pytest.mark.parametrize("shape", [(2048, 11, 8), (2048, 13, 256), (2048, 2, 256), (2040, 11, 256), (2048, 60, 256)])
+def test_single_gradients_that_would_pay_for_padding_are_left_to_torch(shape: tuple[int, int, int]) -> None:
+    assert not fused.suits(*shape)
+    assert fused.suits(*shape[:2])
 
 
 @needs_kernel

@@ -12,6 +12,7 @@ import pytest
 
 from curate.core.errors import BadConfig, BadInput, Diverged, MissingFile, UnknownName
 from eval import rows
+from eval.engine.fused import kind
 from eval.experiment.learner_sets import TABLE_1, TABLE_4, expand
 from eval.experiment.learner_spec import spec_of
 from eval.experiment.presets import PRESETS
@@ -109,6 +110,35 @@ def test_finished_runs_are_read_not_repeated(stream: Stream, tmp_path: Path) -> 
     assert marks == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("run.json")}
     evaluate(stream, "clear-iid", ["nap"], seeds=[0], settings={"epochs": 3}, out=tmp_path)
     assert len(list(tmp_path.rglob("run.json"))) == 3, "other settings are another run"
+
+
+def test_a_record_says_which_kernel_ran(stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTLINE_KERNEL", "off")
+    evaluate(stream, "clear-iid", ["nap"], settings={"epochs": 2}, out=tmp_path / "rows")
+    (path,) = tmp_path.rglob("run.json")
+    about = json.loads(path.read_text())
+    assert about["kernel"] == "torch"
+    monkeypatch.delenv("DRIFTLINE_KERNEL")
+    found = evaluate(stream, "clear-iid", ["nap"], seeds=[0, 1], settings={"epochs": 2}, out=tmp_path / "rows")
+    (result,) = found["results"]
+    assert result["kernel"] == ["torch", kind()]
+    write([found], tmp_path / "report")
+    page = next((tmp_path / "report").rglob("*nap*.html")).read_text()
+    assert f"<dt>kernel</dt><dd>{', '.join(dict.fromkeys(result['kernel']))}</dd>" in page
+    run = rows.load(path.parent)
+    assert rows.digest(run) == rows.digest(replace(run, about=run.about | {"kernel": "avx2"}))
+    del about["kernel"]  # as earlier versions wrote it
+    path.write_text(json.dumps(about))
+    old = evaluate(stream, "clear-iid", ["nap"], seeds=[0, 1], settings={"epochs": 2}, out=tmp_path / "rows")
+    assert old["results"] == [{k: v for k, v in result.items() if k != "kernel"}]
+    write([old], tmp_path / "older")
+    assert "<dt>kernel</dt>" not in next((tmp_path / "older").rglob("*nap*.html")).read_text()
+
+
+def test_a_wrong_name_of_a_kernel_is_refused_before_any_work(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRIFTLINE_KERNEL", "avx1024")
+    with pytest.raises(BadConfig, match="DRIFTLINE_KERNEL is 'avx1024'"):
+        evaluate(stream, "clear-iid", [Constant])
 
 
 def test_seeded_splits_differ_by_seed_and_are_the_same_for_every_learner(stream: Stream) -> None:
