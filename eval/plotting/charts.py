@@ -97,7 +97,9 @@ def lines(
         parts.append(_dashed(LEFT, y, WIDTH - RIGHT, y) + _text(LEFT + 4, y - 4, name, "start", 11))
     for name, mark in (marks or {}).items():
         x, _ = at(mark, floor)
-        parts.append(_dashed(x, TOP, x, height - FOOT) + _text(x + 4, TOP + 10, name, "start", 11))
+        late = x > WIDTH - RIGHT - 60  # the names of lines are at the right
+        text = _text(x - 4 if late else x + 4, TOP + 10, name, "end" if late else "start", 11)
+        parts.append(_dashed(x, TOP, x, height - FOOT) + text)
     names = []
     for i, (name, (xs_of, ys_of)) in enumerate(series.items()):
         path = [at(a, b) for a, b in zip(xs_of, ys_of, strict=True)]

@@ -12,8 +12,9 @@ WIDE, HIGH, LEFT, TOP, FOOT, ACROSS = 200, 130, 30, 20, 18, 4  # pixels of a pan
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name → x, y in 0 … 1
 
 
-def panels(charts: Mapping[str, Lines], x_name: str) -> Picture:
-    """title → lines; all charts have the same axes, y from 0 to 100 per cent."""
+def panels(charts: Mapping[str, Lines], x_name: str, marks: Mapping[str, float] | None = None) -> Picture:
+    """title → lines; all charts have the same axes, y from 0 to 100 per cent. marks: name → x of a dashed line in
+    each."""
     names = list(dict.fromkeys(name for chart in charts.values() for name in chart))
     looks = dict(zip(names, vega.styles(names), strict=True))
     xs = [x for chart in charts.values() for xs, _ in chart.values() for x in xs] or [0.0]
@@ -31,6 +32,11 @@ def panels(charts: Mapping[str, Lines], x_name: str) -> Picture:
                 f"<line {ends} stroke='currentColor' opacity='.15'/>" + _text(x0 - 4, y + 4, f"{100 * share:.0f}")
             )
         parts += [_text(x0 + at * width, y0 + height + 13, number(low + at * (high - low))) for at in (0.03, 1)]
+        for name, mark in (marks or {}).items():
+            x = x0 + (mark - low) / (high - low) * width
+            ends = f"x1='{x:.1f}' x2='{x:.1f}' y1='{y0}' y2='{y0 + height}'"
+            parts.append(f"<line {ends} stroke='currentColor' stroke-dasharray='4 4' opacity='.6'/>")
+            parts.append(_text(x + 3, y0 + height - 4, name, anchor="start"))
         for name, (along, values) in chart.items():
             path = [
                 f"{x0 + (x - low) / (high - low) * width:.1f},{y0 + height * (1 - y):.1f}"
@@ -54,7 +60,7 @@ def panels(charts: Mapping[str, Lines], x_name: str) -> Picture:
         f"aria-label='{label}'>{''.join(parts)}</svg>"
     )
     columns = ["series", x_name, "per cent", "panel"]
-    return Picture(svg, vega.panels(names, columns, list(charts)), columns, rows)
+    return Picture(svg, vega.panels(names, columns, list(charts), marks), columns, rows)
 
 
 def _text(x: float, y: float, text: str, size: int = 10, anchor: str = "end") -> str:

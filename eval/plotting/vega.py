@@ -114,10 +114,12 @@ def _reference(name: str, axis: str, value: float) -> list[Spec]:
     ]
 
 
-def panels(names: Sequence[str], columns: Sequence[str], order: Sequence[str], zero: bool = True) -> Spec:
-    """Small multiples. Columns: name, x, y, panel. order: of the panels. The page sets the size of a panel."""
-    one = lines(names, columns[:3], zero=zero, points=True)
-    one["layer"] = one["layer"][-2:]
+def panels(
+    names: Sequence[str], columns: Sequence[str], order: Sequence[str], marks: Mapping[str, float] | None = None
+) -> Spec:
+    """Small multiples. Columns: name, x, y, panel. order: of the panels. marks: name → x of a dashed line in each. The
+    page sets the size of a panel."""
+    one = lines(names, columns[:3], marks=marks, points=True)
     one["layer"][-1]["encoding"]["tooltip"] = _tooltip(columns[:3])
     facet = {"field": "c3", "type": "nominal", "sort": list(order), "title": None}
     return {"facet": facet, "spec": {**one, "height": 130, "width": 200}, "columns": 4}

@@ -17,7 +17,7 @@ from eval.scoring.ageing import Ageing, ageing
 from eval.scoring.bands import Band
 from eval.scoring.cells import Resampling
 from eval.scoring.decay import HalfLife
-from eval.scoring.slices import AFTER, BEFORE, end_of, sides_of, slices
+from eval.scoring.slices import AFTER, BEFORE, end_of, newer_tests, sides_of, since, slices
 from eval.scoring.timeline import record
 from stream_builder.stream import Stream
 
@@ -40,8 +40,8 @@ def facts_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling)
 
 
 def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) -> dict[str, Any] | None:
-    """What the stream's encoder may have seen, which steps are newer, and each learner's accuracy on both sides, as
-    plain data; None if the stream does not say."""
+    """What the stream's encoder may have seen, which steps are newer, how many training samples are not, which share
+    of a test is, and each learner's accuracy on both sides, as plain data; None if the stream does not say."""
     if stream is None or "encoder_cutoff" not in stream.facts:
         return None
     about = {key: str(stream.facts.get(f"encoder_{key}", "unknown")) for key in ("cutoff", "data", "source")}
@@ -60,7 +60,12 @@ def seen_of(runs: Sequence[Run], stream: Stream | None, resampling: Resampling) 
                 name: {"value": _plain(value[at]), "low": _plain(low[at]), "high": _plain(high[at])}
                 for name, (value, low, high, at) in parts.items()
             })  # fmt: skip
-    return about | {"newer": [date >= end for date in dates], "results": results}
+    samples, tests = None, {}
+    if column is not None:
+        times = [split.time for step in stream.steps if (split := step.splits.get("train")) is not None]
+        samples = sum(int((np.asarray(time) < end).sum()) for time in times if time is not None)
+        tests = newer_tests(runs, column)
+    return about | {"newer": [date >= end for date in dates], "samples": samples, "tests": tests, "results": results}
 
 
 def seen_section(document: Mapping[str, Any]) -> Section:
@@ -240,7 +245,7 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
         for name, facts in shown
     }
     bands = {name: ends for name, ends in bands.items() if all(len(end) == len(series[name][0]) for end in ends)}
-    picture = lines(series, f"{unit} from training to test", bands=bands, from_zero=False)
+    picture = lines(series, f"{unit} from training to test", marks=_newer(document), bands=bands, from_zero=False)
     return Figure(f"Accuracy by age, {document['stream']['name']}", _curve_note(document), picture)
 
 
@@ -258,7 +263,18 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     left_out = [name for name, facts in _shown(document) if (name, facts) not in shown]
     if left_out:
         text += f" Not drawn, since they see no sample: {', '.join(left_out)}."
-    return text
+    return text + _newer_note(document)
+
+
+def _newer(document: Mapping[str, Any]) -> dict[str, float]:
+    """The mark of the age from which on every test is newer than what the encoder may have seen."""
+    newer, facts = (document.get("seen") or {}).get("newer", ()), _shown(document)[0][1]
+    return since([all(newer[lag:]) for lag in facts["lag"]], facts["age"]) if newer else {}
+
+
+def _newer_note(document: Mapping[str, Any]) -> str:
+    text = " † From this age on, all tests are newer than what the encoder may have seen; at younger ages, some are."
+    return text if _newer(document) else ""
 
 
 def _shown(document: Mapping[str, Any]) -> list[tuple[str, Facts]]:
@@ -299,7 +315,8 @@ def by_class(document: Mapping[str, Any]) -> Figure | None:
     }
     left_out = f" {PANELS} of {len(falls)} classes." if len(falls) > PANELS else ""
     note = f"The class that loses most is first.{left_out} {about['unit'].capitalize()} from training to test."
-    return Figure("Who loses: accuracy of each class", note, panels(charts, about["unit"]))
+    picture = panels(charts, about["unit"], _newer(document))
+    return Figure("Who loses: accuracy of each class", note + _newer_note(document), picture)
 
 
 def table(document: Mapping[str, Any]) -> Section | None:
@@ -321,7 +338,11 @@ def table(document: Mapping[str, Any]) -> Section | None:
     first = shown[0][1]
     fresh = "fresh" if first["age"][0] == 0 else f"after {span(first['age'][0], unit)}"
     old = f"after {span(first['age'][oldest(first)], unit)}"
-    heads = ["learner", fresh, old, "lost: model is old", "lost: data got harder", "lost: other classes",
+    edge = min(_newer(document).values(), default=math.inf)
+    fresh, dated = (
+        f"{head} †" if first["age"][at] >= edge else head for head, at in ((fresh, 0), (old, oldest(first)))
+    )
+    heads = ["learner", fresh, dated, "lost: model is old", "lost: data got harder", "lost: other classes",
              f"points a {one_of(unit)}", "half-life"]  # fmt: skip
     head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
     note = (
@@ -329,7 +350,7 @@ def table(document: Mapping[str, Any]) -> Section | None:
         "chance is gone; nothing is said about times beyond those that were tested. "
         f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
-    )
+    ) + _newer_note(document)
     return Section(
         "ageing-table", "How fast, and why",
         f"<div class='scroll' tabindex='0'><table class='scores'><thead><tr>{head}</tr></thead>"

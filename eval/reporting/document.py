@@ -83,7 +83,8 @@ def _plain_names(document: Document, stream: Stream | None) -> list[str]:
     about = document.get("ageing") or {}
     names = [step.name for step in stream.steps] if stream is not None else list(about.get("names", ()))
     if not names:
-        steps = max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=0)
+        dated = len((document.get("seen") or {}).get("newer", ()))
+        steps = max((len(r["matrix"]) for r in document["results"] if r["matrix"]), default=dated)
         names = list(map(str, range(steps)))
     dates = about.get("dates", ())
     if len(dates) == len(names) and names == [str(i) for i in range(len(names))]:

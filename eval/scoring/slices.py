@@ -20,6 +20,7 @@ MOST = 50  # slices; the rest becomes one
 OTHER = "(other)"
 UNKNOWN = "(unknown)"
 BEFORE, AFTER = "may have been seen", "newer"  # samples, against what an encoder was trained on
+MARK = "† newer"  # of a chart: where AFTER begins
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,29 @@ def sides_of(stream: Stream, end: int) -> Array | None:
     if len(known) < len(times) or not known:
         return None
     return np.where(np.concatenate(known) < end, BEFORE, AFTER).astype(object)
+
+
+def since(newer: Sequence[bool], at: Sequence[float]) -> dict[str, float]:
+    """The mark of a chart: the first place of `at` from which on all are newer; {} if there is none.
+
+    >>> since([False, True, True], [2010, 2011, 2012]), since([True, False], [2010, 2011])
+    ({'† newer': 2011}, {})
+    """
+    return next(({MARK: place} for k, place in enumerate(at) if k < len(newer) and all(newer[k:])), {})
+
+
+def newer_tests(runs: Sequence[Run], column: Array) -> dict[str, float]:
+    """Name of a test → share of newer samples, over all runs; without tests on single steps, and without outcomes {}.
+
+    column: of `sides_of`.
+    """
+    kind, counts = stored_protocol(runs[0].about["protocol"]), dict[str, list[int]]()
+    for row in (row for run in runs for row in kind.decisive(run.rows) if kind.step_tested(row) is None):
+        if row.answers is not None:
+            newer, n = counts.get(row.tested_on, (0, 0))
+            sides = column[row.answers.sample]
+            counts[row.tested_on] = [newer + int((sides == AFTER).sum()), n + len(sides)]
+    return {name: newer / n for name, (newer, n) in counts.items() if n}
 
 
 def slices(

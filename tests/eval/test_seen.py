@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import pytest
 from support.helpers import drifting
 
 from eval import outcomes
+from eval.plotting.charts import LEFT, RIGHT, WIDTH
 from eval.protocols.clear.protocol import Iid
+from eval.reporting import pages
+from eval.reporting.document import shown
 from eval.reporting.report import results_of, write
 from eval.run import evaluate
 from eval.scoring.slices import AFTER, BEFORE, end_of, sides_of
@@ -108,3 +112,55 @@ def test_without_two_sides_there_is_no_gap(rows: Path, tmp_path: Path, cutoff: s
 
 def test_a_stream_of_an_unnamed_encoder_has_no_section(rows: Path) -> None:
     assert "seen" not in document(rows, dated())
+
+
+def figure_of(made: Any, title: str) -> Any:
+    return next(one for one in shown(made, dated())["figures"] if one.title == title)
+
+
+def dashed(picture: Any) -> list[float]:
+    """x of the dashed lines, from both ends of a chart's axis: 0 … 1."""
+    return [(float(x) - LEFT) / (WIDTH - LEFT - RIGHT) for x in re.findall(r"<line x1='([\d.]+)'[^>]*4 4", picture.svg)]
+
+
+@pytest.mark.parametrize(("cutoff", "lag"), [("2011", 2), ("2012-06", 3), ("2020", None), ("unknown", None)])
+def test_ageing_curves_mark_the_age_from_which_all_tests_are_newer(rows: Path, cutoff: str, lag: int | None) -> None:
+    stream = dated(encoder_cutoff=cutoff)
+    full = shown(pages.linked([document(rows, stream)])[0], stream)
+    age = full["results"][0]["ageing"]["age"]
+    for figure, charts in ((full["curves"], 1), (full["by_class"], len(stream.classes))):
+        assert ("† From this age on" in figure.caption) == (lag is not None)
+        assert figure.picture.svg.count("† newer") == (0 if lag is None else charts)
+    assert dashed(full["curves"].picture) == ([] if lag is None else [pytest.approx(age[lag] / age[-1], abs=1e-3)])
+    spec = full["curves"].picture.spec["layer"]
+    drawn = [layer["data"]["values"][0]["at"] for layer in spec if "data" in layer]
+    assert drawn == ([] if lag is None else [age[lag]] * 2)
+    heads = re.findall(r"<th scope='col'>(fresh|after)([^<]*)</th>", full["ageing_table"].html)
+    assert [text.endswith("†") for _, text in heads] == [False, lag == 2]
+
+
+def test_curves_along_the_stream_mark_where_newer_samples_begin(tmp_path: Path) -> None:
+    stream = dated(encoder_cutoff="2011")
+    evaluate(stream, "near-future", ["majority"], settings={"batch": 10, "shift": 20, "points": 100}, out=tmp_path)
+    made = document(tmp_path, stream)
+    seen = sum(len(step["train"]) for step in stream.steps[:2])
+    assert made["seen"]["samples"] == seen
+    for title, at, ahead in (("Near-future", "at", 20), ("Online", "online_at", 0)):
+        figure, along = figure_of(made, f"{title} accuracy along the stream"), made["results"][0]["curve"][at]
+        share = (seen - ahead - along[0]) / (along[-1] - along[0])
+        assert dashed(figure.picture) == [pytest.approx(share, abs=1e-3)]
+        assert "† From here on" in figure.caption
+    assert dashed(figure_of(made, "Retention").picture) == [pytest.approx(2 / 3, abs=1e-3)]
+    early = document(tmp_path, dated(encoder_cutoff="2020"))
+    assert "†" not in "".join(one.caption + one.picture.svg for one in shown(early, dated())["figures"])
+
+
+def test_recovery_says_how_much_of_a_test_is_newer(tmp_path: Path) -> None:
+    stream = dated(encoder_cutoff="2011")
+    evaluate(stream, "ocrr", ["nearest-mean"], settings={"every": 30}, out=tmp_path / "runs")
+    made = document(tmp_path / "runs", stream)
+    assert "† 100 % of the novel" in write([made], tmp_path / "report").read_text()  # without the stream, too
+    assert made["seen"]["tests"] == {"novel": 1.0, "original": pytest.approx(1 / 3)}
+    assert "† 100 % of the novel samples are newer" in figure_of(made, "Recovery").caption
+    assert "† 33 % of the original samples are newer" in figure_of(made, "Retention during recovery").caption
+    assert "† 33 % of the original samples are newer" in shown(made, stream)["note"]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eval.plotting.charts import Figure, lines, slopes
 from eval.protocol import Document
+from eval.scoring.slices import MARK, since
 
+NEWER = " † From here on, what comes is newer than what the encoder may have seen."
 SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
 
@@ -38,22 +40,35 @@ def figures(document: Document) -> list[Figure]:
         "Where lines cross, the ranking changes: the best learner on the next sample may have learned nothing that "
         "lasts [near-future accuracy, figure 1]."
     )
+    kept = "After each period, accuracy on the held-out samples of all periods so far."
+    shift = int(results[0]["settings"]["shift"])
     pairs = slopes({r["learner"]: _pair(r) for r in results}, "online", "near future")
-    retained = lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period")
+    seen = document.get("seen") or {}
+    periods = since(seen.get("newer", ()), range(len(results[0]["matrix"])))
+    retained = lines({r["learner"]: _retained(r["matrix"]) for r in results}, "period", marks=periods)
 
-    def along(title: str, caption: str, at: str, value: str) -> Figure:
+    def along(title: str, caption: str, at: str, value: str, ahead: int) -> Figure:
         series = {r["learner"]: (r["curve"][at], r["curve"][value]) for r in results}
-        return Figure(f"{title} along the stream", caption, lines(series, "samples seen"))
+        marks = _first_newer(seen.get("samples"), ahead, [x for xs, _ in series.values() for x in xs])
+        chart = lines(series, "samples seen", marks=marks)
+        return Figure(f"{title} along the stream", caption + NEWER * bool(marks), chart)
 
     charts = [
         Figure("Online against near-future accuracy", crossing, pairs),
-        along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value"),
-        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online"),
-        Figure("Retention", "After each period, accuracy on the held-out samples of all periods so far.", retained),
+        along("Near-future accuracy", "Mean over all samples tested so far.", "at", "value", shift),
+        along("Online accuracy", "The same without a gap: label correlation included.", "online_at", "online", 0),
+        Figure("Retention", kept + NEWER * bool(periods), retained),
     ]
     if blind := results[0].get("told", {}).get("blind"):
-        charts.insert(1, _blind(blind, int(results[0]["settings"]["shift"])))
+        charts.insert(1, _blind(blind, shift))
     return charts + _samplers(results) + _over_shifts(results)
+
+
+def _first_newer(samples: int | None, ahead: int, along: Sequence[int]) -> dict[str, float]:
+    """The mark where tests `ahead` samples later are newer than what the encoder may have seen: after `samples`."""
+    if samples is None or not along or samples - ahead >= max(along):
+        return {}
+    return {MARK: max(samples - ahead, min(along))}
 
 
 def _pair(result: Mapping[str, Any]) -> tuple[float, float]:
