@@ -201,8 +201,8 @@ def errors(scores: Any, y: Any) -> Any:
 class Rule:
     """Additions of a method to plain SGD; by default none."""
 
-    def pull(self, net: Net, x: Any) -> Pull | None:
-        """Gradient in the scores of a further loss on the batch x; None: there is none."""
+    def pull(self, net: Net, x: Any, rows: npt.NDArray[np.int64] | None = None) -> Pull | None:
+        """Gradient in the scores of a further loss on the batch x; None: there is none. rows: its samples, if known"""
         return None
 
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
@@ -291,7 +291,7 @@ def _train(
             torch.index_select(x, 0, rows, out=buffer[filled : filled + len(part)])
             filled += len(part)
             targets.append(y[rows])
-        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, adam)
+        step(head, head.view(buffer[:filled]), torch.cat(targets), lr, settings, rule, adam, parts[0])
         steps += 1
     return steps
 
@@ -328,10 +328,10 @@ def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]
 
 def step(
     net: Net, x: Any, y: Any, lr: float, settings: LinearSettings, rule: Rule | None = None,
-    descend: Callable[[Params, float], None] | None = None,
+    descend: Callable[[Params, float], None] | None = None, rows: npt.NDArray[np.int64] | None = None,
 ) -> None:  # fmt: skip
-    """One update on a batch. descend: another optimiser than SGD."""
-    pull = None if rule is None else rule.pull(net, x)
+    """One update on a batch. descend: another optimiser than SGD. rows: numbers of its samples."""
+    pull = None if rule is None else rule.pull(net, x, rows)
     data = net.data_gradient(x, y) if pull is None else net.gradient_with(x, y, pull)
     grads = data if rule is None else rule.gradient(net, data, x, y)
     if descend is None:

@@ -9,22 +9,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from eval.engine.linear import Net, Pull, Rule
 from eval.learner import Array, Labels
-from eval.training.sgd_learner import NetLearner
+from eval.training.sgd_learner import HEADS, NetLearner
 
 
 class Distil(Rule):
     """Adds the gradient of weight · T² · KL(teacher ‖ student) at temperature T, mean over the batch."""
 
-    def __init__(self, teacher: Net, weight: float, temperature: float, unlearned: Sequence[int] = ()) -> None:
-        """unlearned: classes that the teacher has not seen; the distributions leave them out."""
+    def __init__(
+        self, teacher: Net, weight: float, temperature: float, unlearned: Sequence[int] = (), samples: int = 0
+    ) -> None:
+        """unlearned: classes that the teacher has not seen; the distributions leave them out. samples: of a training on
+        features, for which the teacher is asked once each; 0: it is asked at every update."""
         self.teacher, self.weight, self.temperature, self.unlearned = teacher, weight, temperature, list(unlearned)
+        self.asked = np.zeros(samples, bool)
+        self.answers: Any = None
+        """(C, samples), once asked"""
 
-    def pull(self, net: Net, x: Any) -> Pull:
-        """T · (p_student − p_teacher) in the scores; it costs one forward pass of the teacher."""
+    def pull(self, net: Net, x: Any, rows: npt.NDArray[np.int64] | None = None) -> Pull:
+        """T · (p_student − p_teacher) in the scores; it costs one forward pass of the teacher, over new samples."""
         import torch
 
         t = self.temperature
@@ -35,7 +43,16 @@ class Distil(Rule):
                 classes_first[self.unlearned] = -torch.inf
             return torch.softmax(classes_first, 0).T
 
-        teacher = softmax(self.teacher.scores(x))
+        if rows is None or not len(self.asked):
+            teacher = softmax(self.teacher.scores(x))
+        else:
+            places = torch.from_numpy(rows).to(x.device)
+            if self.answers is None:
+                self.answers = torch.empty(len(self.teacher.params[-1]), len(self.asked), device=x.device)
+            if not self.asked[rows].all():
+                self.answers.index_copy_(1, places, softmax(self.teacher.scores(x)).T)
+                self.asked[rows] = True
+            teacher = self.answers.index_select(1, places).T
 
         def off(scores: Any, of: slice = slice(None)) -> Any:
             return self.weight * t * (softmax(scores) - teacher[of]) / len(teacher)
@@ -67,16 +84,17 @@ class Lwf(NetLearner):
             self.before = self.head.copy()
         return Distil(self.before, self.weight, self.temperature) if self.weight else None
 
-    def _distil(self, teacher: Net, weight: float) -> Rule | None:
+    def _distil(self, teacher: Net, weight: float, samples: int) -> Rule | None:
         """None for a teacher without weight, or that has learned nothing."""
         if not weight or len(self.unlearned) == self.task.n_classes:
             return None
-        return Distil(teacher, weight, self.temperature, sorted(self.unlearned))
+        asked = samples if self.net in HEADS else 0  # images are augmented anew at each update
+        return Distil(teacher, weight, self.temperature, sorted(self.unlearned), asked)
 
     def learn(self, x: Array, y: Labels) -> None:
         """Train with the old model as the teacher."""
         alpha = self.weight * min(self.steps_seen / max(1, self.ramp - 1), 1.0)
-        self.train(x, y, rule=self._distil(self.head.copy(), alpha))
+        self.train(x, y, rule=self._distil(self.head.copy(), alpha, len(x)))
         self.unlearned -= set(y.tolist())
         self.steps_seen += 1
         self.trained = self.gradient_steps

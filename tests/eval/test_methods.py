@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -223,6 +223,33 @@ class TestLwf:
 
         pull = Distil(teacher, 1.0, 1.0, unlearned=[2]).pull(now, x)
         assert close(now.gradient_with(x, y, pull), by_autograd(now, loss))
+
+    @pytest.mark.parametrize("net", ["linear", "mlp"])
+    @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+    def test_the_teacher_is_asked_once_about_each_sample(
+        self, net: str, precision: Literal["float32", "bfloat16"], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        split, asked, heads = drifting(n=50).steps[0]["train"], [], []
+        pull = Distil.pull
+        for once in (True, False):
+            learner = Lwf(epochs=5, batch=16, ramp=1, net=net, precision=precision)
+            learner.begin(Task(3, (8,)), rng_for(0))
+            learner.learn(split.x, split.y)
+
+            def counted(rule: Distil, *given: Any, once: bool = once) -> Any:
+                scores = rule.teacher.scores
+                rule.teacher.scores = lambda x: asked.append((once, len(x))) or scores(x)  # type: ignore[method-assign]
+                found = pull(rule, *(given if once else given[:2]))
+                rule.teacher.scores = scores  # type: ignore[method-assign]
+                return found
+
+            monkeypatch.setattr(Distil, "pull", counted)
+            learner.learn(split.x, split.y[::-1].copy())
+            monkeypatch.setattr(Distil, "pull", pull)
+            heads.append(learner.head)
+        assert sum(n for once, n in asked if once) == len(split)
+        assert sum(n for once, n in asked if not once) == 5 * len(split)
+        assert close(heads[0].params, heads[1].params)
 
     def test_what_it_has_learned_grows_with_the_stream(self) -> None:
         learner = Lwf(epochs=1)
