@@ -135,8 +135,10 @@ def compare(
                 wait = draw.uniform(0, 1.1 * lasted[target])
             try:
                 job.wait(wait)
-                # It finished before its moment came: begin once more from nothing, so that kills hit real work.
-                shutil.rmtree(folder / "killed" / "stages")
+                # It finished before its moment came: begin once more from nothing, so that kills hit real work. With
+                # photos of an earlier run in the store it would last a quarter as long, and finish before most moments.
+                for part in ("stages", "store"):
+                    shutil.rmtree(folder / "killed" / part)
             except subprocess.TimeoutExpired:
                 job.kill()
                 job.wait()

@@ -19,13 +19,14 @@ import sys
 import tomllib
 import venv
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.forks import NEEDED
 from support.helpers import album
 from test_notebooks import NOTEBOOKS
 
@@ -162,15 +163,55 @@ def bare(folder: Path) -> list[str]:
     return [] if refused() else [*BARE, str(folder)]
 
 
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | (more or {})
+
+
 def done(command: list[str], where: Path, more: Mapping[str, str] | None = None, codes: Collection[int] = (0,)) -> str:
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")} | (more or {})
-    found = subprocess.run(command, cwd=where, capture_output=True, text=True, env=env)
+    found = subprocess.run(command, cwd=where, capture_output=True, text=True, env=environment(more))
     assert found.returncode in codes, f"{command}\n{found.stdout}\n{found.stderr}"
     return found.stdout
 
 
 def run(installed: Path, *command: str, where: Path) -> str:
     return done([*bare(where), str(installed / "env" / "bin" / command[0]), *command[1:]], where)
+
+
+Script = Callable[[str, Path], str]
+
+
+@pytest.fixture(scope="module")
+def script(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    """Run code in a folder, in the environment; returns what it printed. With the libraries of this environment, it is
+    a fork of one process in the folder that all of `here` are in: each would load the libraries again."""
+    if not of_this_one(installed):
+        yield lambda code, where: run(installed, "python", "-W", "ignore", "-c", code, where=where)
+        return
+    place = tmp_path_factory.getbasetemp() / "stranger"
+    place.mkdir()
+    shutil.copy(ROOT / "tests" / "support" / "scripts.py", place)
+    command = [*bare(place), str(installed / "env" / "bin" / "python"), "-W", "ignore", "scripts.py", *NEEDED]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=place, env=environment(), text=True, **pipes) as forks:
+
+        def forked(code: str, where: Path) -> str:
+            assert forks.stdin is not None
+            assert forks.stdout is not None
+            print(json.dumps([code, str(where)]), file=forks.stdin, flush=True)
+            ended = forks.stdout.readline().strip()
+            printed, complained = ((where / name).read_text(encoding="utf-8") for name in ("stdout", "stderr"))
+            assert ended == "0", f"{code}\n{printed}\n{complained}"
+            return printed
+
+        yield forked
+
+
+@pytest.fixture
+def here(script: object, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The folder of one test, in which its scripts may write."""
+    folder = tmp_path_factory.getbasetemp() / "stranger" / re.sub(r"\W", "_", request.node.name)
+    folder.mkdir(parents=True)
+    return folder
 
 
 LACKING = """
@@ -219,11 +260,13 @@ main()
 
 
 @pytest.mark.slow
-def test_the_demo_runs_with_no_repository_around(installed: Path, tmp_path: Path) -> None:
-    command = ["python", "-c", SMALL] if of_this_one(installed) else ["driftline", "demo", "--out", "demo"]
-    said = run(installed, *command, where=tmp_path)
-    assert (tmp_path / said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
-    parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
+def test_the_demo_runs_with_no_repository_around(installed: Path, script: Script, here: Path) -> None:
+    if of_this_one(installed):
+        said = script(SMALL, here)
+    else:
+        said = run(installed, "driftline", "demo", "--out", "demo", where=here)
+    assert (here / said.strip().splitlines()[-1].partition("report: ")[2]).is_file()
+    parts = json.loads((here / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
     assert set(parts) == {"photo world", "build", "evaluate", "report"}
 
 
@@ -255,26 +298,29 @@ def some_pictures(to: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_with_real_pictures_runs(installed: Path, tmp_path: Path) -> None:
+def test_the_demo_with_real_pictures_runs(installed: Path, script: Script, here: Path) -> None:
     if of_this_one(installed):
-        some_pictures(tmp_path / "some.zip")
-        run(installed, "python", "-c", SOME, where=tmp_path)
+        some_pictures(here / "some.zip")
+        script(SOME, here)
     else:
-        run(installed, "driftline", "demo", "--real", "--out", "demo", where=tmp_path)
-    assert len(Release.open(tmp_path / "demo").buckets) == 5
-    page = (tmp_path / "demo" / "report" / "index.html").read_text(encoding="utf-8")
+        run(installed, "driftline", "demo", "--real", "--out", "demo", where=here)
+    assert len(Release.open(here / "demo").buckets) == 5
+    page = (here / "demo" / "report" / "index.html").read_text(encoding="utf-8")
     assert "National Agricultural Library" in page
     assert "before 1904" in page
-    parts = json.loads((tmp_path / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
+    parts = json.loads((here / "demo" / "demo.json").read_text(encoding="utf-8"))["parts"]
     assert set(parts) == {"unpack", "build", "evaluate", "report"}
 
 
 @pytest.mark.slow
-def test_every_notebook_runs_and_shows_what_it_found(installed: Path, tmp_path: Path) -> None:
+def test_every_notebook_runs_and_shows_what_it_found(script: Script, here: Path) -> None:
     """In one process, each cell's last value as a notebook shows it."""
     for path in (*NOTEBOOKS, ROOT / "tests" / "support" / "notebooks.py"):
-        shutil.copy(path, tmp_path)
-    said = run(installed, "python", "-W", "ignore", "notebooks.py", *(p.name for p in NOTEBOOKS), where=tmp_path)
+        shutil.copy(path, here)
+    names = [path.name for path in NOTEBOOKS]
+    said = script(
+        f"import runpy, sys; sys.argv[1:] = {names!r}; runpy.run_path('notebooks.py', run_name='__main__')", here
+    )
     found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert [one["notebook"] for one in found] == [path.stem for path in NOTEBOOKS]
     for one in found:
@@ -296,11 +342,11 @@ for words in WORDS:
 
 
 @pytest.mark.slow
-def test_a_strangers_path_through_the_tutorial(installed: Path, tmp_path: Path) -> None:
+def test_a_strangers_path_through_the_tutorial(installed: Path, script: Script, here: Path) -> None:
     """README → tutorial → a folder of photos → a released benchmark → an own learner evaluated on it."""
     text = (ROOT / "docs" / "start" / "tutorial.md").read_text(encoding="utf-8")
     assert "docs/start/tutorial.md" in (ROOT / "README.md").read_text(encoding="utf-8")
-    album(tmp_path / "album")
+    album(here / "album")
     blocks = re.findall(r"^```console\n(.*?)^```", text, re.S | re.M)
     commands = [shlex.split(line.removeprefix("$ ")) for block in blocks for line in block.splitlines()]
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)
@@ -308,9 +354,9 @@ def test_a_strangers_path_through_the_tutorial(installed: Path, tmp_path: Path) 
         code = COMMANDS.replace("WORDS", repr(commands)) + code
     else:
         for command in commands:
-            run(installed, *command, where=tmp_path)
-    run(installed, "python", "-W", "ignore", "-c", code, where=tmp_path)
-    page = (tmp_path / "mine-report" / "index.html").read_text(encoding="utf-8")
+            run(installed, *command, where=here)
+    script(code, here)
+    page = (here / "mine-report" / "index.html").read_text(encoding="utf-8")
     assert "Newest" in page
     assert "nearest-mean" in page
 

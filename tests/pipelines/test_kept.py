@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -198,7 +197,7 @@ class TestSwap:
         code = (
             "import os, signal, sys\n"
             "from pathlib import Path\n"
-            "whole, moment = Path.rename, sys.argv.pop()\n"
+            f"whole, moment = Path.rename, {moment!r}\n"
             "def rename(self, target):\n"
             "    places = {str(self)[-4:], str(target)[-4:]}\n"
             "    if moment == 'before old goes' and '.old' in places: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -208,12 +207,10 @@ class TestSwap:
             "    return done\n"
             "Path.rename = rename\n"
             "from pipelines.cli.app import main\n"
+            f"sys.argv = ['driftline', 'run', {str(finished)!r}, '--set', 'release.per_class=3']\n"
             "main()\n"
         )
-        words = ["run", str(finished), "--set", "release.per_class=3"]
-        done = subprocess.run(
-            [sys.executable, "-c", code, *words, moment], capture_output=True, check=False, timeout=120
-        )
+        done = python(code, finished.parent)
         assert done.returncode == -signal.SIGKILL
         run(context(finished, "release.per_class=3"))
         assert states(finished, "release.per_class=3") == ALL_DONE
@@ -511,7 +508,6 @@ libc.capget(head, data)
 data[0] &= ~(1 << 1)  # CAP_DAC_OVERRIDE
 assert libc.capset(head, data) == 0
 from pipelines.cli.app import main
-main()
 """
 
 
@@ -528,8 +524,7 @@ class TestReadOnly:
             path.chmod(0o755)
 
     def said(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", NOBODY, *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return python(f"{NOBODY}sys.argv = ['driftline', *{words!r}]\nmain()\n", Path.cwd())
 
     def test_it_can_be_looked_at(self, locked: Path) -> None:
         before = tree(locked)

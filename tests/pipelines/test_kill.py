@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support.console import start
+from support.console import driftline, start
 from support.helpers import benchmark
 
 from curate.core.errors import Busy
@@ -22,6 +22,7 @@ from pipelines.runner import alone
 @pytest.mark.slow
 def test_sigkill_at_random_moments_and_resume_gives_the_same_bytes(tmp_path: Path) -> None:
     one = partial(start, "run", "--workers", "1")
+    assert driftline("--version").returncode == 0  # the first command waits for imports, which are no part of a run
     found = benchmark("kill_resume").compare(tmp_path, kills=3, seed=1, records=500, run=one)
     assert found["kills"] == 3
     assert found["files"] > 20
