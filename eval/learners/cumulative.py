@@ -24,7 +24,7 @@ class Cumulative(NetLearner):
     def begin(self, task: Task, rng: np.random.Generator) -> None:
         """Start with an empty memory."""
         super().begin(task, rng)
-        self.x: Array = np.zeros((0, *task.x_shape), np.float32)
+        self.x: list[Array] = []  # of each step, as it came
         self.y: Labels = np.zeros(0, np.int64)
 
     def samples_trained(self, sizes: Sequence[int]) -> float:
@@ -33,7 +33,7 @@ class Cumulative(NetLearner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Store the data, then train on everything stored."""
-        self.x = np.concatenate([self.x.astype(x.dtype), x])
+        self.x.append(np.asarray(x))
         self.y = np.concatenate([self.y, y])
         if self.start == "scratch":
             self.reset()

@@ -28,10 +28,9 @@ class Joint(NetLearner):
     def learn_sequence(self, steps: Sequence[Step]) -> None:
         """One training run over everything, as long as a third of all steps one by one."""
         trains = [step["train"] for step in steps]
-        x, y = np.concatenate([t.x for t in trains]), np.concatenate([t.y for t in trains])
         factor = max(1, len(steps) // 3)
         longer = replace(self, epochs=self.epochs * factor, decay_after=self.decay_after * factor)
         vars(longer).update({k: v for k, v in vars(self).items() if k not in ("epochs", "decay_after")})
         longer.reset()
-        longer.train(x, y)
+        longer.train([np.asarray(t.x) for t in trains], np.concatenate([t.y for t in trains]))
         self.head, self.length, self.gradient_steps = longer.head, longer.length, longer.gradient_steps

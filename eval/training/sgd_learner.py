@@ -25,6 +25,7 @@ HEADS = {"linear": LinearSettings.lr, "mlp": 0.1}  # learning rates on features 
 RATES = (10.0, 3.0, 30.0, 1.0, 100.0, 0.3, 0.1, 0.03)  # of "auto" on scaled features; among equals the first
 RATES_OF_IMAGES = (0.005, 0.05, 0.0005)  # [near-future accuracy, supplement B.2]
 OF_IMAGES = 0.01  # learning rate of networks on images [CLEAR, supplement 5]
+BLOCK = 1024  # samples that are measured in float64 at once
 
 
 def _augmentations(text: str) -> str:
@@ -140,6 +141,18 @@ class NetLearner(Learner):
             return np.asarray(plain, np.float32)
         return np.multiply(plain, np.float32(1 / divisor), out=fused.aligned(plain.shape), dtype=np.float32)
 
+    def joined(self, parts: Sequence[Array]) -> Array:
+        """`inputs` of several arrays, one after the other, without a second array of all samples."""
+        if len(parts) == 1:
+            return self.inputs(parts[0])
+        if self.net not in HEADS:
+            return np.concatenate([self.inputs(part) for part in parts])
+        edges = np.cumsum([0, *map(len, parts)]).tolist()
+        out = fused.aligned((edges[-1], int(np.prod(self.task.x_shape))))
+        for low, high, part in zip(edges, edges[1:], parts, strict=False):
+            out[low:high] = self.inputs(part)
+        return out
+
     def _plain(self, x: Array) -> tuple[Array, float]:
         """(N, ...) → (N, D) unscaled, and their divisor; images unchanged."""
         if self.net not in HEADS:
@@ -152,11 +165,12 @@ class NetLearner(Learner):
         length = self.length if self.scale == "rms" and self.length else 1.0
         return flat, length * (255 if flat.dtype == np.uint8 else 1)
 
-    def measure(self, x: Array) -> None:
-        """Set the scale of features from the first data."""
+    def measure(self, *parts: Array) -> None:
+        """Set the scale of features from the first data; some samples at a time are in float64."""
         if self.length is None and self.net in HEADS:
-            plain = np.asarray(self.inputs(x), np.float64)
-            self.length = float(np.sqrt((plain**2).sum(1).mean())) or 1.0
+            blocks = (part[low : low + BLOCK] for part in parts for low in range(0, max(1, len(part)), BLOCK))
+            squares = [(np.asarray(self.inputs(block), np.float64) ** 2).sum(1) for block in blocks]
+            self.length = float(np.sqrt(np.concatenate(squares).mean())) or 1.0
 
     def allowed(self) -> int:
         """Updates that the budget allows for the current batch; the remainder is carried over to the next."""
@@ -167,14 +181,18 @@ class NetLearner(Learner):
         self.credit -= whole * self.cost + self.batch_cost
         return whole
 
-    def train(self, x: Array, y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None) -> int:
+    def train(
+        self, x: Array | list[Array], y: Labels, memory: tuple[Array, Labels] | None = None, rule: Rule | None = None
+    ) -> int:
         """One training run over (x, y) with a new optimiser; under a budget, as many updates on all of (x, y) as it
-        allows. rule: what the method adds to plain SGD. Returns the number of updates."""
+        allows. x: all samples, or parts of them in the order of y. rule: what the method adds to plain SGD. Returns
+        the number of updates."""
         online = self.task.updates is not None
         updates = self.allowed() if online else 0
         if online and not updates:
             return 0
-        self.measure(x)
+        parts = x if isinstance(x, list) else [x]
+        self.measure(*parts)
         settings = LinearSettings(
             self.rate,
             self.momentum,
@@ -186,7 +204,7 @@ class NetLearner(Learner):
             self.optimiser,
         )
         replay = None if memory is None else (self.inputs(memory[0]), memory[1])
-        done = fit(self.head, self.inputs(x), np.asarray(y, np.int64), settings, self.rng, replay, rule)
+        done = fit(self.head, self.joined(parts), np.asarray(y, np.int64), settings, self.rng, replay, rule)
         self.gradient_steps += done
         return done
 
