@@ -86,8 +86,8 @@ class Ingest(Stage):
                 rejects = pa.Table.from_arrays(
                     [faulty["id"], faulty["row"], faulty["fault"], faulty["raw"]], schema=REJECTS
                 )
-                good = table.filter(pc.is_null(table["fault"])).select(TABLE.names)
-                write_parquet(out / "table" / f"part-{number:05d}.parquet", good, REPEATED)
+                good = table.filter(pc.is_null(table["fault"])) if len(faulty) else table  # as a rule there is no copy
+                write_parquet(out / "table" / f"part-{number:05d}.parquet", good.select(TABLE.names), REPEATED)
                 write_parquet(out / "rejects" / f"part-{number:05d}.parquet", rejects)
                 number += 1
                 tick(len(table))
