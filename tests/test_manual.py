@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from support.console import python
 from typer.main import get_command
 
 from eval.experiment.settings import described
@@ -28,19 +27,8 @@ def manual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("_build", "reference"))
     for page in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
         shutil.copy(ROOT / page, folder)
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        folder / "docs",
-        folder / "html",
-    ]
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True)
+    words = ["-W", "--keep-going", "-q", "-b", "html", str(folder / "docs"), str(folder / "html")]
+    done = python(f"import sys; from sphinx.cmd.build import main; sys.exit(main({words!r}))", ROOT)
     assert done.returncode == 0, done.stderr
     return folder / "html"
 
