@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from curate.core.atomic_io import sha256_bytes, sha256_file, writing
 from curate.core.errors import BadArray, BadConfig, BadInput, IncompatibleStream, IntegrityError, reason
 from eval import rows as row_files
+from eval.engine.scores import small, sureness
 from eval.rows import Answers, Row, Run
 from stream_builder.stream import SPLITS, Stream
 
@@ -137,7 +138,7 @@ def top_of(given: Any, most: int, n: int, name: str) -> Top:
         raise BadArray(problem, "Expected numbers from 0 to 1, at most 1 in all.")
     classes = np.argsort(-shares, axis=1, kind="stable")[:, :most]
     chosen = np.take_along_axis(shares, classes, 1).clip(0, 1)
-    return _small(classes), np.divide(np.rint(chosen * STEPS), STEPS, dtype=np.float32, casting="unsafe")
+    return small(classes), np.divide(np.rint(chosen * STEPS), STEPS, dtype=np.float32, casting="unsafe")
 
 
 def asked(settings: Mapping[str, Any], classes: int) -> tuple[int, dict[str, Any]]:
@@ -217,10 +218,9 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
         return None
     answers = [one for _, one in found]
     sizes = [len(one) for one in answers]
-    label, predicted = (_small(np.concatenate([getattr(one, name) for one in answers])) for name in COLUMNS[2:4])
-    known = [np.full(len(one), np.nan) if one.confidence is None else one.confidence for one in answers]
-    confidence = recorded(np.concatenate(known)) if any(one.confidence is not None for one in answers) else None
-    for one, (low, high) in zip(answers, pairwise([0, *np.cumsum(sizes).tolist()]), strict=True):
+    label, predicted = (small(np.concatenate([getattr(one, name) for one in answers])) for name in COLUMNS[2:4])
+    confidence = _confidences(answers, predicted, sizes)
+    for one, (low, high) in zip(answers, pairwise([0, *accumulate(sizes)]), strict=True):
         one.label, one.predicted = label[low:high], predicted[low:high]
         if confidence is not None and one.confidence is not None:
             one.confidence = confidence[low:high]
@@ -235,19 +235,33 @@ def table(rows: Sequence[Row]) -> pa.Table | None:
     return pa.table(columns)
 
 
+def _confidences(answers: Sequence[Answers], predicted: Labels, sizes: Sequence[int]) -> Labels | None:
+    """Of all answers (N,), as they are stored; those of scores are computed. None: there are none."""
+    kinds = [None if one.confidence is None else one.confidence.shape[1:] for one in answers]
+    known = np.full(len(predicted), np.nan)
+    for kind in {kind for kind in kinds if kind is not None}:
+        part = np.repeat([other == kind for other in kinds], sizes)
+        values = np.concatenate([one.confidence for one, other in zip(answers, kinds, strict=True) if other == kind])
+        known[part] = sureness(values, predicted[part]) if kind else values
+    return None if set(kinds) == {None} else recorded(known)
+
+
 def write(path: Path, records: pa.Table | None) -> None:
     """Write the records, completely or not at all; nothing if there are none. `rows.save` is called next."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if records is None:
         return
+    # Bytes of equal weight are side by side: the upper ones are all zero, and a test that comes again, with another
+    # model, repeats the lower ones of samples and labels. In memory first: Parquet writes in many small pieces.
+    content = pa.BufferOutputStream()
+    pq.write_table(
+        records, content, compression="zstd", row_group_size=2**20, write_statistics=False, use_dictionary=False,
+        column_encoding=dict.fromkeys(records.column_names, "BYTE_STREAM_SPLIT"), store_schema=False,
+    )  # fmt: skip
     with writing(path, last=False) as file:
-        # Bytes of equal weight are side by side: the upper ones are all zero, and a test that comes again, with another
-        # model, repeats the lower ones of samples and labels.
-        pq.write_table(
-            records, file, compression="zstd", row_group_size=2**20, write_statistics=False, use_dictionary=False,
-            column_encoding=dict.fromkeys(records.column_names, "BYTE_STREAM_SPLIT"), store_schema=False,
-        )  # fmt: skip
+        file.write(content.getvalue())
 
 
 def find(paths: Sequence[str | Path]) -> tuple[list[Run], list[str]]:
@@ -383,18 +397,3 @@ AGAIN = "Evaluate again: delete the folder of the run."
 
 def _joined(parts: Sequence[Labels]) -> Labels:
     return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
-def _small(labels: Labels) -> Labels:
-    """In the smallest type that holds them."""
-    if not len(labels):
-        return labels.astype(np.uint8)
-    # One pass for both ends: as unsigned numbers, those below 0 are the highest.
-    unsigned = labels.view(np.uint64) if labels.dtype == np.int64 else labels.astype(np.int64).view(np.uint64)
-    top = int(np.maximum.reduce(unsigned, axis=None))
-    return labels.astype(np.int64 if top >= 2**63 else _smallest(top))
-
-
-def _smallest(top: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest type of numbers from 0 that has this one; `np.min_scalar_type` takes as long as the rest."""
-    return np.uint8 if top < 2**8 else np.uint16 if top < 2**16 else np.uint32 if top < 2**32 else np.uint64

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from curate.core.errors import BadArray, BadConfig, Busy, DriftlineError, IntegrityError, UnknownName, crashed
 from curate.core.registry import Registry
 from eval.checkpoint import Checkpoint
+from eval.engine.scores import sureness
 from eval.experiment.rehearsal import rehearsal
 from eval.experiment.settings import check_instance
 from eval.learner import Learner, Task
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from eval.plotting.charts import Figure, Section
 
 CHUNK = 8192  # samples predicted at once
+FEW = 4096  # scores of a test that are kept until the run ends: confidences of all tests at once cost less
 DECIMALS = {"share": 1, "corrections": 0, "microseconds": 0}  # of a printed score, by unit; others: 3
 Document = Mapping[str, Any]  # of `driftline eval --json`
 
@@ -340,13 +342,21 @@ def answers(learner: Learner, x: Any, n: int) -> npt.NDArray[np.int64]:
     return _labels(learner, learner.predict(x), n)
 
 
-def sure_answers(learner: Learner, x: Any, n: int) -> tuple[npt.NDArray[np.int64], Any, Any]:
-    """The same with the confidence (n,) of each answer, and the most probable classes as in `Answers.top` if they are
-    asked for; None if the learner has none. Raises BadArray as `answers`, `checked_confidence` and `top_of`."""
-    answer, confidence = learner.predict_with_confidence(x)
+def sure_answers(learner: Learner, x: Any, n: int, later: bool = False) -> tuple[npt.NDArray[np.int64], Any, Any]:
+    """The same with confidences (n,), and the most probable classes as in `Answers.top` if they are asked for; None if
+    the learner has none. later: few scores (n, C) may take the place of confidences. Raises BadArray."""
+    confidence: Any
+    if later and (scored := learner.predict_with_scores(x)) is not None:
+        answer, confidence = scored
+        if confidence.ndim != 2 or len(confidence) != n:
+            raise BadArray(f"{type(learner).__name__} gave scores {confidence.shape}.", f"Expected ({n}, C).")
+        confidence = confidence if confidence.size <= FEW else sureness(confidence, answer)
+    else:
+        answer, own = learner.predict_with_confidence(x)
+        confidence = checked_confidence(learner, own, n)
     given = learner.class_probabilities(x) if learner.most_probable else None
     top = None if given is None else top_of(given, learner.most_probable, n, type(learner).__name__)
-    return _labels(learner, answer, n), checked_confidence(learner, confidence, n), top
+    return _labels(learner, answer, n), confidence, top
 
 
 def checked_confidence(learner: Learner, given: Any, n: int) -> npt.NDArray[np.float64] | None:
@@ -380,11 +390,11 @@ def evaluate_split(learner: Learner, split: Split, tested_on: str, begun: float,
     begun: `time.process_time()` when the run began. at: `learned_to`, `seen` and `corrections` of the row. Raises
     BadArray if the learner's answer has another shape than the labels.
     """
-    tally = Tally(tested_on)
+    tally, whole = Tally(tested_on), len(split) <= CHUNK
     for start in range(0, len(split), CHUNK):
         part = split.part(start, start + CHUNK)
         if part.position is None:  # nothing is recorded
             tally.add(None, part.y, answers(learner, part.x, len(part)))
         else:
-            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part)))
+            tally.add(part.position, part.y, *sure_answers(learner, part.x, len(part), later=whole))
     return tally.row(by_class=True, seconds=time.process_time() - begun, **at)

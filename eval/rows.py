@@ -56,7 +56,8 @@ class Answers:
     predicted: Any
     """(N,)"""
     confidence: Any = None
-    """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere"""
+    """(N,) in 0 … 1, stored as float32 in steps of 1 / 255; NaN: not known; None: nowhere; before the end of the run
+    also scores (N, C), whose softmax it is"""
     top: Any = None
     """(N, K) classes, the most probable first, and their probabilities (N, K) float32; None: not asked for"""
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from curate.core.errors import Diverged
 from curate.core.torch_threads import one_thread
 from eval.engine import fused
+from eval.engine.scores import read, sureness
 
 Floats = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -370,26 +371,21 @@ def grown(head: Net, more: int) -> Net:
 
 def predict(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> Labels:
     """x (N, D), or images → labels (N,). length: divisor of the inputs."""
-    import torch
-
-    with one_thread(), torch.inference_mode():
-        labels: Labels = _scores(net, x, length).argmax(1).cpu().numpy()
-    return labels
+    return predict_scored(net, x, length)[0]
 
 
 def predict_sure(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, npt.NDArray[np.float64]]:
     """The same with the softmax probability (N,) of each answer."""
+    labels, scores = predict_scored(net, x, length)
+    return labels, sureness(scores, labels)
+
+
+def predict_scored(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, Floats]:
+    """The same with the scores (N, C)."""
     import torch
 
     with one_thread(), torch.inference_mode():
-        return sure(_scores(net, x, length))
-
-
-def sure(scores: Any) -> tuple[Labels, npt.NDArray[np.float64]]:
-    """Scores (N, C) → the class of the highest, and its softmax probability (0: no finite scores), (N,) each."""
-    top, labels = scores.max(1)  # the first of equal ones, as argmax
-    share = (scores - top[:, None]).float().exp_().sum(1).reciprocal_().nan_to_num_(0.0)
-    return labels.cpu().numpy(), share.double().cpu().numpy()
+        return read(_scores(net, x, length))
 
 
 def _scores(net: Net, x: npt.NDArray[Any], length: float) -> Any:

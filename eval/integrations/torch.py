@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pydantic import PositiveInt
 
 from curate.core.errors import Diverged
-from eval.engine.linear import sure
+from eval.engine.scores import sure
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 

@@ -16,7 +16,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from curate.core.errors import BadConfig
 from curate.core.torch_threads import one_thread
 from eval.engine.deep import check_model, load_weights, planes
-from eval.engine.linear import sure
+from eval.engine.scores import sure
 from eval.engine.seeded import seeded
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import Device, place

@@ -12,7 +12,7 @@ from pydantic import PositiveInt
 
 from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
-from eval.engine.linear import sure
+from eval.engine.scores import sure
 from eval.finetuning.modes import Final, History, Method, Regulariser, Schedule, Weights
 from eval.learner import Array, Labels, Learner, Task
 from eval.training.sgd_learner import Device, place

@@ -12,8 +12,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from curate.core.errors import IncompatibleStream
 from curate.core.torch_threads import one_thread
 from eval.engine.deep import CHUNK, Deep
-from eval.engine.linear import LinearSettings, errors, move, predict_sure, sure, tensor
+from eval.engine.linear import LinearSettings, errors, move, predict_sure, tensor
 from eval.engine.linear import predict as classify
+from eval.engine.scores import sure
 from eval.engine.wide import Cosine, Wide
 from eval.history import History, Past
 from eval.learner import Array, Labels, Task, bytes_of

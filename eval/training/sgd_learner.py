@@ -17,7 +17,7 @@ from curate.core.torch_threads import one_thread
 from eval.engine import fused
 from eval.engine.augment import KINDS
 from eval.engine.deep import Deep, check_model
-from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, predict_sure, step
+from eval.engine.linear import Head, LinearSettings, Net, Rule, fit, on, predict, predict_scored, predict_sure, step
 from eval.engine.mlp import Mlp
 from eval.learner import Array, Labels, Learner, Task
 
@@ -223,6 +223,17 @@ class NetLearner(Learner):
             return super().predict_with_confidence(x)
         flat, divisor = self._plain(x)
         return predict_sure(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
+
+    def predict_with_scores(self, x: Array) -> tuple[Labels, npt.NDArray[np.float32]] | None:
+        """Those of the head, unless something else answers."""
+        kind = type(self)
+        if (
+            kind.predict is not NetLearner.predict
+            or kind.predict_with_confidence is not NetLearner.predict_with_confidence
+        ):
+            return None
+        flat, divisor = self._plain(x)
+        return predict_scored(self.head, flat if self.net not in HEADS else np.asarray(flat, np.float32), divisor)
 
     def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Softmax of the scores; None where something else answers than the network."""

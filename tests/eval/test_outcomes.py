@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +16,7 @@ from support.helpers import drifting
 
 from curate.core.errors import BadInput, IntegrityError
 from eval import outcomes, rows
-from eval.engine.linear import sure
+from eval.engine.scores import sure
 from eval.leaderboard.rescoring import rescored
 from eval.learner import Learner, Task
 from eval.learners.nap import Nap
@@ -162,6 +163,43 @@ class TestConfidence:
         (skipped,) = found["skipped"]
         assert skipped["because"].startswith(f"Sure.confidence gave {told}")
         assert "from 0 to 1" in skipped["because"]
+
+    def test_it_is_the_same_for_one_test_as_for_all_of_a_run(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Few scores are kept until the run ends; a learner that has answers of its own is asked for them."""
+
+        class Asked(Nap):
+            def predict_with_confidence(self, x: Any) -> Any:
+                return super().predict_with_confidence(x)
+
+        def confidences(learner: Nap) -> list[npt.NDArray[Any]]:
+            kept: list[Any] = []
+            evaluate(drifting(), "clear-iid", [learner], keep_run=kept.append)
+            return [row.answers.confidence for row in kept[0].rows]
+
+        together, asked = confidences(Nap(epochs=3)), confidences(Asked(epochs=3))
+        monkeypatch.setattr("eval.protocol.FEW", 0)
+        for one, each, own in zip(together, confidences(Nap(epochs=3)), asked, strict=True):
+            assert one.shape == (len(one),)
+            assert one.dtype == np.float32
+            assert np.array_equal(one, each)
+            assert np.array_equal(one, own)
+
+    def test_scores_of_other_samples_name_the_learner(self) -> None:
+        class Short(Nap):
+            def predict_with_scores(self, x: Any) -> Any:
+                return self.predict(x), np.zeros((len(x) - 1, 2), np.float32)
+
+        (skipped,) = evaluate(drifting(), "clear-iid", [Short(epochs=1)])["skipped"]
+        assert skipped["because"].startswith("Short gave scores")
+
+    def test_softmax_is_torchs(self) -> None:
+        """The slow twin; equal scores are the first class."""
+        for kind in (torch.float32, torch.bfloat16):
+            scores = torch.randn(300, 11, generator=torch.Generator().manual_seed(0)).to(kind)
+            labels, shares = sure(scores)
+            assert np.array_equal(labels, scores.argmax(1).numpy())
+            assert np.allclose(shares, scores.double().softmax(1).max(1)[0].numpy(), atol=1e-6)
+        assert sure(torch.ones(2, 4))[0].tolist() == [0, 0]
 
     def test_a_network_that_diverged_is_sure_of_nothing(self) -> None:
         scores = torch.tensor([[float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0]])
