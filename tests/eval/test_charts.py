@@ -113,6 +113,15 @@ def test_names_from_outside_are_text_in_the_library_too(browser: Any, tmp_path: 
     page.close()
 
 
+def test_no_two_lines_look_the_same_in_the_legend(browser: Any, tmp_path: Path) -> None:
+    """Colours come again from the eleventh line on: its dashes are in its button, too."""
+    many = {f"learner {i}": ([0.0, 1.0], [0.1, 0.2 + i / 50]) for i in range(len(vega.COLOURS) + 1)}
+    page = opened(browser, page_of(tmp_path, Figure("t", "", lines(many, "age"))))
+    looks = page.locator(".chip .swatch").evaluate_all("all => all.map(s => s.style.background)")
+    assert len(set(looks)) == len(many)
+    page.close()
+
+
 def test_a_name_is_hidden_and_the_address_remembers_it(browser: Any, tmp_path: Path) -> None:
     address = page_of(tmp_path, Figure("t", "", CHARTS["lines"]))
     page = opened(browser, address)

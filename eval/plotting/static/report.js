@@ -69,10 +69,10 @@
   const objects = (rows) => rows.map((row) => Object.fromEntries(row.map((value, i) => [`c${i}`, value])));
   const names = (chart) => [...new Set(chart.about.rows.map((row) => String(row[0])))];
   const shown = (chart) => (chart.chips ? chart.about.rows.filter((row) => !hidden.has(String(row[0]))) : chart.about.rows);
-  const domainOf = (spec) => {
+  const scaleOf = (spec, channel) => {
     const found = [];
     JSON.stringify(spec, (key, value) => {
-      if (key === "color" && value && value.scale && value.field === "c0") found.push(value.scale);
+      if (key === channel && value && value.scale && value.field === "c0") found.push(value.scale);
       return value;
     });
     return found[0] || null;
@@ -123,14 +123,16 @@
     paintChips();
     for (const chart of charts) if (chart.chips && chart.wide) draw(chart);
   };
-  const legend = (chart, scale) => {
+  const legend = (chart, scale, dashes) => {
     const all = scale.domain.filter((name) => names(chart).includes(name));
     const flip = (name) => { if (!hidden.delete(name)) hidden.add(name); toggled(); };
     const chips = all.map((name) => button("", () => flip(name),
       { class: "chip", "data-name": name, "aria-pressed": "true", title: "Show or hide; double click: only this" }));
     chips.forEach((chip, i) => {
       const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
-      swatch.style.background = scale.range[scale.domain.indexOf(all[i])];
+      const at = scale.domain.indexOf(all[i]), colour = scale.range[at];
+      const [dash, gap] = dashes ? dashes.range[at] : [1, 0];  // colours come again, with other dashes
+      swatch.style.background = gap ? `repeating-linear-gradient(90deg, ${colour} 0 ${dash}px, transparent 0 ${dash + gap}px)` : colour;
       chip.append(swatch, all[i]);
       chip.addEventListener("dblclick", () => { hidden.clear(); all.filter((name) => name !== all[i]).forEach((name) => hidden.add(name)); toggled(); });
     });
@@ -155,10 +157,10 @@
     const about = JSON.parse(island.textContent);
     const plot = island.previousElementSibling;
     const chart = { about, plot, chips: false, wide: 0, still: null };
-    const scale = about.spec ? domainOf(about.spec) : null;
+    const scale = about.spec ? scaleOf(about.spec, "color") : null;
     if (scale && names(chart).length > 1) {
       chart.chips = true;
-      plot.before(legend(chart, scale));
+      plot.before(legend(chart, scale, scaleOf(about.spec, "strokeDash")));
     }
     island.after(tools(chart));
     if (about.spec) charts.push(chart);
