@@ -2,7 +2,8 @@
 formulations of SLDA's and RanPAC's authors, zero-shot answers against one product, and peak memory.
 
     python benchmarks/closed_form.py                     small
-    python benchmarks/closed_form.py 10 10000 1024 100   the size that the limits are for: steps, samples, D, classes
+    python benchmarks/closed_form.py 10 10000 1024 100   the size that the limits are for: steps, samples, D, classes;
+                                                         a fifth number: random features M of RanPAC, else 4 D
 
 The products: x xᵀ of every training sample, W of every class times every test sample of every cell. The limits: 3 times
 their time, and the data plus 2 D² float64. The authors' formulations, in torch float32 on the CPU: a covariance that is
@@ -10,15 +11,19 @@ updated sample by sample and a pseudo-inverse (tyler-hayes/Deep_SLDA); one produ
 grid (RanPAC/RanPAC), against our 4 to 10 with penalty=held-out, in float64. Each of their steps costs the same, so that
 theirs are timed on the first one, times the steps. All are CPU seconds.
 
-RanPAC cannot be 5 times as fast as its authors' code on a CPU, where float32 is twice as fast as float64. With M random
-features and n = 1.7 M samples a step, theirs needs 6 M³ operations for sums and 11 M³ for solutions in float32; our
-exact float64 sums alone count as 3.4 M³, one solution as 0.7 M³, and both lift the same samples.
+At the full size RanPAC cannot be 5 times as fast as its authors' code on a CPU, where float32 is twice as fast as
+float64. "floor" is the time of its products alone, at this machine's rates and in the precisions that exact sums
+need: float64 to learn, float32 to lift test samples, which both codes do after every step. Of the floor, 32 % are
+sums of squares, 15 % lifts of training samples, 8 % solutions, 37 % lifts of test samples and 9 % their scores. With
+float32 sums one sample after the other would not give what all at once give. With the paper's M = 10,000 the authors'
+17 solutions weigh more.
 
 Seen on 23 November 2026, CPU seconds of one thread of a busy AMD EPYC (family 25, model 17), at the full size: SLDA
-1.13 and ridge 1.17 times the products, 1.9 D² of memory beside the data, zero-shot 1.16 times one product. SLDA is
-27.8 times as fast as its authors' formulation, RanPAC with M = 4,096 4.0 times. On small matrices: SLDA 108 times (3
-steps of 4,000 samples, D = 1,024), RanPAC with M = 2,048 (3 steps of 3,000, D = 512) 5.7 times, with the penalty
-chosen 3.0 times.
+1.18 and ridge 1.13 times the products, 1.9 D² of memory beside the data, zero-shot 1.17 times one product. SLDA is 42
+times as fast as its authors' formulation. RanPAC with M = 4,096 is 4.3 times as fast, 3.0 with the penalty chosen. It
+takes 80 seconds, the floor 75 to 82: about 4.5 is all there is. On small matrices: SLDA 108 times (3 steps of 4,000
+samples, D = 1,024), RanPAC with M = 2,048 (3 steps of 3,000, D = 512) 5.7 times, with the penalty chosen 3.0 times.
+From single products, M = 10,000 at the full size: floor 396 seconds, the authors' products 2,457, 6.2 times as long.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ import json
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,7 +42,7 @@ from eval.learners.ridge import Ranpac, Ridge
 from eval.learners.slda import Slda
 from eval.learners.zero_shot import ZeroShot
 from eval.protocols.clear.loop import iid
-from eval.training.closed_form import BLOCK, add_squares
+from eval.training.closed_form import BLOCK, add_squares, solve
 from stream_builder.stream import Split, Step, Stream
 
 
@@ -114,6 +120,29 @@ def authors_ranpac(stream: Stream, classes: int, width: int) -> float:
     return (time.process_time() - clock) * len(stream.steps)
 
 
+def floor_ranpac(stream: Stream, classes: int, width: int) -> float:
+    """Seconds of RanPAC's products alone, in the precisions that exact sums need, at this machine's rates: one of each,
+    times how often the matrix has it. No penalty is chosen."""
+    rng, (n, d) = np.random.default_rng(0), (BLOCK, stream.x_shape[0])
+    x, projection = rng.standard_normal((n, d)), rng.standard_normal((d, width))
+    h, weights, square = rng.standard_normal((n, width)), np.ones((width, classes)), np.eye(width, order="F")
+    short = x.astype(np.float32), projection.astype(np.float32)
+
+    def seconds(work: Callable[[], Any]) -> float:
+        times = []
+        for _ in range(3):
+            clock = time.process_time()
+            work()
+            times.append(time.process_time() - clock)
+        return min(times)
+
+    blocks = [sum(-(-len(step[name]) // n) for step in stream.steps) for name in ("train", "test")]
+    learned = seconds(lambda: np.matmul(x, projection)) + seconds(lambda: add_squares(square, h))
+    answered = seconds(lambda: np.matmul(*short)) + seconds(lambda: np.matmul(h, weights))
+    solved = seconds(lambda: solve(np.eye(width, order="F"), weights))
+    return blocks[0] * learned + len(stream.steps) * (solved + blocks[1] * answered)
+
+
 def zero_shot(stream: Stream, classes: int) -> float:
     """CPU time of zero-shot answers over that of one float32 product of the same test samples; the best of five."""
     learner = ZeroShot()
@@ -154,22 +183,25 @@ def peak(stream: Stream, classes: int) -> int:
     return most
 
 
-def measured(steps: int, n: int, width: int, classes: int) -> dict[str, Any]:
+def measured(steps: int, n: int, width: int, classes: int, features: int = 0) -> dict[str, Any]:
     """Seconds of each learner and of the products; bytes of the data, of the peak, and of what is small beside D²:
-    sums, means and weights of C × D, blocks of samples."""
+    sums, means and weights of C × D, blocks of samples. features: M of RanPAC; 0: 4 D."""
+    features = features or 4 * width
     stream = made(steps, n, width, classes)
     data = sum(split.x.nbytes for step in stream.steps for split in step.splits.values())
     found: dict[str, Any] = {"products": products(stream, classes), "data": data}
     for name, learner in (("slda", Slda()), ("ridge", Ridge())):
         found[name] = ours(stream, learner, classes)
-    found["authors"] = {"slda": authors_slda(stream, classes), "ranpac": authors_ranpac(stream, classes, 4 * width)}
-    chosen = ours(stream, Ranpac(width=4 * width, penalty="held-out"), classes)
-    default = ours(stream, Ranpac(width=4 * width), classes)
+    found["authors"] = {"slda": authors_slda(stream, classes), "ranpac": authors_ranpac(stream, classes, features)}
+    chosen = ours(stream, Ranpac(width=features, penalty="held-out"), classes)
+    default = ours(stream, Ranpac(width=features), classes)
     found["faster"] = {
         "slda": found["authors"]["slda"] / found["slda"],
         "ranpac": found["authors"]["ranpac"] / default,
         "ranpac, penalty chosen": found["authors"]["ranpac"] / chosen,
     }
+    found["floor"] = {"seconds": (least := floor_ranpac(stream, classes, features)), "ranpac": default / least,
+                      "faster": found["authors"]["ranpac"] / least}  # fmt: skip
     found["zero_shot"] = zero_shot(stream, classes)
     found["memory"] = data + peak(stream, classes)
     found["small"] = 8 * (8 * classes * width + 6 * BLOCK * width + 4 * n * 8)
