@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--learners", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--demo", type=Path, help="folder of driftline demo: its stream and learners, for cost")
     given = parser.parse_args()
     if "statistics" in given.parts:

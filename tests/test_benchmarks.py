@@ -204,7 +204,11 @@ def test_every_part_for_a_gpu_works_on_a_processor(
     found = {part.pop("part"): part for part in map(json.loads, said.splitlines())}
     for ratio in DECLARED["gpu"]["targets"]:
         part, name = ratio.split(".")
-        assert found[part][name] > 0 or part == "linear"  # its epoch can take no time that a clock sees
+        if part in ("linear", "mlp"):  # epochs so small that the difference of two runs can be nothing
+            assert found[part][name] >= 0
+            assert found[part]["together_ns_a_sample"] > 0
+        else:
+            assert found[part][name] > 0
     assert found["neighbours"]["same"] == 1
     assert found["networks"]["conv-1"]["plain_s"] > 0
 
