@@ -1,5 +1,5 @@
-"""Answers and their softmax probabilities from a network's scores, in NumPy: on few numbers a call costs a third of
-torch's."""
+"""Answers and their softmax probabilities from a network's scores, and small types for answers, in NumPy: on few
+numbers a call costs a third of torch's."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Lwf(NetLearner):
         """None for a teacher without weight, or that has learned nothing."""
         if not weight or len(self.unlearned) == self.task.n_classes:
             return None
-        asked = samples if self.net in HEADS else 0  # images are augmented anew at each update
+        asked = samples if self.net in HEADS else 0  # images are augmented again at each update
         return Distil(teacher, weight, self.temperature, sorted(self.unlearned), asked)
 
     def learn(self, x: Array, y: Labels) -> None:

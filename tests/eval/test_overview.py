@@ -14,7 +14,7 @@ from support.console import answer
 from support.helpers import drifting
 
 from eval.protocols.ocrr.protocol import Ocrr
-from eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, range_quantile, ranks
+from eval.reporting.overview import alike, cells_of, critical_difference, diagram, overview, ranks
 from eval.reporting.report import write
 
 
@@ -45,14 +45,6 @@ def test_ranks_share_ties_and_want_every_column() -> None:
 def test_the_critical_difference_is_demsars(learners: int, columns: int, printed: float) -> None:
     """[Demšar 2006, sec. 3.2.4, and table 5: q(5) = 2.728]."""
     assert critical_difference(learners, columns) == pytest.approx(printed, abs=0.005)
-
-
-@pytest.mark.parametrize("count", [2, 3, 10, 60, 500])
-def test_the_width_of_the_range_is_scipys(count: int) -> None:
-    from scipy.stats import studentized_range
-
-    for share in (0.05, 0.5, 0.95, 0.999):
-        assert range_quantile(share, count) == pytest.approx(studentized_range.ppf(share, count, np.inf), rel=1e-6)
 
 
 @given(st.lists(st.floats(1, 9), min_size=1, max_size=8, unique=True), st.floats(0.1, 5))
