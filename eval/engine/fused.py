@@ -91,11 +91,11 @@ def suits(width: int, classes: int, batch: int | None = None) -> bool:
     """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`).
 
     batch: of a single gradient, None for a whole training, which saves torch's calls, too. The weights must stay in the
-    cache. A single gradient also pays for padding: of X in other widths, of the weights in small batches, and of
-    classes."""
+    cache. Padding costs: of narrow X, of X for two classes; and for a single gradient of any X, of the weights in small
+    batches, and of classes."""
     if batch is None:
-        return classes <= 5 * CLASSES
-    return classes <= 3 * CLASSES and -classes % CLASSES < 4 and width >= 256 and width % LANES == 0 and batch >= 16
+        return classes <= (5 if width >= 2 * LANES else 2) * CLASSES and (classes > 2 or width % LANES == 0)
+    return classes <= 3 * CLASSES and -classes % CLASSES < 4 and width >= 256 and width % LANES == 0 and batch >= 64
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:

@@ -159,7 +159,13 @@ def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> 
     assert fused.suits(2048, 11, 256)
 
 
-@pytest.mark.parametrize("shape", [(2048, 11, 8), (2048, 13, 256), (2048, 2, 256), (2040, 11, 256), (2048, 60, 256)])
+@pytest.mark.parametrize("shape", [(16, 36), (63, 60), (327, 2)])
+def test_trainings_that_would_pay_for_padding_are_left_to_torch(shape: tuple[int, int]) -> None:
+    assert not fused.suits(*shape)
+    assert fused.suits(768, shape[1])
+
+
+@pytest.mark.parametrize("shape", [(2048, 11, 32), (2048, 13, 256), (2048, 2, 256), (2040, 11, 256), (2048, 60, 256)])
 def test_single_gradients_that_would_pay_for_padding_are_left_to_torch(shape: tuple[int, int, int]) -> None:
     assert not fused.suits(*shape)
     assert fused.suits(*shape[:2])
