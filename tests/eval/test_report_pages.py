@@ -216,7 +216,7 @@ def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     made: tuple[Path, list[Stream]], browser: Any, tmp_path: Path
 ) -> None:
     document = next(d for d in results_of([made[0] / "runs"]) if d["protocol"] == "clear-iid")
-    results = [{**r, "learner": f"{r['learner']} {i}"} for i in range(2) for r in document["results"]]
+    results = [{**r, "learner": f"{r['learner']} {i}"} for i in ("red", "blue") for r in document["results"]]
     plain = {key: document[key] for key in ("protocol", "stream", "skipped")}
     path = write([{**plain, "results": results}], tmp_path)
     means = {r["learner"]: 100 * r["scores"]["accuracy"]["mean"] for r in results}
@@ -233,11 +233,11 @@ def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     in_order = learners(page)
     assert sorted(in_order) == sorted(means)
     assert [means[name] for name in in_order] == sorted(means.values(), reverse=True)
-    page.get_by_label("Filter the rows of this table").first.fill("MAJORITY 1")
-    assert learners(page) == ["majority 1"]
-    page.get_by_label("First learner").select_option("majority 0")
-    page.get_by_label("Second learner").select_option("nearest-mean 1")
-    difference = f"{means['nearest-mean 1'] - means['majority 0']:+.1f}".replace("-", "−")
+    page.get_by_label("Filter the rows of this table").first.fill("MAJORITY BLUE")
+    assert learners(page) == ["majority blue"]
+    page.get_by_label("First learner").select_option("majority red")
+    page.get_by_label("Second learner").select_option("nearest-mean blue")
+    difference = f"{means['nearest-mean blue'] - means['majority red']:+.1f}".replace("-", "−")
     compared = page.locator(".pair tr", has_text="accuracy").inner_text()
     assert compared.split()[-1] == difference
     link = page.url
@@ -245,7 +245,7 @@ def test_tables_sort_and_filter_two_learners_compare_and_the_address_remembers(
     again = browser.new_page()
     again.goto(link)
     again.get_by_label("Second learner").wait_for()
-    assert learners(again) == ["majority 1"]
+    assert learners(again) == ["majority blue"]
     assert again.locator("table.scores th[aria-sort=descending]").first.inner_text().strip() == "accuracy"
     assert again.locator(".pair tr", has_text="accuracy").inner_text() == compared
     again.close()
