@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
 
 import pytest
-from support.console import driftline, start
+from support.console import driftline, start, start_python
 from support.helpers import benchmark
 
 from curate.core.errors import Busy
@@ -47,10 +44,10 @@ def test_the_downloader_dies_with_its_parent(tmp_path: Path) -> None:
             "rules = FetchSettings(downloader='img2dataset', timeout=60, private_addresses='allow')\n"
             "fetch([out / 'part.parquet'], out / 'a', rules, RunLog(quiet=True))\n"
         )
-        run = subprocess.Popen([sys.executable, "-c", code, url, str(tmp_path)])
+        run = start_python(code, url, tmp_path)
         assert silent.accept(), "the download has begun"
         job = next(p for p in jobs_of(run.pid))
-        run.send_signal(signal.SIGKILL)
+        run.kill()
         run.wait()
         for _ in range(100):
             if job not in jobs_of(run.pid):

@@ -49,6 +49,11 @@ def start(*words: object, said: Path | None = None) -> Running:
     return running
 
 
+def start_python(*words: object) -> Running:
+    """The same of `python -c CODE WORD…`."""
+    return _started(_executed, tuple(map(str, words)), Path.cwd(), [Path(os.devnull)] * 2)
+
+
 def _started(target: Any, words: tuple[str, ...], here: Path, said: list[Path]) -> Running:
     return Running(target, words, here, said, dict(os.environ), list(sys.path))
 
@@ -63,7 +68,7 @@ def _called(words: tuple[str, ...], *place: Any) -> None:
 
 def _executed(words: tuple[str, ...], *place: Any) -> None:
     _prepare(*place)
-    sys.argv = ["-c"]
+    sys.argv = ["-c", *words[1:]]
     sys.path.insert(0, "")
     script = sys.modules["__main__"] = ModuleType("__main__")
     exec(compile(words[0], "<string>", "exec", dont_inherit=True), script.__dict__)

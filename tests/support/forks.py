@@ -110,8 +110,10 @@ def serve(place: str) -> None:
         os.unlink(own)
     print("listening", flush=True)
     gc.disable()
+    sys.modules["wandb"] = None  # type: ignore[assignment] # timm would import it, and does without
     for name in NEEDED:
         import_module(name)
+    del sys.modules["wandb"]
     gc.freeze()  # what the imports made stays: to look at it would copy all of it into each process
     gc.enable()
     fork = multiprocessing.get_context("fork")
