@@ -23,11 +23,11 @@ $(VENV)/.dev: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
 demo: $(VENV)/.demo  ## the whole journey on the built-in photo world; ends by printing the report's path
 	@$(BIN)/driftline demo --out $(DEMO)
 
-# Threads of several workers on two cores would spin, waiting for one another. Three workers: some tests wait, and each imports all.
+# Threads of several workers on two cores would spin, waiting for one another. Two workers: each imports everything.
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/.dev  ## all tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 12
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12
 
 pythons: export OMP_NUM_THREADS = 1
 pythons: $(VENV)/.dev  ## the wheel in a fresh environment of every Python at hand, by the lock, without network: 20 GB of disk

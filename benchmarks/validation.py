@@ -30,7 +30,7 @@ from curate.core.executor import Executor
 from curate.images.near_duplicates import _pairs_by_all, pairs_by_hash
 from curate.images.shards import write_tar
 from curate.release.packing import FetchedImages, pack
-from curate.release.selection import all_splits, select
+from curate.release.selection import all_splits, select, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.writer import write_release
 from curate.validation.answers import ANSWERS as ANSWERS_SCHEMA
@@ -192,7 +192,7 @@ def release(folder: Path, accepted: list[dict[str, Any]], images: int, turn: int
     rules = ReleaseSettings(per_class=images, short="fewer")
     out = folder / f"release{turn}"
     rows = [dict(r) for r in select(accepted, range(10), CLASSES, rules, 0)]
-    splits = all_splits(rows, None, rules, 0)
+    splits = all_splits(rows, split_groups(rows), rules, 0)
     for i, row in enumerate(rows):
         row |= {"class": row["concept"], "label": CLASSES.index(row["concept"]), "split": splits["split_0"][i]}
     fetched = FetchedImages.open(folder / "fetch", folder / "members.parquet", {row["id"] for row in rows})

@@ -91,5 +91,11 @@ def split_transform(transform: Any) -> tuple[Callable[[Any], Any], list[float] |
     steps = list(getattr(transform, "transforms", []))
     if len(steps) < 2 or not isinstance(steps[-2], ToTensor) or not isinstance(steps[-1], Normalize):
         return transform, None, None
-    on_image = [s for s in steps[:-2] if type(s).__name__ != "MaybeConvertMode" or getattr(s, "mode", "") != "RGB"]
+    on_image = [s for s in steps[:-2] if not _to_rgb(s)]
     return Compose(on_image), [float(v) for v in steps[-1].mean], [float(v) for v in steps[-1].std]
+
+
+def _to_rgb(step: Any) -> bool:
+    """Whether this is open_clip's conversion: a function in 3.0, a class with a mode in 3.3."""
+    name = getattr(step, "__name__", type(step).__name__)
+    return name == "_convert_to_rgb" or (name == "MaybeConvertMode" and step.mode == "RGB")
