@@ -315,7 +315,8 @@ def adamw(net: Net, settings: LinearSettings) -> Callable[[Params, float], None]
     import torch
 
     params = net.params
-    optimiser = torch.optim.AdamW(params, lr=settings.lr, weight_decay=settings.weight_decay)
+    here = True if params[0].device.type == "cpu" else None  # one pass is twice as fast; elsewhere torch chooses
+    optimiser = torch.optim.AdamW(params, lr=settings.lr, weight_decay=settings.weight_decay, fused=here)
 
     def descend(grads: Params, lr: float) -> None:
         for group in optimiser.param_groups:

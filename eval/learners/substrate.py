@@ -120,6 +120,8 @@ def agreement(labels: Labels, answers: Labels) -> npt.NDArray[np.float64]:
 def votes(cosines: Array, labels: Labels, positions: Array, margin: float, rule: Vote) -> Labels:
     """cosines, labels, positions (m, k) of neighbours, nearest first → (m,) labels, by the rules of `Substrate`."""
     inside = cosines >= cosines[:, :1] - (margin if rule in ("band", "count", "no-recency") else np.inf)
+    if not (inside & (labels != labels[:, :1])).any():  # most single queries: all voters agree
+        return np.asarray(labels[:, 0], np.int64)
     same = (labels[:, :, None] == labels[:, None, :]) & inside[:, None, :]
     keys = [np.where(same, cosines[:, None, :] if rule == "sum" else 1.0, 0.0).sum(2)]
     if rule in ("band", "no-recency", "sum", "nearest"):

@@ -30,6 +30,7 @@ ONE_BY_ONE = 256  # samples per block of `stream`
 # A GPU may round the factors of a float32 product by 2⁻¹¹ (TF32).
 OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5, "device": 2**-10 + 1e-4}
 SOME = 2048  # vectors of the first block that give a lower bound of the nearest cosines
+AT_ONCE = 512  # pairs whose vectors stay in the cache between gathering and product
 FEW = 0.02  # share of a block's cosines: if more are candidates, the product is repeated in float32
 Neighbours = tuple[Vectors, npt.NDArray[np.int64]]
 
@@ -200,7 +201,7 @@ class Memory:
 def unit(x: npt.NDArray[Any]) -> Vectors:
     """(n, …) → (n, D) float32 of unit length; zero vectors stay zero."""
     rows = np.asarray(x).reshape(len(x), -1)
-    rows = np.asarray(rows, np.float32) / np.float32(255 if rows.dtype == np.uint8 else 1)
+    rows = rows / np.float32(255) if rows.dtype == np.uint8 else np.asarray(rows, np.float32)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12), np.float32)
 
 
@@ -311,7 +312,7 @@ def nearest(
 def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:
     """Cosines of single pairs, each summed in the same way, independent of its position."""
     out = np.empty(len(rows), np.float32)
-    for low in range(0, len(rows), 8192):
-        part = slice(low, low + 8192)
+    for low in range(0, len(rows), AT_ONCE):
+        part = slice(low, low + AT_ONCE)
         out[part] = (q[rows[part]] * x[columns[part]]).sum(1)
     return out
