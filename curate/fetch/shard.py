@@ -45,6 +45,7 @@ INDEX = pa.schema(
 )
 COLUMNS = ["id", "row", "url", "path", "uploaded"]
 BROKEN = {"empty_body", "not_an_image", "broken_image", "unsupported_format", "too_few_bytes"}
+IN_MEMORY = 256 * 2**20  # bytes of a shard; twice a default shard of YFCC's, so that it is written only once
 # The owner or the settings decided, not the state of one address: mirrors are not used.
 FINAL = {"opted_out", "too_many_bytes", "private_address", "malformed_url"}
 
@@ -95,10 +96,10 @@ class Shard:
 
 
 class Spool:
-    """The bytes of a shard's images until it is written: on disk, because originals do not fit in memory."""
+    """The bytes of a shard's images until it is written: in memory, and on disk if there are more than IN_MEMORY."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  closed with the shard
+        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY, dir=str(folder))  # noqa: SIM115  closed with the shard
         self._folder = folder
         self._places: dict[int, tuple[int, int]] = {}
         self.failures: dict[int, Download] = {}

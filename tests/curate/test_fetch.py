@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -315,6 +316,20 @@ def test_a_full_disk_is_one_clear_error_and_what_is_done_stays(
     assert not list((tmp_path / "a").glob("*00001*"))
     monkeypatch.undo()
     assert fetch(parts, tmp_path / "a", RULES, QUIET) == {"": 30}
+
+
+def test_photos_wait_in_memory_and_on_disk_only_if_they_are_too_many(
+    server: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, made = part(tmp_path / "t", [f"{server.base}/good/{i}" for i in range(4)]), tempfile.TemporaryFile
+    on_disk: list[object] = []
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **how: on_disk.append(how["dir"]) or made(**how))
+    fetch(parts, tmp_path / "a", RULES, QUIET)
+    assert not on_disk, "each photo is written once, into its shard"
+    monkeypatch.setattr("curate.fetch.shard.IN_MEMORY", len(picture()) * 2)
+    fetch(parts, tmp_path / "b", RULES, QUIET)
+    assert on_disk == [str(tmp_path / "b")]
+    assert same_files(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
