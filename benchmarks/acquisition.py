@@ -480,7 +480,9 @@ def main() -> None:
         print(json.dumps(CHILDREN[sys.argv[2]](*sys.argv[3:])))
         return
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("parts", nargs="*", choices=PARTS)  # argparse takes a default list for one choice
+    options.add_argument(
+        "parts", nargs="*", choices=[*PARTS, []], help="default: all"
+    )  # argparse looks for [] if there is none
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "driftline-bench")
     given = options.parse_args()

@@ -43,13 +43,16 @@ class BoundedReservoir(Learner):
 
     def learn(self, x: Array, y: Labels) -> None:
         """Offer the samples to the memory, one after the other."""
-        for row, label in zip(unit(x), np.asarray(y).tolist(), strict=True):
-            place = self.slot()
-            if place is not None:
-                self.x[place], self.y[place], self.order[place] = row, label, self.seen
-                if self.slices is not None:
-                    self.cosines[:, place] = self.queries @ row
-            self.seen += 1
+        import torch
+
+        with one_thread():  # NumPy's product would wake all cores
+            for row, label in zip(unit(x), np.asarray(y).tolist(), strict=True):
+                place = self.slot()
+                if place is not None:
+                    self.x[place], self.y[place], self.order[place] = row, label, self.seen
+                    if self.slices is not None:
+                        self.cosines[:, place] = torch.from_numpy(self.queries).mv(torch.from_numpy(row)).numpy()
+                self.seen += 1
 
     def prepare(self, x: Sequence[Array]) -> None:
         """Compute their cosines with the memory once; a sample that enters changes one column."""
