@@ -149,7 +149,7 @@ class Head(Layers):
         else:
             scores = torch.addmm(self.bias[:, None], self.weights, x.T)
         g = torch.softmax(scores, 0)
-        g[y, torch.arange(len(y), device=y.device)] -= 1
+        g.scatter_add_(0, y[None], g.new_full((1, len(y)), -1))  # a fifth of a small gradient quicker than by index
         g /= len(y)
         return [(g.bfloat16() @ x).float() if self.half else g @ x, g.sum(1)]
 
