@@ -6,14 +6,14 @@ DEMO ?= demo
 
 .PHONY: demo test pythons fuzz audit lint format docs dist bench lock clean
 
-$(VENV)/.demo: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
+$(VENV)/.demo: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline into $(VENV) (PyTorch and friends: a few minutes the first time)"
 	@rm -f eval/engine/_kernel.*  # of an earlier build or another Python: it would be loaded instead
 	@$(BIN)/python locks/install.py
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml eval/engine/kernel.c $(wildcard locks/py*.txt)
+$(VENV)/.dev: pyproject.toml $(wildcard eval/engine/*.[ch] locks/py*.txt)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing driftline and its development tools into $(VENV) (a few minutes the first time)"
 	@rm -f eval/engine/_kernel.*  # of an earlier build or another Python: it would be loaded instead

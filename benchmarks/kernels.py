@@ -1,11 +1,12 @@
-"""The linear head's C kernel against torch, for every kind of register of this processor: python benchmarks/kernels.py
+"""The linear head's C kernel against torch, for the kinds of products of this processor: python benchmarks/kernels.py
 
 Shapes that `fused.suits` gives to the kernel, a grid of them and a sample drawn by a fixed seed, of whole trainings and
 of single gradients; one thread, CPU seconds, the two interleaved.
 For AVX2, torch is held to AVX2 as well, so that a processor with AVX-512 measures both. Prints one JSON object for each
-kind: the worst and the median time of the kernel divided by torch's, the share of the rate of matrix products that the
-head of CLEAR-10 reaches, and its share of the limit: an epoch reads 19 MB that no cache of a core holds, and with 11
-classes it has only 11 products for each byte, so that reading them once takes more than half as long as the products.
+of AVX2, AVX-512, and bfloat16 where the processor multiplies it: the worst and the median time of the kernel divided by
+torch's (in bfloat16, too), the share of the rate of matrix products that the head of CLEAR-10 reaches, and its share of
+the limit: an epoch reads 19 MB (9 in bfloat16) that no cache of a core holds, and with 11 classes it has only 11
+products for each byte, so that reading them once takes more than half as long as the products.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def over_torch(kind: str, make: Callable[[str], Callable[[], object]], rounds: i
     return ratio
 
 
-def training(kind: str, n: int, shape: tuple[int, int, int], epochs: int = 1) -> Callable[[], object]:
+def training(
+    kind: str, n: int, shape: tuple[int, int, int], epochs: int = 1, half: bool = False
+) -> Callable[[], object]:
     """A function that trains a head with a kind of kernel. shape: width, classes, batch."""
     width, classes, batch = shape
     rng = rng_for(0, "kernels")
@@ -73,17 +76,19 @@ def training(kind: str, n: int, shape: tuple[int, int, int], epochs: int = 1) ->
 
     def work() -> None:
         os.environ[fused.VARIABLE] = kind
-        fit(Head.new(classes, width, rng_for(0)), x, y, LinearSettings(batch=batch, epochs=epochs), rng_for(1))
+        head = Head.new(classes, width, rng_for(0), half=half)
+        fit(head, x, y, LinearSettings(batch=batch, epochs=epochs), rng_for(1))
 
     return work
 
 
-def gradient(kind: str, shape: tuple[int, int, int]) -> Callable[[], object]:
+def gradient(kind: str, shape: tuple[int, int, int], half: bool = False) -> Callable[[], object]:
     """A function that computes a gradient with a kind of kernel. shape: width, classes, batch."""
     width, classes, batch = shape
     rng = rng_for(0, "kernels")
     x = torch.from_numpy(rng.normal(size=(batch, width)).astype(np.float32) / width**0.5)
-    y, head = torch.from_numpy(rng.integers(classes, size=batch)), Head.new(classes, width, rng_for(0))
+    y, head = torch.from_numpy(rng.integers(classes, size=batch)), Head.new(classes, width, rng_for(0), half=half)
+    x = x.bfloat16() if half else x
 
     def work() -> None:
         os.environ[fused.VARIABLE] = kind
@@ -108,16 +113,18 @@ def sampled(single: bool) -> list[tuple[int, int, int]]:
 def measure(kind: str) -> dict[str, float | str]:
     """The figures of one kind."""
     torch.set_num_threads(1)
+    half = kind in fused.KINDS[fused.HALF :]
     grid = [(w, c, b) for w in WIDTHS for c in CLASSES for b in BATCHES]
     ratios, single = {}, {}
     for shape in [*(shape for shape in grid if fused.suits(*shape[:2])), *sampled(False)]:
         n = max(4 * shape[2], min(1024, 64 * shape[2]))  # four steps or more: what begins a training is not its speed
-        ratios[shape] = over_torch(kind, partial(training, n=n, shape=shape), 5)
+        ratios[shape] = over_torch(kind, partial(training, n=n, shape=shape, half=half), 5)
     for shape in [*(shape for shape in grid if fused.suits(*shape)), *sampled(True)]:
-        single[shape] = over_torch(kind, partial(gradient, shape=shape), 9)
-    a, x = torch.ones(2048, 2048), torch.ones(N, D)
+        single[shape] = over_torch(kind, partial(gradient, shape=shape, half=half), 9)
+    dtype = torch.bfloat16 if half else torch.float32
+    a, x = torch.ones(2048, 2048, dtype=dtype), torch.ones(N, D // 2 if half else D)  # the bytes of an epoch
     work: dict[str, Callable[[], object]] = {"gemm": lambda: a @ a, "read": lambda: [x.sum() for _ in range(10)]}
-    head = training(kind, N, (D, C, 256), epochs=10)
+    head = training(kind, N, (D, C, 256), epochs=10, half=half)
     found = {name: statistics.median(each) for name, each in seconds({"head": head} | work, 5).items()}
     epoch, products = found["head"] / 10, 4 * N * D * C * found["gemm"] / (2 * 2048**3)
     worst, slowest = (max(each, key=lambda shape: each[shape]) for each in (ratios, single))
@@ -128,7 +135,7 @@ def measure(kind: str) -> dict[str, float | str]:
         "worst_gradient_over_torch": round(single[slowest], 2),
         "worst_gradient": "width {}, classes {}, batch {}".format(*slowest),
         "median_gradient_over_torch": round(statistics.median(single.values()), 2),
-        "share_of_sgemm": round(products / epoch, 3),
+        ("share_of_gemm" if half else "share_of_sgemm"): round(products / epoch, 3),
         "share_of_limit": round((products + found["read"] / 10) / epoch, 3),
     }
 
@@ -136,10 +143,11 @@ def measure(kind: str) -> dict[str, float | str]:
 def main() -> None:
     """One process for each kind, because torch chooses its instructions when it starts."""
     if len(sys.argv) > 1:
-        print(json.dumps({"part": sys.argv[1], **measure(sys.argv[1])}))
+        part = "bfloat16" if sys.argv[1] in fused.KINDS[fused.HALF :] else sys.argv[1]
+        print(json.dumps({"part": part, "kind": sys.argv[1], **measure(sys.argv[1])}))
         return
     best = fused.library().driftline_best_kind() if fused.library() else 0
-    for kind in fused.KINDS[1 : best + 1]:
+    for kind in [*fused.KINDS[1 : min(best + 1, fused.HALF)], *fused.KINDS[fused.HALF : best + 1][-1:]]:
         env = os.environ | (AS_AVX2 if kind == "avx2" else {})
         subprocess.run([sys.executable, __file__, kind], env=env, check=True)
 

@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import history
+import torch
 from history import HERE, declared
+from peers import product_rate
 
 
 def measure(script: Path, arguments: str) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def gpu() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What speed depends on: processor, its vector units, cores, GPU, library versions."""
+    """What speed depends on: processor, its vector units, cores, rate of float32 products, GPU, library versions."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -89,6 +91,7 @@ def machine() -> dict[str, Any]:
         "avx2": "avx2" in flags,
         "avx512": "avx512f" in flags,
         "cores": len(os.sched_getaffinity(0)),
+        "sgemm_gflops": round(product_rate(torch.float32) / 1e9),  # of one core
         "gpu": gpu(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "numpy")},
@@ -143,7 +146,8 @@ def main() -> int:
     }  # fmt: skip
     out = given.out or given.folder / "results.json"
     out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(f"{size} sizes on {result['machine']['cpu']}\n{table(records)}\nwrote {out}")
+    rate = f"{result['machine']['sgemm_gflops']} GFLOP/s a core in float32"
+    print(f"{size} sizes on {history.processor(result['machine'])}, {rate}\n{table(records)}\nwrote {out}")
     if given.full:
         history.append(given.folder, result)
         if given.folder == HERE:

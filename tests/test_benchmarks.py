@@ -79,7 +79,9 @@ def test_every_figure_is_recorded_and_held_against_its_target(folder: Path) -> N
 
 def test_the_result_says_on_what_it_was_measured(folder: Path) -> None:
     _, result = run(folder, "fast")
-    assert set(result["machine"]) == {"cpu", "avx2", "avx512", "cores", "gpu", "python", "torch", "numpy"}
+    assert set(result["machine"]) == {
+        "cpu", "avx2", "avx512", "cores", "sgemm_gflops", "gpu", "python", "torch", "numpy"
+    }  # fmt: skip
     assert (result["size"], result["date"][:2], len(result["commit"].rstrip("+"))) == ("quick", "20", 40)
     assert result["benchmarks"]["fast"]["arguments"] == "--small"
 

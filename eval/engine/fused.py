@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from itertools import islice
 from typing import Any
@@ -21,8 +21,10 @@ import numpy.typing as npt
 from curate.core.errors import BadConfig
 
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
+SIDE = 16  # classes of AMX are padded to it, as in amx.h
 STEPS = 64  # of training in one call of the library
-KINDS = ("plain", "avx2", "avx512")  # of registers, as kernel.c numbers them
+KINDS = ("plain", "avx2", "avx512", "avx512_bf16", "amx")  # of products, as kernel.c numbers them
+HALF, AMX = KINDS.index("avx512_bf16"), KINDS.index("amx")
 VARIABLE = "DRIFTLINE_KERNEL"
 Batches = Iterable[tuple[float, npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
@@ -42,9 +44,9 @@ def library() -> Any:
     place, long, real, whole = ctypes.c_void_p, ctypes.c_long, ctypes.c_float, ctypes.c_int
     for name, arguments in {
         "steps_of": [whole, *[place] * 4, *[long] * 4, *[place] * 7, *[real] * 2],
-        "steps_half": [*[place] * 4, *[long] * 4, *[place] * 8, *[real] * 2],
+        "steps_half": [whole, *[place] * 4, *[long] * 4, *[place] * 8, *[real] * 2],
         "gradient_of": [whole, *[place] * 2, *[long] * 5, *[place] * 5],
-        "gradient_half": [*[place] * 2, *[long] * 5, *[place] * 6],
+        "gradient_half": [whole, *[place] * 2, *[long] * 5, *[place] * 6],
     }.items():
         if hasattr(library, f"driftline_{name}"):
             function = getattr(library, f"driftline_{name}")
@@ -58,8 +60,9 @@ def library() -> Any:
 
 
 def kind() -> str:
-    """Which products train linear layers on this processor: "avx512", "avx2", "plain" or "torch".
+    """Which products train linear layers on this processor: one of KINDS, or "torch".
 
+    "avx512_bf16" and "amx" multiply bfloat16 so, and float32 like "avx512"; "avx2" and less leave bfloat16 to torch.
     `DRIFTLINE_KERNEL` chooses another one than the best; "off" is torch for everything here. Without AVX2, torch is the
     default: there it was not measured to be slower. Raises BadConfig for a value that this processor does not have.
     """
@@ -84,7 +87,7 @@ def ready(*tensors: Any) -> bool:
 
 def has_half() -> bool:
     """Whether the library is available and the processor multiplies bfloat16."""
-    return ready() and bool(library().driftline_has_half())
+    return kind() in KINDS[HALF:]
 
 
 def suits(width: int, classes: int, batch: int | None = None) -> bool:
@@ -163,13 +166,14 @@ def gradient(params: Any, x: Any, y: Any) -> Any:
 
     kernel, half = library(), x.dtype is torch.bfloat16
     x = padded(x)
-    weights, bias, scores, *work = room(params, x)
+    products = KINDS.index(kind())
+    weights, bias, scores, *work = room(params, x, products)
     result, slope = torch.empty_like(weights), torch.empty_like(bias)
     rows = x.data_ptr() + np.arange(len(y)) * (x.shape[1] * x.element_size())
     places = [tensor.data_ptr() for tensor in (weights, bias, result, slope, scores, *work)]
     sizes = [len(y), len(y), x.shape[1], len(bias), len(weights)]
-    function = kernel.driftline_gradient_half if half else partial(kernel.driftline_gradient_of, KINDS.index(kind()))
-    function(rows.ctypes.data, y.data_ptr(), *sizes, *places)
+    function = kernel.driftline_gradient_half if half else kernel.driftline_gradient_of
+    function(products, rows.ctypes.data, y.data_ptr(), *sizes, *places)
     return [result[: len(bias), : params[0].shape[1]], slope]
 
 
@@ -182,16 +186,18 @@ def aligned(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     return array
 
 
-def room(params: Any, x: Any) -> list[Any]:
+def room(params: Any, x: Any, products: int) -> list[Any]:
     """Weights (classes and columns padded with zeros) and bias, in memory of their own, then room for the scores of a
-    block, and for weights in bfloat16 if x, padded, is of it."""
+    block, and for what bfloat16 needs if x, padded, is of it. products: number of their kind."""
     import torch
 
+    half = x.dtype is torch.bfloat16
+    multiple, copies, more = (SIDE, 3, 2 * SIDE * ROWS) if half and products == AMX else (CLASSES, 1, 0)
     classes, features = params[0].shape
-    weights = torch.zeros((-(-classes // CLASSES) * CLASSES, x.shape[1]))
+    weights = torch.zeros((-(-classes // multiple) * multiple, x.shape[1]))
     weights[:classes, :features] = params[0]
-    scores = torch.empty((len(weights), ROWS))
-    return [weights, params[1].clone(), scores, *([weights.bfloat16()] if x.dtype is torch.bfloat16 else [])]
+    places = [weights, params[1].clone(), torch.empty((len(weights), ROWS))]
+    return places + [torch.empty(copies * weights.numel() + more, dtype=torch.bfloat16)] * half
 
 
 def train(
@@ -207,12 +213,13 @@ def train(
     kernel = library()
     half = sources[0].dtype is torch.bfloat16
     sources = [padded(x) for x in sources]
-    weights, bias, scores, *work = room(params, sources[0])
+    products = KINDS.index(kind())
+    weights, bias, scores, *work = room(params, sources[0], products)
     moving, bias_moving = torch.zeros_like(weights), torch.zeros_like(bias)
     gradient, bias_gradient = torch.empty_like(weights), torch.empty_like(bias)
     arrays = [weights, bias, moving, bias_moving, gradient, bias_gradient, scores, *work]
     places = [array.data_ptr() for array in arrays]
-    run = kernel.driftline_steps_half if half else partial(kernel.driftline_steps_of, KINDS.index(kind()))
+    run = kernel.driftline_steps_half if half else kernel.driftline_steps_of
     stride = sources[0].shape[1] * sources[0].element_size()
     starts = [source.data_ptr() for source in sources]
     done, drawn = 0, iter(batches)
@@ -223,7 +230,7 @@ def train(
         sizes = np.array([sum(len(part) for *_, part in step) for step in parts], np.int64)
         rates = np.array([rate for rate, *_ in steps], np.float32)
         given = [array.ctypes.data for array in (rows, y, sizes, rates)]
-        run(*given, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)
+        run(products, *given, len(steps), sources[0].shape[1], len(bias), len(weights), *places, momentum, decay)
         done += len(steps)
     classes, features = params[0].shape
     params[0].copy_(weights[:classes, :features])

@@ -171,25 +171,13 @@ void driftline_show(const uint8_t *x, const float *draws, long n, long height, l
 #include "tiles.h"
 #endif
 
-/* The best kind of register that this processor has: 0 plain, 1 AVX2, 2 AVX-512. */
-int driftline_best_kind(void) {
-#ifdef __x86_64__
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return 2;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
-#endif
-    return 0;
-}
-
 /* kind: at most the best. x: pointers to n rows of `width` floats (a multiple of 32), and to those that follow in training,
    `known` in all. w, dw: padded x width, padded a multiple of 12, rows from `classes` on are zero. scores: room for
    padded x 32. */
 void driftline_gradient_of(int kind, const float *const *x, const int64_t *y, long n, long known, long width, long classes,
                            long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores) {
 #ifdef __x86_64__
-    if (kind == 2) return gradient_avx512(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
+    if (kind >= 2) return gradient_avx512(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
     if (kind == 1) return gradient_avx2(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
 #endif
     gradient_plain(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores);
@@ -216,8 +204,6 @@ void driftline_steps_of(int kind, const float *const *x, const int64_t *y, const
 #define CLASSES 12 /* classes of a tile of the gradient, two vectors wide: 24 sums */
 #define HALF __attribute__((target("avx512f,avx512bw,avx512bf16")))
 
-int driftline_has_half(void) { return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw"); }
-
 /* Nearest bfloat16, ties to even; values are finite, or the run has failed anyway. */
 static inline uint32_t half_of(float value) {
     uint32_t bits;
@@ -225,12 +211,20 @@ static inline uint32_t half_of(float value) {
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
 
+/* Stores 32 columns in their order. Unpacking two rows of bfloat16 leaves the columns 0-3 8-11 16-19 24-27 in a, the others
+   in b. */
+HALF static inline void in_order(__m512 a, __m512 b, float *to) {
+    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i second = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+    _mm512_storeu_ps(to, _mm512_permutex2var_ps(a, first, b));
+    _mm512_storeu_ps(to + LANES, _mm512_permutex2var_ps(a, second, b));
+}
+
 /* Products in bfloat16, sums and weights in float32: x holds pointers to rows of bfloat16, w_half is space for padded x
-   width of them. The gradient pairs two rows; unpacking leaves its columns in the order 0-3 8-11 16-19 24-27 | 4-7 12-15
-   20-23 28-31 of every 32, which is undone at the end. */
-HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, long n, long known, long width, long classes,
-                                  long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores,
-                                  uint16_t *w_half) {
+   width of them. The gradient pairs two rows. */
+HALF static void gradient_half(const uint16_t *const *x, const int64_t *y, long n, long known, long width, long classes,
+                               long padded, const float *w, const float *bias, float *dw, float *dbias, float *scores,
+                               uint16_t *w_half) {
     memset(dw, 0, sizeof(float) * padded * width);
     memset(dbias, 0, sizeof(float) * classes);
     const float share = 1.0f / (float)n;
@@ -286,27 +280,55 @@ HALF void driftline_gradient_half(const uint16_t *const *x, const int64_t *y, lo
             }
         }
     }
-    const __m512i first = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
-    const __m512i second = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
-    for (long i = 0; i < classes * width; i += 2 * LANES) {
-        __m512 a = _mm512_loadu_ps(dw + i), b = _mm512_loadu_ps(dw + i + LANES);
-        _mm512_storeu_ps(dw + i, _mm512_permutex2var_ps(a, first, b));
-        _mm512_storeu_ps(dw + i + LANES, _mm512_permutex2var_ps(a, second, b));
-    }
+    for (long i = 0; i < classes * width; i += 2 * LANES)
+        in_order(_mm512_loadu_ps(dw + i), _mm512_loadu_ps(dw + i + LANES), dw + i);
 }
 
-HALF void driftline_steps_half(const uint16_t *const *x, const int64_t *y, const int64_t *sizes, const float *rates, long steps,
-                               long width, long classes, long padded, float *w, float *bias, float *velocity,
-                               float *bias_velocity, float *dw, float *dbias, float *scores, uint16_t *w_half,
-                               float momentum, float decay) {
+#if defined(__linux__) && (__GNUC__ >= 11 || defined(__clang__))
+#include "amx.h"
+#else
+static int has_amx(void) { return 0; }
+#define gradient_amx gradient_half
+#endif
+
+/* kind: 3, or 4 with classes padded to a multiple of 16 and more room (amx.h). */
+void driftline_gradient_half(int kind, const uint16_t *const *x, const int64_t *y, long n, long known, long width,
+                             long classes, long padded, const float *w, const float *bias, float *dw, float *dbias,
+                             float *scores, uint16_t *room) {
+    if (kind == 4) return gradient_amx(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores, room);
+    gradient_half(x, y, n, known, width, classes, padded, w, bias, dw, dbias, scores, room);
+}
+
+void driftline_steps_half(int kind, const uint16_t *const *x, const int64_t *y, const int64_t *sizes, const float *rates,
+                          long steps, long width, long classes, long padded, float *w, float *bias, float *velocity,
+                          float *bias_velocity, float *dw, float *dbias, float *scores, uint16_t *room,
+                          float momentum, float decay) {
     long known = 0;
     for (long i = 0; i < steps; i++) known += sizes[i];
     for (long i = 0; i < steps; x += sizes[i], y += sizes[i], known -= sizes[i], i++) {
-        driftline_gradient_half(x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores, w_half);
+        driftline_gradient_half(kind, x, y, sizes[i], known, width, classes, padded, w, bias, dw, dbias, scores, room);
         driftline_descend(w, velocity, dw, classes * width, rates[i], momentum, decay);
         driftline_descend(bias, bias_velocity, dbias, classes, rates[i], momentum, 0); /* decay is of weights only */
     }
 }
-#else
-int driftline_has_half(void) { return 0; }
 #endif
+
+static int best_kind(void) {
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#ifdef HALF
+    if (wide && __builtin_cpu_supports("avx512bf16")) return has_amx() ? 4 : 3;
+#endif
+    if (wide) return 2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return 1;
+#endif
+    return 0;
+}
+
+/* The best products that this processor has: 0 plain, 1 AVX2, 2 AVX-512, 3 the same and of bfloat16, 4 and these by AMX. */
+int driftline_best_kind(void) {
+    static int found = -1; /* a virtual machine answers slowly what its processor has */
+    return found = found < 0 ? best_kind() : found;
+}

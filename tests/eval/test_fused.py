@@ -62,7 +62,9 @@ def test_leaves_to_torch_what_it_could_not_read(x: torch.Tensor) -> None:
     assert not fused.fits([torch.zeros(2, 64), x], half=False)
 
 
-KINDS = fused.KINDS[: fused.library().driftline_best_kind() + 1] if fused.library() else ()
+HERE = fused.KINDS[: fused.library().driftline_best_kind() + 1] if fused.library() else ()
+KINDS, HALVES = HERE[: fused.HALF], HERE[fused.HALF :]  # products of float32, and of bfloat16
+needs_bfloat16 = pytest.mark.skipif(not HALVES, reason="no bfloat16 products on this processor")
 
 
 @needs_kernel
@@ -181,18 +183,54 @@ def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: p
     assert len(steps) == 6
 
 
-@pytest.mark.skipif(
-    not fused.fits([torch.zeros(1, 32).bfloat16()], True), reason="no bfloat16 products on this processor"
-)
-def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is() -> None:
+@needs_bfloat16
+@pytest.mark.parametrize("kind", HALVES)
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 90), st.integers(1, 140), st.integers(2, 70), st.integers(0, 9))
+def test_a_gradient_in_bfloat16_is_that_of_rounded_numbers(
+    kind: str, n: int, width: int, classes: int, seed: int
+) -> None:
+    """The twin adds in float64 what is rounded where the kernel rounds: inputs, weights, slopes of scores."""
+    x, y = (torch.from_numpy(each) for each in data(n, width, classes, seed))
+    generator = torch.Generator().manual_seed(seed)
+    params = [torch.randn(classes, width, generator=generator), torch.randn(classes, generator=generator)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(fused.VARIABLE, kind)
+        ours = fused.gradient(params, x.bfloat16(), y)
+    inputs, weights = x.bfloat16().double(), params[0].bfloat16().double()
+    slopes = torch.softmax(inputs @ weights.T + params[1], 1)
+    slopes[torch.arange(n), y] -= 1
+    slopes /= n
+    assert torch.allclose(ours[0].double(), slopes.float().bfloat16().double().T @ inputs, atol=3e-3 / n)
+    assert torch.allclose(ours[1].double(), slopes.sum(0), atol=1e-6)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("kind", HALVES)
+def test_in_bfloat16_it_is_nearer_to_float32_than_torch_is(kind: str) -> None:
     x, y = data(700, 256, 20, 3)
     s = LinearSettings(epochs=10, decay_after=6)
     exact = both(x, y, s, 20)[1]
-    ours, twin = both(x, y, s, 20, half=True)
+    ours, twin = both(x, y, s, 20, half=True, kind=kind)
     away = [float((h.weights - exact.weights).square().mean().sqrt()) for h in (ours, twin)]
     size = float(exact.weights.square().mean().sqrt())
     assert 0 < away[0] < 1.2 * away[1]
     assert away[0] < 0.01 * size
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("kind", HALVES)
+def test_in_bfloat16_the_same_training_gives_the_same_bytes(kind: str) -> None:
+    x, y = data(300, 96, 20, 4)
+    one, again = (both(x, y, LinearSettings(epochs=3), 20, half=True, kind=kind)[0] for _ in range(2))
+    assert one.weights.numpy().tobytes() == again.weights.numpy().tobytes()
+
+
+@needs_bfloat16
+def test_without_its_products_bfloat16_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fused.VARIABLE, "avx2")
+    assert not fused.has_half()
+    assert not fused.fits([torch.zeros(1, 64).bfloat16()], half=True)
 
 
 @needs_kernel
