@@ -19,6 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "project" / "performance.md"
+UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
 INTRODUCTION = """# Performance
 
 How fast driftline is, as ratios against other tools or against what the machine can do, measured in the same run. A
@@ -28,6 +29,7 @@ what it compares.
 ```text
 make bench FULL=1                                all at full size: hours; adds to the record and writes this page
 python benchmarks/run.py kernels start --full    some
+python benchmarks/run.py kernels --full --avx2   as on a processor without AVX-512
 python benchmarks/history.py --plot history.png  this page again, and a picture of every ratio over time
 ```
 
@@ -82,7 +84,7 @@ def append(folder: Path, result: Mapping[str, Any]) -> None:
 
 def processor(machine: Mapping[str, Any]) -> str:
     """Name, vector units, cores and GPU."""
-    units = "AVX-512" if machine["avx512"] else "AVX2" if machine["avx2"] else "neither AVX2 nor AVX-512"
+    units = next((name for fact, name in UNITS.items() if machine.get(fact)), "neither AVX2 nor AVX-512")
     gpu = f", {machine['gpu']}" if machine.get("gpu") else ""
     return f"{machine['cpu'].replace('(R)', '')}, {units}, {machine['cores']} cores{gpu}"
 

@@ -22,12 +22,12 @@ from functools import partial
 
 import numpy as np
 import torch
+from peers import AS_AVX2
 
 from curate.core.seeding import rng_for
 from eval.engine import fused
 from eval.engine.linear import Head, LinearSettings, fit
 
-AS_AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"}
 WIDTHS, CLASSES, BATCHES = (16, 50, 256, 768, 2048, 4096), (2, 11, 24, 60, 100, 1000), (1, 16, 64, 256, 1024)
 LEAST = 0.004
 SAMPLED = 60  # shapes of each kind, widths 16 … 4,096, classes 2 … 1,000, batches 1 … 1,024
@@ -146,7 +146,7 @@ def main() -> None:
         part = "bfloat16" if sys.argv[1] in fused.KINDS[fused.HALF :] else sys.argv[1]
         print(json.dumps({"part": part, "kind": sys.argv[1], **measure(sys.argv[1])}))
         return
-    best = fused.library().driftline_best_kind() if fused.library() else 0
+    best = fused.KINDS.index(fused.kind()) if fused.kind() in fused.KINDS else 0
     for kind in [*fused.KINDS[1 : min(best + 1, fused.HALF)], *fused.KINDS[fused.HALF : best + 1][-1:]]:
         env = os.environ | (AS_AVX2 if kind == "avx2" else {})
         subprocess.run([sys.executable, __file__, kind], env=env, check=True)

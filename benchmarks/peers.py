@@ -1,4 +1,5 @@
-"""What the benchmarks of the engine compare with: the loop a user would write, and products of square matrices."""
+"""What the benchmarks of the engine compare with: the loop a user would write, products of square matrices, and older
+processors."""
 
 from __future__ import annotations
 
@@ -8,6 +9,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from PIL import Image
+
+AS_AVX2 = {  # for processes: torch, MKL, oneDNN, OpenBLAS, faiss and our kernel use no more than AVX2
+    "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2",
+    "OPENBLAS_CORETYPE": "Haswell", "FAISS_OPT_LEVEL": "avx2", "DRIFTLINE_KERNEL": "avx2",
+}  # fmt: skip
 
 
 def users_loop(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float, epochs: int) -> None:

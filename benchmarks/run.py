@@ -1,11 +1,13 @@
 """All benchmarks of this folder, one after the other; every figure, with facts about the machine, in one JSON file.
 
-    python benchmarks/run.py [NAME …] [--full] [--out benchmarks/results.json]
+    python benchmarks/run.py [NAME …] [--full] [--avx2] [--out benchmarks/results.json]
 
 `benchmarks.toml` declares each benchmark: its arguments at quick and at full size, and the target of each ratio. A
 benchmark prints JSON objects; the object of one part of several names it ("part"). Targets hold at full size: exit
 code 1 if a benchmark fails or, with --full, a target is missed. With --full the ratios are added to the folder's
-history.jsonl, and docs/project/performance.md is written again (history.py).
+history.jsonl, and docs/project/performance.md is written again (history.py). A ratio with avx512 or bfloat16 in its
+name is asked only of a processor that has it. --avx2 holds torch, NumPy, faiss and our kernel to AVX2: a newer
+processor measures what users of an older one get.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 import history
 import torch
 from history import HERE, declared
-from peers import product_rate
+from peers import AS_AVX2, product_rate
 
 
 def measure(script: Path, arguments: str) -> dict[str, Any]:
@@ -59,10 +61,13 @@ def documents(text: str) -> Iterator[dict[str, Any]]:
         start = text.find("\n", start) + 1 or len(text)
 
 
-def judged(name: str, figures: dict[str, Any], targets: dict[str, str]) -> list[dict[str, Any]]:
-    """One record for each target: value (None if the benchmark did not print it) and whether it is met."""
+def judged(name: str, figures: dict[str, Any], targets: dict[str, str], here: dict[str, Any]) -> list[dict[str, Any]]:
+    """One record for each target that this machine is asked: value (None if the benchmark did not print it) and whether
+    it is met."""
     records = []
     for ratio, target in targets.items():
+        if any(unit in ratio and not here[unit] for unit in ("avx512", "bfloat16")):
+            continue
         value: Any = figures
         for key in ratio.split("."):
             value = value.get(key) if isinstance(value, dict) else None
@@ -80,8 +85,8 @@ def gpu() -> str:
     return subprocess.run(asked, capture_output=True, text=True).stdout.partition("\n")[0].strip()
 
 
-def machine() -> dict[str, Any]:
-    """What speed depends on: processor, its vector units, cores, rate of float32 products, GPU, library versions."""
+def machine(held: bool = False) -> dict[str, Any]:
+    """What speed depends on: processor, vector units, cores, rate of products, GPU, library versions. held: to AVX2."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
@@ -89,7 +94,9 @@ def machine() -> dict[str, Any]:
     return {
         "cpu": facts.get("model name", platform.processor()),
         "avx2": "avx2" in flags,
-        "avx512": "avx512f" in flags,
+        "avx512": "avx512f" in flags and not held,
+        "bfloat16": "avx512_bf16" in flags and not held,
+        "held": held,
         "cores": len(os.sched_getaffinity(0)),
         "sgemm_gflops": round(product_rate(torch.float32) / 1e9),  # of one core
         "gpu": gpu(),
@@ -126,6 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     parser.add_argument("--full", action="store_true", help="full sizes instead of quick ones")
+    parser.add_argument("--avx2", action="store_true", help="as on a processor that has no more than AVX2")
     parser.add_argument("--out", type=Path, help="default: results.json in the folder")
     parser.add_argument("--folder", type=Path, default=HERE, help="of scripts and benchmarks.toml")
     given = parser.parse_args()
@@ -133,21 +141,24 @@ def main() -> int:
     if unknown := sorted(set(given.names) - set(known)):
         parser.error(f"unknown benchmark {unknown[0]!r}; available: {', '.join(known)}")
     size = "full" if given.full else "quick"
+    if given.avx2:
+        os.environ.update(AS_AVX2)
+    here = machine(given.avx2)
     measured: dict[str, Any] = {}
     records: list[dict[str, Any]] = []
     skipped = [name for name in known if given.full and known[name].get("gpu") and not gpu()]
     for name in given.names or [name for name in known if name not in skipped]:
         print(f"{name} …", file=sys.stderr, flush=True)
         measured[name] = measure(given.folder / f"{name}.py", known[name].get(size, ""))
-        records += judged(name, measured[name]["figures"], known[name].get("targets", {}))
+        records += judged(name, measured[name]["figures"], known[name].get("targets", {}), here)
     result: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "commit": commit(), "size": size,
-        "machine": machine(), "benchmarks": measured, "ratios": records,
+        "machine": here, "benchmarks": measured, "ratios": records,
     }  # fmt: skip
     out = given.out or given.folder / "results.json"
     out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    rate = f"{result['machine']['sgemm_gflops']} GFLOP/s a core in float32"
-    print(f"{size} sizes on {history.processor(result['machine'])}, {rate}\n{table(records)}\nwrote {out}")
+    print(f"{size} sizes on {history.processor(here)}, {here['sgemm_gflops']} GFLOP/s a core in float32")
+    print(f"{table(records)}\nwrote {out}")
     if given.full:
         history.append(given.folder, result)
         if given.folder == HERE:

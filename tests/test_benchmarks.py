@@ -80,10 +80,27 @@ def test_every_figure_is_recorded_and_held_against_its_target(folder: Path) -> N
 def test_the_result_says_on_what_it_was_measured(folder: Path) -> None:
     _, result = run(folder, "fast")
     assert set(result["machine"]) == {
-        "cpu", "avx2", "avx512", "cores", "sgemm_gflops", "gpu", "python", "torch", "numpy"
+        "cpu", "avx2", "avx512", "bfloat16", "held", "cores", "sgemm_gflops", "gpu", "python", "torch", "numpy"
     }  # fmt: skip
     assert (result["size"], result["date"][:2], len(result["commit"].rstrip("+"))) == ("quick", "20", 40)
     assert result["benchmarks"]["fast"]["arguments"] == "--small"
+
+
+def test_a_newer_processor_measures_what_one_with_avx2_gets(tmp_path: Path) -> None:
+    """What that one does not have is not asked of it."""
+    (tmp_path / "units.py").write_text(
+        "import json, os, torch\n"
+        "held = os.environ['DRIFTLINE_KERNEL'] == 'avx2' and 'AVX512' not in torch.backends.cpu.get_cpu_capability()\n"
+        "print(json.dumps({'held': held, 'bfloat16_speed': 0, 'avx512': {'speed': 0}}))\n"
+    )
+    targets = {"held": ">= 1", "bfloat16_speed": ">= 1", "avx512.speed": ">= 1"}
+    (tmp_path / "benchmarks.toml").write_text(
+        "[units.targets]\n" + "".join(f'"{ratio}" = "{target}"\n' for ratio, target in targets.items())
+    )
+    done, result = run(tmp_path, "--full", "--avx2")
+    assert done.returncode == 0
+    assert [(r["ratio"], r["value"]) for r in result["ratios"]] == [("held", True)]
+    assert ", held to AVX2, " in history.page(tmp_path)
 
 
 def test_targets_decide_at_full_size_only(folder: Path) -> None:
