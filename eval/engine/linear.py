@@ -7,6 +7,7 @@ spec of performance).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -382,16 +383,14 @@ def predict_sure(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[La
 
 
 def predict_scored(net: Net, x: npt.NDArray[Any], length: float = 1.0) -> tuple[Labels, Floats]:
-    """The same with the scores (N, C)."""
+    """The same with the scores (N, C). The inputs are read where they lie; instead of them, the weights of the first
+    layer are divided."""
     import torch
 
     with one_thread(), torch.inference_mode():
-        return read(_scores(net, x, length))
-
-
-def _scores(net: Net, x: npt.NDArray[Any], length: float) -> Any:
-    """The weights of the first layer are divided instead of the inputs."""
-    if length != 1.0:
-        net = net.copy()
-        net.params[0] /= length
-    return net.scores(on(x, net))
+        if length != 1.0:
+            net = net.copy()
+            net.params[0] /= length
+        with warnings.catch_warnings(action="ignore"):  # torch's: the array is read-only. Nothing writes to it
+            inputs = torch.from_numpy(np.ascontiguousarray(x)).to(net.params[0].device)
+        return read(net.scores(inputs))

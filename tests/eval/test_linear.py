@@ -141,3 +141,14 @@ def test_parts_are_scaled_and_joined_as_one_array_is() -> None:
     parts.measure(x[:7], x[7:2000], x[2000:])
     assert parts.length == whole.length == float(np.sqrt((x.astype(np.float64) ** 2).sum(1).mean()))
     assert (parts.joined([x[:7], x[7:2000], x[2000:]]) == whole.inputs(x)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_read_only_features_are_predicted_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream's tests are mapped files: a copy for every prediction would cost as much as the product."""
+    head, x = Head.new(3, 8, rng_for(0)), rng_for(1).normal(size=(5, 8)).astype(np.float32)
+    expected, seen = predict(head, x), []
+    monkeypatch.setattr(Head, "scores", lambda self, x, plain=Head.scores: seen.append(x.data_ptr()) or plain(self, x))
+    x.flags.writeable = False
+    assert np.array_equal(predict(head, x), expected)
+    assert seen == [x.ctypes.data]
