@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -180,11 +179,16 @@ def _val_size(size: int, shares: Shares, val_share: float) -> int:
 
 def overlap_counts(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
     """Number of validation images of the last step that an earlier step trains on; of images in several steps."""
-    earlier = set().union(*(step["train"].tolist() for step in drawn[:-1])) if len(drawn) > 1 else set()
-    steps_with = Counter(i for step in drawn for i in {j for rows in step.values() for j in rows.tolist()})
+    size = 1 + max(int(rows.max(initial=-1)) for step in drawn for rows in step.values())
+    earlier, steps_with = np.zeros(size, bool), np.zeros(size, np.int64)
+    for step in drawn:
+        steps_with += np.bincount(np.concatenate(list(step.values())), minlength=size) > 0
+    for step in drawn[:-1]:
+        earlier[step["train"]] = True
+    final = np.unique(drawn[-1]["val"])
     return {
-        "final_validation_in_earlier_training": len(earlier & set(drawn[-1]["val"].tolist())),
-        "images_in_several_steps": sum(n > 1 for n in steps_with.values()),
+        "final_validation_in_earlier_training": int(earlier[final].sum()),
+        "images_in_several_steps": int((steps_with > 1).sum()),
     }
 
 

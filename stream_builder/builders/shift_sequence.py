@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
 LEVELS = 64  # different amounts of a growing shift within a step
+PART = 1 << 19  # bytes of images that are shifted at a time: they stay in the cache
 
 
 def compose(
@@ -43,9 +46,9 @@ def compose(
     """A stream with a source step and one step for each part of the sequence; shifts accumulate.
 
     dataset: opened, or what `open_dataset` takes. sequence: see `stream_builder.shifts.grammar`. sizes: samples of each
-    step, train and val together (None: the paper's). test_size: test samples of the last step. workers: steps rendered
-    in parallel; the result is the same. oracle: also draw as many samples of the last step's distribution as all steps
-    have, including those of the last step, if the dataset is large enough.
+    step, train and val together (None: the paper's). test_size: test samples of the last step. workers: steps, test
+    samples and oracle rendered in parallel; the result is the same. oracle: also draw as many samples of the last
+    step's distribution as all steps have, including those of the last step, if the dataset is large enough.
 
     Samples are drawn without replacement within a step; the draws do not depend on shifts of images and labels.
 
@@ -83,15 +86,21 @@ def compose(
     def render(t: int, samples: Samples, positions: Array, rng: np.random.Generator) -> Split:
         return _render(samples, positions, counts[t - 1] if t else {}, renderings[t], dataset, rng)
 
-    def rendered_step(t: int) -> Step:
+    def training(t: int) -> dict[str, Split]:
         rng = rng_for(seed, "render", t)
-        splits = {name: render(t, dataset.train, rows, rng) for name, rows in drawn[t].items() if len(rows)}
-        if t == last and test_size:
-            splits["test"] = render(t, dataset.test, drawn[t + 1]["test"], rng_for(seed, "render test", t))
+        return {name: render(t, dataset.train, rows, rng) for name, rows in drawn[t].items() if len(rows)}
+
+    def test() -> dict[str, Split]:
+        rng = rng_for(seed, "render test", last)
+        return {"test": render(last, dataset.test, drawn[last + 1]["test"], rng)} if test_size else {}
+
+    def named(t: int) -> str:
         name = ",".join(("~" if shift in steps[t].growing else "") + shift.code for shift in steps[t].shifts)
-        return Step(t, f"{t} {name or 'source'}", splits)
+        return f"{t} {name or 'source'}"
 
     def oracle_step() -> Step | None:
+        if not oracle:
+            return None
         share = class_shares(dataset, last, counts[last], total, composition)
         rows = draw_oracle(dataset, drawn[last], sum(sizes), share, composition, seed, published is not None)
         if rows is None:
@@ -99,14 +108,18 @@ def compose(
         rng = rng_for(seed, "render oracle")
         return Step(last + 1, "oracle", {name: render(last, dataset.train, rows[name], rng) for name in rows})
 
-    with ThreadPoolExecutor(workers) as pool:
-        rendered = list(pool.map(rendered_step, range(len(steps))))
+    with ThreadPoolExecutor(workers) as pool:  # the longest first, so that the workers end at about the same time
+        upper, tests = pool.submit(oracle_step), pool.submit(test)
+        trains = [pool.submit(training, t) for t in reversed(range(len(steps)))][::-1]
+    splits = [train.result() for train in trains]
+    splits[last] |= tests.result()
+    rendered = [Step(t, named(t), splits[t]) for t in range(len(steps))]
     facts: dict[str, Any] = {"from": "shifts", "base": dataset.name, "sequence": sequence}
     facts |= {"sizes": list(sizes), "seed": seed, "fidelity": composition.fidelity}
     facts |= {"draws": "published" if published else "own", "overlap": overlap, "loading": composition.loading()}
     facts["shared"] = overlap_counts(drawn[: len(steps)])
     name = f"{dataset.name}-{sequence}"
-    return Stream(name, rendered, dataset.classes, facts=facts, oracle=oracle_step() if oracle else None)
+    return Stream(name, rendered, dataset.classes, facts=facts, oracle=upper.result())
 
 
 def _check(dataset: Dataset, total: Mapping[Shift, float]) -> None:
@@ -124,16 +137,35 @@ def _render(
     rng: np.random.Generator,
 ) -> Split:  # fmt: skip
     """The samples at `positions` after every shift of a rendering, each applied once, in the order of ORDER."""
-    x, y = samples.x[positions], samples.y[positions]
-    original, n_classes, counts = y, len(dataset.classes), rendering.counts
-    for shift in sorted(counts, key=lambda shift: ORDER.index(shift.acts_on)):
+    x, y = samples.x, samples.y[positions]
+    original, n, n_classes, counts = y, len(y), len(dataset.classes), rendering.counts
+    ordered = sorted(counts, key=lambda shift: ORDER.index(shift.acts_on))
+    on_images = [shift for shift in ordered if shift.acts_on not in ("sampling", "label")]
+
+    def shifted(low: int, high: int, shifts: Sequence[Shift]) -> Any:
+        part = x[positions[low:high]] if x is samples.x else x[low:high]  # gathered when they are first shifted
+        for shift in shifts:
+            if shift in rendering.growing:
+                part = _grow(shift, part, original, before.get(shift, 0), counts[shift], n_classes, rng)
+            else:
+                part, _ = shift.apply(part, original[low:high], counts[shift], n_classes, rng)
+        return part
+
+    for in_parts, together in groupby(on_images, lambda shift: shift.by_image and shift not in rendering.growing):
+        shifts = list(together)
+        if in_parts:
+            out = np.empty((n, *x.shape[1:]), np.uint8)
+            size = max(1, PART // math.prod(x.shape[1:]))
+            for low in range(0, n, size):
+                out[low : low + size] = shifted(low, low + size, shifts)
+            x = out
+        else:
+            x = shifted(0, n, shifts)
+    x = np.ascontiguousarray(shifted(0, n, ()))
+    for shift in ordered:
         if shift.acts_on == "label":
             _, y = shift.apply(x, y, counts[shift], n_classes, rng)
-        elif shift in rendering.growing:
-            x = _grow(shift, x, original, before.get(shift, 0), counts[shift], n_classes, rng)
-        elif shift.acts_on != "sampling":
-            x, _ = shift.apply(x, original, counts[shift], n_classes, rng)
-    return Split(np.ascontiguousarray(x), y, samples.index[positions].astype(np.str_))
+    return Split(x, y, samples.index[positions].astype(np.str_))
 
 
 def _grow(

@@ -1,7 +1,8 @@
-"""What a shift is, and two functions that several shifts need."""
+"""What a shift is, and functions that several shifts need."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,9 @@ class Shift:
     adds: ClassVar[str] = ""
     """setting whose values add up: n times 1 is once n. Occurrences with different values are then rendered as one.
     Without it they are applied one after the other"""
+    by_image: ClassVar[bool] = False
+    """whether `apply` changes each image alone and draws no random numbers, so that some images at a time give the same
+    as all at once"""
 
     def after(self, before: int) -> Shift:
         """This shift where its letter has occurred `before` times with other settings; see `LabelFlip`."""
@@ -77,7 +81,17 @@ def rotate(x: Images, degrees: float) -> Images:
     check_images(x)
     if degrees % 360 == 0:
         return x
-    height, width = x.shape[1:3]
+    flat, inside = _sources(*x.shape[1:3], degrees)
+    pixels = np.ascontiguousarray(x).reshape(len(x), len(flat) * 3).view("V3")  # one copy per pixel, not three
+    turned = np.take(pixels, flat, axis=1, mode="clip").view(np.uint8).reshape(len(x), len(flat) * 3)
+    turned &= inside  # a bit mask makes the corners black: assignment takes longer than the rotation
+    return turned.reshape(x.shape)
+
+
+@lru_cache(maxsize=8)
+def _sources(height: int, width: int, degrees: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Of each pixel of a rotated image: where it is in the original (H·W,), and 255 for each of its channels or 0 if it
+    is outside (H·W·3,). Kept, because images are rotated some at a time."""
     angle = np.deg2rad(degrees)
     cos, sin = np.float32(np.cos(angle)), np.float32(np.sin(angle))
     columns = np.arange(width, dtype=np.float32) + np.float32(0.5 - width / 2)
@@ -87,8 +101,17 @@ def rotate(x: Images, degrees: float) -> Images:
     ix, iy = np.rint(source_x).astype(np.int64), np.rint(source_y).astype(np.int64)
     inside = (ix >= 0) & (ix < width) & (iy >= 0) & (iy < height)
     flat = np.where(inside, iy * width + ix, 0).ravel()
-    pixels = np.ascontiguousarray(x).reshape(len(x), height * width * 3).view("V3")  # one copy per pixel, not three
-    turned = np.take(pixels, flat, axis=1).view(np.uint8).reshape(len(x), height * width * 3)
-    # A bit mask makes the corners black: assignment takes longer than the rotation.
-    turned &= np.repeat(np.where(inside.ravel(), 255, 0), 3).astype(np.uint8)
-    return turned.reshape(x.shape)
+    return flat, np.repeat(np.where(inside.ravel(), 255, 0), 3).astype(np.uint8)
+
+
+def brighten(x: Images, channel: int, added: int) -> Images:
+    """`added` grey levels more, or less, in one channel of (N, H, W, 3) uint8; saturates at 0 and 255. A new array."""
+    levels = np.zeros(x.shape[1:], np.uint8)  # of a whole image: a loop over one channel takes three times as long
+    levels[..., channel] = min(abs(added), 255)
+    if added < 0:
+        out: Images = np.maximum(x, levels)
+        out -= levels
+        return out
+    out = np.minimum(x, ~levels)
+    out += levels
+    return out

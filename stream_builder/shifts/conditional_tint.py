@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream_builder.shifts.base import Images, Labels, Shift, check_images
+from stream_builder.shifts.base import Images, Labels, Shift, brighten, check_images
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class ConditionalTint(Shift):
     acts_on: ClassVar[str] = "colour"
     fractional: ClassVar[bool] = True
     adds: ClassVar[str] = "amount"
+    by_image: ClassVar[bool] = True
     amount: int = 30
     """grey levels"""
 
@@ -29,8 +30,8 @@ class ConditionalTint(Shift):
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
-        out, added = x.copy(), round(self.amount * count)
+        out, added = np.empty_like(x), round(self.amount * count)
         for channel in range(3):
             rows = y % 3 == channel
-            out[rows, :, :, channel] = np.clip(x[rows, :, :, channel].astype(np.int32) + added, 0, 255)
+            out[rows] = brighten(x[rows], channel, added)
         return out, y

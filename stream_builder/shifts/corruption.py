@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
-BLOCK = 1 << 20  # values at a time
+BLOCK = 1 << 20  # values drawn at a time: another number gives other noise
+PART = 1 << 17  # of those, values added at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,25 @@ class Corruption(Shift):
         for low in range(0, len(flat), BLOCK):
             n = min(BLOCK, len(flat) - low)
             words = rng.integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
-            drawn = words.astype("<u8").view(np.uint8)[:n] // bytes_per_value
-            beyond = np.flatnonzero(drawn >= values)
+            drawn = words.astype("<u8", copy=False).view(np.uint8)
+            drawn //= bytes_per_value
+            drawn[n:] = 0
+            beyond = _few(drawn >= values)
             drawn[beyond] = rng.integers(0, values, len(beyond), dtype=np.uint8)
-            noisy = flat[low : low + n].astype(np.int16)
-            noisy += drawn
-            np.clip(noisy, self.amount, 255 + self.amount, out=noisy)
-            out[low : low + n] = noisy - self.amount
+            for start in range(0, n, PART):
+                stop = min(start + PART, n)
+                noisy = flat[low + start : low + stop].astype(np.int16)
+                noisy += drawn[start:stop]
+                np.clip(noisy, self.amount, 255 + self.amount, out=noisy)
+                noisy -= self.amount
+                out[low + start : low + stop] = noisy
         return out.reshape(x.shape)
+
+
+def _few(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Positions of what is True in (8·n,), as `np.flatnonzero` has them. It first looks at 8 values at a time, which
+    takes half as long if few are True."""
+    words = mask.view(np.uint64)
+    some = np.flatnonzero(words != 0)
+    within = np.flatnonzero(words[some].view(np.bool_))
+    return some[within >> 3] * 8 + (within & 7)

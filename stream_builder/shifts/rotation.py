@@ -21,6 +21,7 @@ class Rotation(Shift):
     acts_on: ClassVar[str] = "geometry"
     fractional: ClassVar[bool] = True
     adds: ClassVar[str] = "degrees"
+    by_image: ClassVar[bool] = True
     degrees: float = 30.0
     """angle, counter-clockwise"""
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream_builder.shifts.base import Images, Labels, Shift, check_images
+from stream_builder.shifts.base import Images, Labels, Shift, brighten, check_images
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class Tint(Shift):
     acts_on: ClassVar[str] = "colour"
     fractional: ClassVar[bool] = True
     adds: ClassVar[str] = "amount"
+    by_image: ClassVar[bool] = True
     amount: int = 30
     """grey levels"""
 
@@ -26,7 +27,4 @@ class Tint(Shift):
     ) -> tuple[Images, Labels]:
         """New images; labels as given."""
         check_images(x)
-        out = x.copy()
-        table = np.clip(np.arange(256) + round(self.amount * count), 0, 255).astype(np.uint8)
-        out[..., 0] = table[x[..., 0]]
-        return out, y
+        return brighten(x, 0, round(self.amount * count)), y

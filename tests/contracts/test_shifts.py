@@ -45,6 +45,17 @@ class TestShift:
         assert (a == c).all()
         assert (b == d).all()
 
+    def test_some_images_at_a_time_give_the_same_as_all_if_it_says_so(self, name: str) -> None:
+        shift: Shift = SHIFTS[name]()
+        if shift.by_image:
+            x, y = data()
+            rng = rng_for(7)
+            new_x, new_y = shift.apply(x, y, 2, C, rng)
+            parts = [shift.apply(x[low : low + 4], y[low : low + 4], 2, C, rng) for low in range(0, len(x), 4)]
+            assert (new_x == np.concatenate([part for part, _ in parts])).all()
+            assert (new_y == y).all(), "labels are changed by shifts of labels"
+            assert rng.bit_generator.state == rng_for(7).bit_generator.state, "it draws no random numbers"
+
     def test_changes_only_what_it_acts_on(self, name: str) -> None:
         x, y = data()
         shift: Shift = SHIFTS[name]()
