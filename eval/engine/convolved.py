@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import conv2d, pad
 
-PLACES, NUMBERS = 16, 1 << 18  # up to this many pixels and from this many weights a product is faster (measured, Zen 4)
+PLACES, NUMBERS = 16, 1 << 18  # up to this many pixels and from this many weights a product is faster (measured)
 
 
 class Conv(nn.Conv2d):
@@ -32,9 +32,11 @@ class Conv(nn.Conv2d):
         tall, wide = ((n + 2 * border - size) // stride + 1 for n in (height, width))
         below = (tall - 1) * stride + rows[1] - rows[0] - height - above
         right = (wide - 1) * stride + columns[1] - columns[0] - width - left
-        small = tall * wide <= PLACES and weight.numel() >= NUMBERS and x.dtype is torch.bfloat16
+        # Evaluation in float32 has many images at once: patches of 16 pixels would take memory and save no time.
+        most = PLACES if torch.is_grad_enabled() or x.dtype is torch.bfloat16 else PLACES // 4
+        small = tall * wide <= most and weight.numel() >= NUMBERS
         if small and x.device.type == "cpu" and x.is_contiguous(memory_format=torch.channels_last):
-            return _Product.apply(x, weight, stride, (left, right, above, below), (tall, wide))
+            return _Product.apply(x, self.weight, (rows, columns), stride, (left, right, above, below), (tall, wide))
         if above == below == left == right:
             return conv2d(x, weight, None, stride, above)
         return conv2d(pad(x, (left, right, above, below)), weight, None, stride)
@@ -52,10 +54,13 @@ def taps(length: int, size: int, stride: int, border: int) -> tuple[int, int]:
 
 
 class _Product(torch.autograd.Function):
-    """Patches (N places, taps · C) times weights (taps · C, D). Borders may be negative: pixels that no tap covers."""
+    """Patches (N places, taps · C) times weights (taps · C, D). Of the weights only the given rows and columns of taps
+    count. Borders may be negative: pixels that no tap covers."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, stride: int, borders: Any, places: tuple[int, int]) -> Any:
+    def forward(ctx: Any, x: Any, weight: Any, ends: Any, stride: int, borders: Any, places: tuple[int, int]) -> Any:
+        ctx.whole, ctx.given = weight.shape, (..., slice(*ends[0]), slice(*ends[1]))
+        weight = weight[ctx.given]
         outside, inside, high, broad = weight.shape
         left, right, above, below = borders
         framed = pad(x.permute(0, 2, 3, 1), (0, 0, left, right, above, below)).contiguous()
@@ -73,8 +78,12 @@ class _Product(torch.autograd.Function):
         shape, framed, (outside, inside, high, broad), kind, stride, (left, _, above, _), (tall, wide) = ctx.about
         g = g.permute(0, 2, 3, 1).reshape(-1, outside)
         weight_gradient = (g.t() @ patches).view(outside, high, broad, inside).permute(0, 3, 1, 2).to(kind)
+        if weight_gradient.shape != ctx.whole:  # channels last, as the weights are: autograd keeps it without a copy
+            whole = torch.empty(ctx.whole, dtype=kind, memory_format=torch.channels_last).zero_()
+            whole[ctx.given] = weight_gradient
+            weight_gradient = whole
         if not ctx.needs_input_grad[0]:
-            return None, weight_gradient, None, None, None
+            return None, weight_gradient, None, None, None, None
         each = (g @ matrix).view(shape[0], tall, wide, high, broad, inside)
         total = g.new_zeros(framed)
         for i in range(high):
@@ -84,4 +93,4 @@ class _Product(torch.autograd.Function):
                 total[:, rows, columns] += each[:, :, :, i, j]
         height, width = shape[2:]
         inner = pad(total, (0, 0, -left, width - (framed[2] - left), -above, height - (framed[1] - above)))
-        return inner.permute(0, 3, 1, 2), weight_gradient, None, None, None
+        return inner.permute(0, 3, 1, 2), weight_gradient, None, None, None, None

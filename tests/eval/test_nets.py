@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from curate.core.errors import DriftlineError, IncompatibleStream
-from eval.engine import fused
+from eval.engine import convolved, fused
 from eval.engine.convolved import Conv
 from eval.engine.normed import Norm
 from eval.finetuning import adapters
@@ -140,6 +140,25 @@ def test_convolutions_are_torchs(
     near = 1e-5 if kind is torch.float32 else 2e-2
     for a, b in ((out, other), (mine_x.grad, theirs_x.grad), (mine.weight.grad, theirs.weight.grad)):
         assert (a.float() - b).abs().max() <= near * b.abs().max()
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("inside", "outside", "side"), [(64, 512, 8), (256, 512, 2)])
+def test_few_pixels_and_many_weights_are_a_matrix_product(
+    inside: int, outside: int, side: int, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its gradient has the layout of the weights, so that autograd keeps it without a copy."""
+    monkeypatch.setattr(convolved, "conv2d", None)
+    layer = Conv(inside, outside, 3, 2, 1).to(memory_format=torch.channels_last)
+    x = torch.randn(3, inside, side, side).to(kind).contiguous(memory_format=torch.channels_last)
+    (gradient,) = torch.autograd.grad(layer(x).sum(), layer.weight)
+    assert gradient.stride() == layer.weight.stride()
+
+
+def test_evaluation_in_float32_makes_no_patches_of_sixteen_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolved._Product, "apply", None)
+    with torch.no_grad():
+        assert Conv(64, 512, 3, 2, 1)(torch.randn(3, 64, 8, 8).contiguous(memory_format=torch.channels_last)).any()
 
 
 @pytest.mark.parametrize("kind", ["side-1", "side-b"])
