@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.sources.yfcc.bzip2 import SEGMENT, Damaged, blocks, decompress
+from curate.sources.yfcc import bzip2
+from curate.sources.yfcc.bzip2 import AHEAD, BLOCK, END, SEGMENT, Damaged, blocks, decompress
 
 
 def noise(size: int) -> bytes:
@@ -31,6 +32,38 @@ def test_many_blocks_over_more_than_one_segment_of_the_file(tmp_path: Path, thre
     path = tmp_path / "x.bz2"
     path.write_bytes(bz2.compress(data, 3))
     assert b"".join(blocks(path, threads)) == data
+
+
+@pytest.mark.parametrize("segment", [32, SEGMENT])
+def test_marks_are_found_at_every_bit_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int
+) -> None:
+    """Compared with a search through every bit; most of the bits between two marks are those of marks, too."""
+    monkeypatch.setattr(bzip2, "SEGMENT", segment)
+    near = f"{BLOCK:048b}"[1:] + f"{END:048b}"[:-1]
+    gaps = random.Random(0)
+    bits = "".join(f"{mark:048b}" + near + "1" * gaps.randrange(64) for _ in range(250) for mark in (BLOCK, END))
+    bits += "0" * (-len(bits) % 8)
+    path = tmp_path / "x.bz2"
+    path.write_bytes(int(bits, 2).to_bytes(len(bits) // 8, "big"))
+    windows = ((at, int(bits[at : at + 48], 2)) for at in range(len(bits) - 47))
+    expected = [(at, mark) for at, mark in windows if mark in (BLOCK, END)]
+    assert len({(at % 32, mark) for at, mark in expected}) == 64
+    assert list(bzip2._marks(path)) == expected
+
+
+def test_threads_decode_ahead_of_a_slow_caller_and_stop_at_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.bz2"
+    path.write_bytes(bz2.compress(noise(100_000 * 2 * AHEAD), 1))
+    begun: list[int] = []
+    decode = bzip2._decode
+    monkeypatch.setattr(bzip2, "_decode", lambda block: (begun.append(1), decode(block))[1])
+    reader = blocks(path, 2)
+    next(reader)
+    reader.close()  # waits for the threads
+    assert AHEAD < len(begun) <= AHEAD + 3
 
 
 def test_a_file_that_is_cut_off_gives_its_sound_blocks_first(tmp_path: Path) -> None:

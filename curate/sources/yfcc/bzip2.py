@@ -10,6 +10,7 @@ that a damaged file gives the same bytes with and without it.
 from __future__ import annotations
 
 import bz2
+import itertools
 import shutil
 import subprocess
 from collections import deque
@@ -22,6 +23,7 @@ import numpy as np
 
 BLOCK, END = 0x314159265359, 0x177245385090  # 48-bit marks: start of a block, end of a stream
 SEGMENT = 4 << 20  # bytes of the file that are searched at a time
+AHEAD = 16  # blocks that wait while the caller works on others: as much as is decoded while it writes one part
 
 
 class Damaged(Exception):
@@ -55,7 +57,7 @@ def decompress(path: Path, threads: int = 1) -> Iterator[bytes]:
 def blocks(path: Path, threads: int = 1) -> Iterator[bytes]:
     """Yield the plain bytes of `path`, one bzip2 block (up to 900 kB) at a time, in order.
 
-    At most 2 × `threads` + 1 blocks are in memory. Raises Damaged after the last intact block.
+    At most `threads` + AHEAD + 1 blocks are in memory. Raises Damaged after the last intact block.
     """
     with path.open("rb") as file, ThreadPoolExecutor(threads) as pool:
         head = file.read(4)
@@ -72,7 +74,7 @@ def blocks(path: Path, threads: int = 1) -> Iterator[bytes]:
             ended = kind == END
             if ended:
                 waiting.append(int.from_bytes(_bits(file, bit + 48, bit + 80)[0], "big"))
-            while len(waiting) > 2 * threads:
+            while len(waiting) > threads + AHEAD:
                 combined = yield from _next(waiting, file, combined)
         while waiting:
             combined = yield from _next(waiting, file, combined)
@@ -109,22 +111,27 @@ def _next(
 
 def _marks(path: Path) -> Iterator[tuple[int, int]]:
     """(bit offset, mark) of every mark in the file, in order."""
-    # A mark that starts at bit `shift` of a byte covers the next five bytes completely: these are searched.
-    wanted = [(mark, s, (mark >> s & 0xFFFFFFFFFF).to_bytes(5, "big")) for mark in (BLOCK, END) for s in range(8)]
+    # A mark that starts at bit `shift` of a byte covers the next five bytes completely. One of the first four of these
+    # is at a multiple of four: there the file is searched, for this byte and the next.
+    wanted: dict[int, list[tuple[int, int, int]]] = {}  # two bytes → marks, shifts, bytes of the mark before the two
+    for mark, shift in itertools.product((BLOCK, END), range(8)):
+        middle = (mark >> shift & 0xFFFFFFFFFF).to_bytes(5, "big")
+        for i in range(4):
+            wanted.setdefault(int.from_bytes(middle[i : i + 2], "little"), []).append((mark, shift, i + 1))
+    is_wanted = np.zeros(1 << 16, bool)
+    is_wanted[list(wanted)] = True
     with path.open("rb") as file:
         base, buffer = 0, b""
         while True:
             fresh = file.read(SEGMENT)
             buffer += fresh or bytes(7)  # zeros at the end, so that the last mark has seven bytes, too
-            marks = []
-            for mark, shift, middle in wanted:
-                at = buffer.find(middle, 1, len(buffer) - 1)
-                while at >= 0:
-                    window = int.from_bytes(buffer[at - 1 : at + 6], "big")
-                    if window >> (8 - shift) & 0xFFFFFFFFFFFF == mark:
-                        marks.append((8 * (base + at - 1) + shift, mark))
-                    at = buffer.find(middle, at + 1, len(buffer) - 1)
-            yield from sorted(marks)
+            pairs = np.frombuffer(buffer, "<u2", len(buffer) // 2)[::2]
+            for n in np.flatnonzero(is_wanted[pairs]).tolist():
+                for mark, shift, before in wanted[int(pairs[n])]:
+                    start = 4 * n - before
+                    window = int.from_bytes(buffer[start : start + 7], "big")
+                    if 0 <= start <= len(buffer) - 7 and window >> (8 - shift) & 0xFFFFFFFFFFFF == mark:
+                        yield 8 * (base + start) + shift, mark
             if not fresh:
                 return
             base, buffer = base + len(buffer) - 6, buffer[-6:]
