@@ -30,7 +30,7 @@ def plus_decode(column: pa.Array) -> pa.Array:
         return column
     edges = np.frombuffer(offsets, np.int32)[: len(column) + 1]
     data = np.frombuffer(values, np.uint8)[: edges[-1]]
-    plus = np.flatnonzero(data == 0x2B)
+    plus = data == 0x2B
     percent = np.flatnonzero(data == 0x25)
     percent = percent[percent + 2 < len(data)]
     high, low = _HEX[data[percent + 1]], _HEX[data[percent + 2]]
@@ -40,22 +40,35 @@ def plus_decode(column: pa.Array) -> pa.Array:
     inside = percent + 3 <= edges[np.searchsorted(edges, percent, side="right")]
     percent, decoded = percent[inside], decoded[inside]
     nul = np.flatnonzero(data == 0)
-    if not len(plus) and not len(percent) and not len(nul):
+    if not plus.any() and not len(percent) and not len(nul):
         return column
-    out = data.copy()
-    out[plus] = 0x20
-    out[percent] = decoded
-    if len(percent):
-        keep = np.ones(len(out), bool)
-        keep[percent + 1] = keep[percent + 2] = False
-        out = out[keep]
-    shrunk = edges - 2 * np.searchsorted(percent, edges, side="left").astype(np.int32)
+
+    def moved(positions: np.ndarray) -> np.ndarray:
+        return (positions - 2 * np.searchsorted(percent, positions, side="left")).astype(np.int32)
+
+    # arithmetic is four times as fast as out[plus] = 0x20, and bytes.translate twice as fast as a mask
+    out = data - plus * np.uint8(0x2B - 0x20)
+    out[nul] = 0x20
+    out[percent + 1] = out[percent + 2] = 0
+    out = np.frombuffer(bytearray(out).translate(None, b"\0"), np.uint8)
+    out[moved(nul)] = 0
+    out[percent - 2 * np.arange(len(percent))] = decoded
     result = pa.StringArray.from_buffers(
-        len(column), pa.py_buffer(shrunk.astype(np.int32)), pa.py_buffer(out), valid, column.null_count
+        len(column), pa.py_buffer(moved(edges)), pa.py_buffer(out), valid, column.null_count
     )
+    if not len(nul) and decoded.all() and _is_utf8(result):  # as a rule
+        return result
     suspects = np.append(percent[(decoded >= 0x80) | (decoded == 0)], nul)
     rows = np.unique(np.searchsorted(edges, suspects, side="right") - 1)
     return _repair(column, result, rows) if len(rows) else result
+
+
+def _is_utf8(column: pa.Array) -> bool:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _repair(column: pa.Array, decoded: pa.Array, rows: np.ndarray) -> pa.Array:

@@ -70,7 +70,7 @@ def mark(part: Path, out: Path, settings: FilterSettings) -> None:
     names = None if settings.where is not None else [name for name in TABLE.names if name not in TEXT]
     table = pq.read_table(part, columns=names, use_threads=False)
     marks = table.select(["id", "row", "user"]).append_column("reason", reasons(table, settings)).cast(MARKS)
-    write_parquet(out, marks)
+    write_parquet(out, marks, ("user", "reason"))
 
 
 def late_rows(marks: Sequence[Path], settings: FilterSettings, scratch: Path) -> pa.Table:

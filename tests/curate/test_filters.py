@@ -17,7 +17,7 @@ from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.metadata.filtering import MARKS, filter_table, late_rows, mark
 from curate.metadata.filters import check, reasons
-from curate.metadata.schema import TABLE, batch_of
+from curate.metadata.schema import TABLE, TIMES, batch_of, judge_times
 from curate.metadata.settings import FilterSettings
 
 QUIET = RunLog(quiet=True)
@@ -58,6 +58,20 @@ def outcome(rules: FilterSettings | None = None, **changes: object) -> str:
 )
 def test_each_fault_by_name(changes: dict[str, object], expected: str) -> None:
     assert outcome(**changes) == expected
+
+
+def test_a_time_that_no_photo_has_is_a_fault_and_other_rows_stay_as_they_are() -> None:
+    first, last = TIMES[0], TIMES[1] - 1
+    good = [GOOD | {"taken": first}, GOOD | {"uploaded": last}, GOOD | {"uploaded": None, "taken": None}]
+    bad = [
+        GOOD | {"taken": first - 1},
+        GOOD | {"uploaded": last + 1},
+        {"fault": "bad_id", "raw": "x", "uploaded": 2**60},
+    ]
+    assert judge_times(pa.Table.from_batches([batch_of(good)])).equals(pa.Table.from_batches([batch_of(good)]))
+    judged = judge_times(pa.Table.from_batches([batch_of(good + bad)]))
+    assert judged["fault"].to_pylist() == [None] * 3 + ["bad_capture_time", "bad_upload_time", "bad_id"]
+    assert judged["raw"].to_pylist() == [None] * 3 + [f"taken: {first - 1}", f"uploaded: {last + 1}", "x"]
 
 
 def test_clears_rule_can_be_relaxed_by_a_tolerance_or_left_out() -> None:

@@ -152,7 +152,7 @@ def _columnar(block: bytes, breaks: np.ndarray, row: int, width: int) -> pa.Reco
     if not len(table):
         return None
     table = table.combine_chunks()
-    good = np.setdiff1d(np.arange(len(breaks)), np.array(ragged, np.int64) - 1)
+    good = np.delete(np.arange(len(breaks)), np.array(ragged, np.int64) - 1)
     starts = np.append(0, breaks[:-1] + 1)
 
     def raw(position: int) -> str:
