@@ -163,6 +163,12 @@ def test_an_unknown_benchmark_is_refused_by_name() -> None:
     assert "unknown benchmark 'fats'; available: acquisition, " in done.stderr
 
 
+def test_ingest_is_compared_with_decompression_only_where_that_leaves_cores_free() -> None:
+    limit = benchmark("acquisition").wall_limit
+    assert limit(2, cpu=30.0, decompression=10.0) == pytest.approx(1.1 * 15)
+    assert limit(4, cpu=30.0, decompression=5.0) == pytest.approx(1.2 * 5)
+
+
 def test_every_benchmark_is_declared() -> None:
     assert set(DECLARED) == {path.stem for path in BENCHMARKS.glob("*.py")} - SHARED
 
