@@ -98,14 +98,14 @@ def gradient(kind: str, shape: tuple[int, int, int], half: bool = False) -> Call
     return work
 
 
-def sampled(single: bool) -> list[tuple[int, int, int]]:
+def sampled(single: bool, tiles: bool) -> list[tuple[int, int, int]]:
     """Width, classes and batch of shapes that the kernel takes, spread evenly over their logarithms. single: of single
-    gradients; half of all widths drawn are multiples of the kernel's lanes, as most encoders' are."""
+    gradients; half of all widths drawn are multiples of the kernel's lanes, as most encoders' are. tiles: by AMX."""
     rng, shapes = rng_for(0, "shapes"), []
     while len(shapes) < SAMPLED:
         width, classes, batch = np.exp(rng.uniform(np.log([16, 2, 1]), np.log([4096, 1000, 1024]))).round().astype(int)
         width = width if rng.random() < 0.5 else -(-width // fused.LANES) * fused.LANES
-        if fused.suits(int(width), int(classes), int(batch) if single else None):
+        if fused.suits(int(width), int(classes), int(batch) if single else None, tiles):
             shapes.append((int(width), int(classes), int(batch)))
     return shapes
 
@@ -113,13 +113,14 @@ def sampled(single: bool) -> list[tuple[int, int, int]]:
 def measure(kind: str) -> dict[str, float | str]:
     """The figures of one kind."""
     torch.set_num_threads(1)
-    half = kind in fused.KINDS[fused.HALF :]
+    half, tiles = kind in fused.KINDS[fused.HALF :], kind == "amx"
     grid = [(w, c, b) for w in WIDTHS for c in CLASSES for b in BATCHES]
     ratios, single = {}, {}
-    for shape in [*(shape for shape in grid if fused.suits(*shape[:2])), *sampled(False)]:
+    for shape in [*(shape for shape in grid if fused.suits(*shape[:2])), *sampled(False, tiles)]:
         n = max(4 * shape[2], min(1024, 64 * shape[2]))  # four steps or more: what begins a training is not its speed
-        ratios[shape] = over_torch(kind, partial(training, n=n, shape=shape, half=half), 5)
-    for shape in [*(shape for shape in grid if fused.suits(*shape)), *sampled(True)]:
+        epochs = 1 if shape[0] % fused.LANES == 0 else 8  # fewer are torch's, because X would be copied
+        ratios[shape] = over_torch(kind, partial(training, n=n, shape=shape, epochs=epochs, half=half), 5)
+    for shape in [*(shape for shape in grid if fused.suits(*shape, tiles)), *sampled(True, tiles)]:
         single[shape] = over_torch(kind, partial(gradient, shape=shape, half=half), 9)
     dtype = torch.bfloat16 if half else torch.float32
     a, x = torch.ones(2048, 2048, dtype=dtype), torch.ones(N, D // 2 if half else D)  # the bytes of an epoch

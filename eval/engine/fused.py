@@ -22,6 +22,7 @@ from curate.core.errors import BadConfig
 
 LANES, CLASSES, ROWS = 32, 12, 32  # as in kernel.c: columns and classes are padded to these, rows of a block
 SIDE = 16  # classes of AMX are padded to it, as in amx.h
+WEIGHTS = 200_000  # of a layer that trains in the kernel: three arrays of them stay in the second-level cache
 STEPS = 64  # of training in one call of the library
 KINDS = ("plain", "avx2", "avx512", "avx512_bf16", "amx")  # of products, as kernel.c numbers them
 HALF, AMX = KINDS.index("avx512_bf16"), KINDS.index("amx")
@@ -90,15 +91,20 @@ def has_half() -> bool:
     return kind() in KINDS[HALF:]
 
 
-def suits(width: int, classes: int, batch: int | None = None) -> bool:
+def suits(width: int, classes: int, batch: int | None = None, tiles: bool = False, epochs: int = 100) -> bool:
     """Whether the kernel is faster than torch for this shape, on AVX2 and AVX-512 alike (`benchmarks/kernels.py`).
 
-    batch: of a single gradient, None for a whole training, which saves torch's calls, too. The weights must stay in the
-    cache. Padding costs: of narrow X, of X for two classes; and for a single gradient of any X, of the weights in small
-    batches, and of classes."""
+    batch: of a single gradient, None for a whole training, which saves torch's calls, too. tiles: bfloat16 by AMX.
+    epochs: of a training. Padding costs: X is copied, which some epochs pay for, and it and the classes get larger. The
+    weights must stay in the cache. X that stays there is no slower where it is read twice, as torch reads it."""
+    whole, wide = width % LANES == 0, width >= 2 * LANES
+    if batch is None and whole:
+        return classes <= (5 if wide else 2) * CLASSES and classes * width <= WEIGHTS
     if batch is None:
-        return classes <= (5 if width >= 2 * LANES else 2) * CLASSES and (classes > 2 or width % LANES == 0)
-    return classes <= 3 * CLASSES and -classes % CLASSES < 4 and width >= 256 and width % LANES == 0 and batch >= 64
+        return 2 < classes <= (2 if wide else 1) * CLASSES and epochs >= 8
+    if tiles:
+        return whole and classes <= 3 * CLASSES and width >= 256 and batch >= 64
+    return whole and CLASSES - 2 <= classes <= CLASSES and batch >= 256 and batch * width >= 1 << 19
 
 
 def descend(weights: Any, velocity: Any, gradient: Any, lr: float, momentum: float, decay: float) -> bool:
@@ -138,15 +144,15 @@ def show(x: Any, draws: npt.NDArray[np.float32], scale: Sequence[float], shift: 
     return out
 
 
-def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int | None = None) -> bool:
+def fits(sources: Sequence[Any], half: bool, classes: int = 2, batch: int | None = None, epochs: int = 100) -> bool:
     """Whether the kernel is available, supports these tensors (N, D), and is faster than torch. half: needs bfloat16
-    products; classes: of the layer; batch: as for `suits`."""
+    products; classes: of the layer; batch, epochs: as for `suits`."""
     import torch
 
     wanted, width = torch.bfloat16 if half else torch.float32, sources[0].shape[1]
     if any(x.dtype is not wanted or x.shape[1] != width or x.device.type != "cpu" for x in sources):
         return False  # torch raises an error for them; C would read out of bounds
-    if not suits(width, classes, batch) or kind() == "torch":
+    if not suits(width, classes, batch, half and kind() == "amx", epochs) or kind() == "torch":
         return False
     return not half or has_half()
 

@@ -241,7 +241,7 @@ def fit(
         for velocity in head.velocity:  # start without momentum, like a new optimiser
             velocity.zero_()
         simple = rule is None and settings.optimiser == "sgd" and isinstance(head, Head)
-        if simple and fused.fits(data, head.half, len(head.params[1])):
+        if simple and fused.fits(data, head.half, len(head.params[1]), epochs=settings.epochs):
             targets = [np.asarray(labels, np.int64) for _, labels in both]
             steps = fused.train(
                 head.params, head.velocity, data, targets, drawn, settings.momentum, settings.weight_decay

@@ -83,7 +83,7 @@ def test_every_kind_of_registers_equals_torch(
 ) -> None:
     x, y = data(n, width, classes, n)
     memory = data(n // 2 + 1, width, classes, n + 1) if replays else None
-    s = LinearSettings(lr=0.1, batch=batch, epochs=4, decay_after=2, weight_decay=decay)
+    s = LinearSettings(lr=0.1, batch=batch, epochs=8, decay_after=4, weight_decay=decay)  # 8: widths of any number
     ours, twin = both(x, y, s, classes, memory, kind=kind)
     for a, b in zip([*ours.params, *ours.velocity], [*twin.params, *twin.velocity], strict=True):
         assert torch.allclose(a, b, atol=1e-4)
@@ -161,16 +161,30 @@ def test_wide_outputs_and_narrow_layers_in_large_batches_are_left_to_torch() -> 
     assert fused.suits(2048, 11, 256)
 
 
-@pytest.mark.parametrize("shape", [(16, 36), (63, 60), (327, 2)])
-def test_trainings_that_would_pay_for_padding_are_left_to_torch(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("shape", [(16, 13), (63, 60), (327, 2), (3000, 25), (4096, 60)])
+def test_trainings_that_would_pay_for_padding_or_leave_the_cache_are_left_to_torch(shape: tuple[int, int]) -> None:
     assert not fused.suits(*shape)
     assert fused.suits(768, shape[1])
 
 
-@pytest.mark.parametrize("shape", [(2048, 11, 32), (2048, 13, 256), (2048, 2, 256), (2040, 11, 256), (2048, 60, 256)])
-def test_single_gradients_that_would_pay_for_padding_are_left_to_torch(shape: tuple[int, int, int]) -> None:
+def test_inputs_are_padded_only_for_a_training_of_some_epochs() -> None:
+    assert fused.suits(3000, 11, epochs=8)
+    assert not fused.suits(3000, 11, epochs=7)
+    assert fused.suits(3008, 11, epochs=1)
+
+
+@pytest.mark.parametrize(
+    "shape", [(2048, 11, 255), (1024, 11, 256), (2048, 13, 256), (2048, 9, 256), (2040, 11, 512), (2048, 24, 256)]
+)
+def test_single_gradients_that_torch_computes_as_fast_are_left_to_it(shape: tuple[int, int, int]) -> None:
     assert not fused.suits(*shape)
     assert fused.suits(*shape[:2])
+    assert fused.suits(2048, 11, 256)
+
+
+def test_tiles_are_faster_in_smaller_batches_and_with_more_classes() -> None:
+    assert fused.suits(256, 25, 64, tiles=True)
+    assert not fused.suits(256, 25, 63, tiles=True)
 
 
 @needs_kernel
@@ -179,8 +193,8 @@ def test_narrow_layers_train_in_the_kernel_in_batches_of_any_size(monkeypatch: p
     monkeypatch.setattr(fused, "train", lambda *given: steps.extend(given[4]) or len(steps))
     monkeypatch.delenv(fused.VARIABLE, raising=False)
     x, y = data(2000, 16, 5, 0)
-    fit(Head.new(5, 16, rng_for(0)), x, y, LinearSettings(batch=1000, epochs=3), rng_for(1))
-    assert len(steps) == 6
+    fit(Head.new(5, 16, rng_for(0)), x, y, LinearSettings(batch=1000, epochs=8), rng_for(1))
+    assert len(steps) == 16
 
 
 @needs_bfloat16
