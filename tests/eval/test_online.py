@@ -52,6 +52,7 @@ class TestWide:
         self, momentum: float, decay: float, kernel: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
+        monkeypatch.setattr("eval.engine.wide.PART", 3)  # classes at a time
         head = Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half=False)
         linear, optimiser = plain(head, momentum, decay)
         for t in range(30):
@@ -71,6 +72,7 @@ class TestWide:
         self, momentum: float, kernel: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DRIFTLINE_KERNEL", kernel)
+        monkeypatch.setattr("eval.engine.wide.PART", 3)
         whole, half = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, h) for h in (False, True))
         with torch.no_grad():
             for t in range(20):
