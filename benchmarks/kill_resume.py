@@ -137,8 +137,9 @@ def compare(
                 job.wait(wait)
                 # It finished before its moment came: begin once more from nothing, so that kills hit real work. With
                 # photos of an earlier run in the store it would last a quarter as long, and finish before most moments.
+                # A copy that was complete comes back without a store.
                 for part in ("stages", "store"):
-                    shutil.rmtree(folder / "killed" / part)
+                    shutil.rmtree(folder / "killed" / part, ignore_errors=True)
             except subprocess.TimeoutExpired:
                 job.kill()
                 job.wait()
