@@ -165,7 +165,7 @@ class Head(Layers):
 
         scores = self.scores(x)
         g = torch.softmax(scores.T, 0)  # classes first, as in memory
-        g[y, torch.arange(len(y), device=y.device)] -= 1
+        g.scatter_add_(0, y[None], g.new_full((1, len(y)), -1))
         return self.pulled(x, g.div_(len(y)).add_(pull(scores).T).T)
 
     def fisher(self, x: Any, y: Any) -> Params:

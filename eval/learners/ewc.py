@@ -41,7 +41,7 @@ class Penalty(Rule):
         """The data's gradient plus the penalty's."""
         for params, strengths in self.pulls:
             parts = zip(grads, strengths, net.params, params, strict=True)
-            grads = [g + strength * (p - old) for g, strength, p, old in parts]
+            grads = [g.addcmul(strength, p - old) for g, strength, p, old in parts]
         return grads
 
 

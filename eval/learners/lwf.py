@@ -55,7 +55,7 @@ class Distil(Rule):
             teacher = self.answers.index_select(1, places).T
 
         def off(scores: Any, of: slice = slice(None)) -> Any:
-            return self.weight * t * (softmax(scores) - teacher[of]) / len(teacher)
+            return (softmax(scores) - teacher[of]) * (self.weight * t / len(teacher))
 
         return off
 

@@ -23,12 +23,12 @@ class Path(Rule):
     def gradient(self, net: Net, grads: Params, x: Any, y: Any) -> Params:
         """The data's gradient plus the penalty's."""
         parts = zip(grads, self.omega, net.params, self.start, strict=True)
-        return [g + 2 * self.strength * o * (p - old) for g, o, p, old in parts]
+        return [g.addcmul(o, p - old, value=2 * self.strength) for g, o, p, old in parts]
 
     def moved(self, grads: Params, steps: Params) -> None:
         """Add how much this update of each weight lowered the loss of the data."""
         for path, g, step in zip(self.path, grads, steps, strict=True):
-            path -= g * step
+            path.addcmul_(g, step, value=-1)
 
 
 class WholePath(Path):
