@@ -60,7 +60,7 @@ def encoded_at(
     bits: Literal[8, 16] = 16,
 ) -> Stream:  # fmt: skip
     """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples.
-    bits: of a stored number."""
+    bits: of a stored number. Raises BadConfig if other vectors are there."""
     from curate.core.atomic_io import fingerprint
     from curate.encoders import spec_of
     from curate.encoders.seen import seen
@@ -70,10 +70,17 @@ def encoded_at(
     spec = spec_of(encoder, device)
     loaded = spec.load()
     key = fingerprint([source, encoder, loaded.fingerprint, *([bits] if bits == 8 else [])])
-    if not (where / "stream.json").is_file() or Stream.load(where).facts.get("made_from") != key:
+    if not (where / "stream.json").is_file():
         with run_log.progress(name, count_samples(stream), "samples") as tick:
             made = encode(stream, loaded, encoder, tick)
         known = seen(spec.encoder, spec.model, spec.weights).facts()
         facts = {**made.facts, "features": name, "made_from": key, **known}
         return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)
-    return Stream.load(where)
+    there = Stream.load(where)
+    if there.facts.get("made_from") != key:
+        raise BadConfig(
+            f"{where} holds vectors of another encoder, or of other samples.",
+            "",
+            "Set another --out, or delete the folder.",
+        )
+    return there

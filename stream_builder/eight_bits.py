@@ -5,12 +5,15 @@ A scale belongs to its vector alone: no statistic of later samples is in what an
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadArray
+from curate.core.atomic_io import write_array
+from curate.core.errors import BadArray, IntegrityError
+from curate.core.outside.arrays import open_array
 
 Codes = npt.NDArray[np.int8]
 Scales = npt.NDArray[np.float32]
@@ -55,3 +58,21 @@ def least_cosine(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> float:
         cosines = np.where(lengths > 0, (a * b).sum(1) / np.where(lengths > 0, lengths, 1), 1)
         least = min(least, float(cosines.min(initial=1)))
     return least
+
+
+def write_coded(x: npt.NDArray[Any], stem: Path) -> npt.NDArray[Any]:
+    """Write vectors in 8 bits; returns them as they will be read."""
+    codes, scales = coded(x)
+    write_array(stem.with_name(f"{stem.name}_x.npy"), codes)
+    write_array(stem.with_name(f"{stem.name}_scale.npy"), scales)
+    return decoded(codes, scales, x.dtype.name)
+
+
+def open_coded(stem: Path, n: int, dtype: str, way_out: str) -> npt.NDArray[Any]:
+    """Vectors in 8 bits, decoded. Raises IntegrityError for other arrays, and for scales that no vector has."""
+    path = stem.with_name(f"{stem.name}_scale.npy")
+    codes = open_array(stem.with_name(f"{stem.name}_x.npy"), "i", (n, None), way_out)
+    scales = np.asarray(open_array(path, "f", (n,), way_out), np.float32)
+    if codes.dtype != np.int8 or not (np.isfinite(scales) & (scales >= 0)).all():
+        raise IntegrityError(f"{path} and its vectors were changed.", "Expected int8, and finite scales.", way_out)
+    return decoded(codes, scales, dtype)

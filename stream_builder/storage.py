@@ -19,18 +19,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 
-from curate.core.atomic_io import check_format, fingerprint, read_json, sweep, write_array, write_bytes, write_json
-from curate.core.errors import DriftlineError, IntegrityError, MissingFile
+from curate.core.atomic_io import (
+    TEMPORARY,
+    check_format,
+    fingerprint,
+    read_json,
+    sweep,
+    write_array,
+    write_bytes,
+    write_json,
+)
+from curate.core.errors import BadConfig, DriftlineError, IntegrityError, MissingFile
+from curate.core.outputs import check_own
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
 from stream_builder.class_texts import ClassTexts
 from stream_builder.document import LazyDocument, StreamDocument
-from stream_builder.eight_bits import check_vectors, coded, decoded, least_cosine
+from stream_builder.eight_bits import check_vectors, least_cosine, open_coded, write_coded
 from stream_builder.lazy_images import LazyImages
 from stream_builder.step import OPTIONAL, Array, Split, Step
 from stream_builder.validate import check_steps
@@ -54,17 +65,49 @@ def write(
     class_texts: ClassTexts | None = None,
     bits: Literal[8, 16] = 16,
 ) -> None:
-    """Write the fields of a stream into a new folder; `stream.json` is written last.
+    """Write the fields of a stream into a folder; `stream.json` is written last.
 
     bits: 8 stores vectors as `eight_bits.coded` makes them; the facts say the least cosine to the given ones. Raises
-    BadArray for images and texts in 8 bits.
+    BadArray for images and texts in 8 bits, and BadConfig for a folder that holds another stream.
     """
     check_steps([(s.index, s.name) for s in steps], str(folder))
     for split in (split for step in steps for split in step.splits.values() if bits == 8):
         check_vectors(split.x)
+    fields = (name, classes, steps, oracle, prior, facts, class_texts, bits)
+    path = folder / "stream.json"
+    if held := _held(path):
+        with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as trial:
+            if _write(Path(trial), *fields)["sha256"] != held["sha256"]:
+                what = f"{folder} holds another stream: {held['name']}, {len(held['steps'])} steps."
+                raise BadConfig(what, "", "Set another --out, or delete the folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stream.json").unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     sweep(folder)
+    write_json(path, _write(folder, *fields))
+
+
+def _held(path: Path) -> dict[str, Any] | None:
+    """A whole stream.json; None without one, and for a damaged one of a stream. Raises BadConfig for another file."""
+    try:
+        return _head(path.parent) if path.exists() else None
+    except DriftlineError:
+        if not any(path.parent.glob("step_*")):
+            check_own(path.parent, [path.name], VERIFIED)
+        return None
+
+
+def _write(
+    folder: Path,
+    name: str,
+    classes: Sequence[str],
+    steps: Sequence[Step],
+    oracle: Step | None,
+    prior: Any,
+    facts: Mapping[str, Any],
+    class_texts: ClassTexts | None,
+    bits: Literal[8, 16],
+) -> dict[str, Any]:
+    """Write all arrays; returns the content of stream.json."""
     records: list[dict[str, Any]] = []
     files = folder / FILES
     there = _plain_files(files)
@@ -73,7 +116,7 @@ def write(
     def store(x: Any, stem: Path) -> tuple[Any, dict[str, Any]]:
         """Write samples; returns them as they will be read, and how they are stored."""
         if bits == 8:
-            read = _write_coded(x, stem)
+            read = write_coded(x, stem)
             cosines.append(least_cosine(x, read))
             return read, {"eight_bits": read.dtype.name}
         _write_x(x, stem, files, there)
@@ -112,7 +155,7 @@ def write(
     }
     head["sha256"] = _content_hash(head)
     head["digest"] = fingerprint(head)
-    write_json(folder / "stream.json", head)
+    return head
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -238,24 +281,6 @@ def _write_x(x: Any, stem: Path, folder: Path, there: set[str]) -> None:
     write_array(stem.with_name(f"{stem.name}_where.npy"), x.locations)
 
 
-def _write_coded(x: Array, stem: Path) -> Array:
-    """Write vectors in 8 bits; returns them as they will be read."""
-    codes, scales = coded(x)
-    write_array(stem.with_name(f"{stem.name}_x.npy"), codes)
-    write_array(stem.with_name(f"{stem.name}_scale.npy"), scales)
-    return decoded(codes, scales, x.dtype.name)
-
-
-def _open_coded(stem: Path, n: int, dtype: str) -> Array:
-    """Vectors in 8 bits, decoded. Raises IntegrityError for other arrays, and for scales that no vector has."""
-    path = stem.with_name(f"{stem.name}_scale.npy")
-    codes = open_array(stem.with_name(f"{stem.name}_x.npy"), "i", (n, None), AGAIN)
-    scales = np.asarray(open_array(path, "f", (n,), AGAIN), np.float32)
-    if codes.dtype != np.int8 or not (np.isfinite(scales) & (scales >= 0)).all():
-        raise IntegrityError(f"{path} and its vectors were changed.", "Expected int8, and finite scales.", AGAIN)
-    return decoded(codes, scales, dtype)
-
-
 def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[str]:
     """Link or copy files into `folder`; returns their names there. there: names that it has, extended here. A data set
     may have a file for each image."""
@@ -283,7 +308,7 @@ def _stored_files(files: Sequence[Path], folder: Path, there: set[str]) -> list[
 
 def _open_x(stem: Path, size: Mapping[str, Any], folder: Path, plain: Collection[str]) -> Any:
     if dtype := size.get("eight_bits"):
-        return _open_coded(stem, size["n"], dtype)
+        return open_coded(stem, size["n"], dtype, AGAIN)
     if "encoded" not in size:
         return _samples(stem.with_name(f"{stem.name}_x.npy"), size["n"])
     source = stem.with_name(f"{stem.name}_x.json")

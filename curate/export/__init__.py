@@ -19,7 +19,7 @@ class Exporter(Protocol):
     """A function that writes a release in one format; the first line of its docstring describes the format."""
 
     def __call__(self, release: Release, out: Path) -> dict[str, int]:
-        """Write all images and labels into the folder `out` (new or empty).
+        """Write all images and labels into the folder `out` (new; it gets its last name when it is complete).
 
         Returns counts for the user, among them "images": the number of images.
         """

@@ -17,6 +17,10 @@ from eval.reporting.document import names_of
 from eval.results import COLUMNS, PUBLISHED, records
 from eval.scoring.ranking import ranked
 
+EXPORTED = (
+    "scores.csv", "scores.tex", "scores.parquet", "cells.parquet", "half_lives.parquet", "schema.json", "results.json",
+    "results.json.gz",
+)  # fmt: skip
 COLUMN_TEXTS = {
     "scores": {
         "stream": "name of the stream",

@@ -13,6 +13,7 @@ import numpy as np
 
 from curate.core.atomic_io import write_text
 from curate.core.executor import Executor
+from curate.core.outputs import check_own
 from curate.core.system.calls import cores
 from eval import outcomes
 from eval import rows as row_files
@@ -22,7 +23,7 @@ from eval.protocol import Document, Score, kind_of, stored_protocol
 from eval.reporting import ageing, compared, confidence, pages, versions
 from eval.reporting.ageing import BLIND
 from eval.reporting.document import shown
-from eval.reporting.exports import write_exports
+from eval.reporting.exports import EXPORTED, write_exports
 from eval.reporting.overview import overview
 from eval.reporting.samples import Thumbnails, Traces, lost_samples
 from eval.rows import Run
@@ -186,8 +187,11 @@ def write(
 
     before, after: more sections of index.html. streams: evaluated streams, for the names of their steps and the
     contents of their pages. thumbnails: pictures of samples by id, where a stream has features only. traces: where
-    samples come from, by id. opening: comes first, in place of the answer and chart of one result.
+    samples come from, by id. opening: comes first, in place of the answer and chart of one result. Raises BadConfig if
+    `out` has files of these names that no report wrote.
     """
+    check_own(out, ["index.html", *EXPORTED], SCRIPT)
+    write_text(out / SCRIPT, script())
     known = {stream.sha256: stream for stream in streams}
     plain = pages.linked(documents)
     single = len({d["stream"]["sha256"] for d in documents}) <= 1
@@ -219,7 +223,6 @@ def write(
     for name, page in pages.pages(environment, full, plain, title, known, across, single).items():
         write_text(out / name, page)
     write_text(out / "index.html", index)
-    write_text(out / SCRIPT, script())
     write_exports(documents, out)
     return out / "index.html"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -315,6 +316,7 @@ def release(
     After a checksum test. An upload continues where it stopped; a version becomes visible at its end, and never
     changes.
     """
+    from curate.core.outputs import refill
     from curate.export import EXPORTS
     from curate.release import Release
     from curate.release.card_sections import missing_sections
@@ -329,7 +331,7 @@ def release(
             "Expected each as a paragraph that begins with its name in bold.",
             "Write them into the file that release.judgement names, and publish again.",
         )
-    counts = {name: export(opened, out / name) for name, export in exporters.items()}
+    counts = {name: refill(out / name, partial(export, opened)) for name, export in exporters.items()}
     document, text = {"release": opened.name, "exports": counts}, counts_text(counts, out)
     if to is not None:
         from curate.publishing.plan import Settings

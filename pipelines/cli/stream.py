@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -296,10 +297,11 @@ def stream_export(
     as_json: Json = False,
 ) -> None:
     """Export a stream in layouts that other libraries load."""
+    from curate.core.outputs import refill
     from stream_builder.export import EXPORTS
     from stream_builder.stream import Stream
 
     exporters = {name: EXPORTS.resolve(name) for name in comma_separated(formats)}
     stream = Stream.load(path)
-    counts = {name: export(stream, out / name) for name, export in exporters.items()}
+    counts = {name: refill(out / name, partial(export, stream)) for name, export in exporters.items()}
     show(as_json, {"stream": stream.name, "exports": counts}, counts_text(counts, out))

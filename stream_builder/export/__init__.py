@@ -18,7 +18,7 @@ class Exporter(Protocol):
     """What `EXPORTS` registers: a function (stream, folder) → counts."""
 
     def __call__(self, stream: Stream, out: Path) -> dict[str, int]:
-        """Write all samples of all steps and splits into `out` (new or empty); returns what it wrote: kind → number."""
+        """Write all samples of all steps and splits into `out` (new; renamed when complete); returns kind → number."""
         ...
 
 

@@ -1,0 +1,64 @@
+"""Folders that commands write: what driftline did not write there is never replaced, and nothing outdated stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from curate.core.atomic_io import TEMPORARY, read_json, write_json
+from curate.core.digests import files_of, quick_digest
+from curate.core.errors import BadConfig
+from curate.core.system.calls import sync_folder
+
+T = TypeVar("T")
+ELSEWHERE = "Set another --out, or move these files."
+
+
+def refill(out: Path, fill: Callable[[Path], T]) -> T:
+    """Let `fill` write a new folder, then put it in the place of `out`: no file of an older export stays, for example
+    an image that was withdrawn since.
+
+    A hidden file beside `out` remembers names and sizes of what was written. Raises BadConfig, before anything is
+    written, if `out` holds other files than that.
+    """
+    given, out = out, Path(os.path.realpath(out))
+    memory = out.with_name(f".{out.name}.json")
+    known = read_json(memory) if memory.is_file() else None
+    fresh, old = (out.with_name(f"{TEMPORARY}{word}-{out.name}") for word in ("new", "old"))
+    if old.exists() and not out.exists():  # a kill between the two renames
+        old.rename(out)
+    if (
+        out.exists()
+        and (not out.is_dir() or any(files_of(out)))
+        and not (isinstance(known, list) and quick_digest(out) in known)
+    ):
+        raise BadConfig(
+            f"{given} holds files that no export wrote, or that were changed since.",
+            "Expected no such folder, or an export as it was written.",
+            ELSEWHERE,
+        )
+    for left in (fresh, old):  # by a kill
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        told = fill(fresh)
+        fresh.mkdir(parents=True, exist_ok=True)
+        # The old digest stays: a kill before the swap leaves the old folder.
+        write_json(memory, [quick_digest(fresh), *([quick_digest(out)] if out.exists() else [])])
+        if out.exists():
+            out.rename(old)
+        fresh.rename(out)
+        sync_folder(out.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return told
+
+
+def check_own(out: Path, names: Sequence[str], mark: str) -> None:
+    """Raise BadConfig if `out` has a file of one of the names, but not `mark`, which driftline writes before them: the
+    file is somebody else's, and would be replaced."""
+    if not (out / mark).exists() and (foreign := [name for name in names if (out / name).exists()]):
+        raise BadConfig(f"{out} has a file {foreign[0]} that driftline did not write.", "", ELSEWHERE)

@@ -1,0 +1,154 @@
+"""A typo in --out: nothing that is finished is replaced by something else, and nothing outdated stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.console import driftline
+from support.helpers import drifting
+
+from curate.core.atomic_io import TEMPORARY, write_text
+from curate.core.errors import BadConfig
+from curate.core.outputs import refill
+from curate.release import Release
+from eval.reporting.report import report
+from eval.run import evaluate
+from stream_builder.builders.arrays import from_arrays
+from stream_builder.builders.release import from_release
+from stream_builder.stream import Stream
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def names(*given: str, fail: bool = False) -> Callable[[Path], int]:
+    """A function that fills a folder with files of these names."""
+
+    def fill(folder: Path) -> int:
+        for name in given:
+            write_text(folder / name, name)
+        if fail:
+            raise OSError("no room")
+        return len(given)
+
+    return fill
+
+
+def test_no_file_of_an_older_export_stays(tmp_path: Path) -> None:
+    assert refill(tmp_path / "out", names("bus/1.jpg", "bus/2.jpg")) == 2
+    assert refill(tmp_path / "out", names("bus/1.jpg")) == 1
+    assert files(tmp_path / "out") == {"bus/1.jpg": b"bus/1.jpg"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".out.json", "out"]
+
+
+@pytest.mark.parametrize("change", ["added", "changed", "other folder"])
+def test_files_that_no_export_wrote_stay(tmp_path: Path, change: str) -> None:
+    out = tmp_path / "out"
+    if change != "other folder":
+        refill(out, names("1.jpg"))
+    out.mkdir(exist_ok=True)
+    (out / ("1.jpg" if change == "changed" else "mine.txt")).write_text("my own work")
+    before = files(tmp_path)
+    with pytest.raises(BadConfig, match="that no export wrote, or that were changed since. .* another --out"):
+        refill(out, names("2.jpg"))
+    assert files(tmp_path) == before
+
+
+def test_an_export_that_fails_leaves_the_old_one(tmp_path: Path) -> None:
+    refill(tmp_path / "out", names("1.jpg"))
+    before = files(tmp_path)
+    with pytest.raises(OSError, match="no room"):
+        refill(tmp_path / "out", names("2.jpg", fail=True))
+    assert files(tmp_path) == before
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    refill(out, names("1.jpg"))
+    moved = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name.startswith(f"{TEMPORARY}new"):
+            raise KeyboardInterrupt
+        return moved(self, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        refill(out, names("2.jpg"))
+    monkeypatch.undo()
+    assert files(tmp_path / f"{TEMPORARY}old-out") == {"1.jpg": b"1.jpg"}
+    with pytest.raises(OSError, match="no room"):  # the next export brings it back before it begins
+        refill(out, names("3.jpg", fail=True))
+    assert files(out) == {"1.jpg": b"1.jpg"}
+
+
+def test_exports_of_a_release_and_a_stream_leave_no_older_image(journey: Path, tmp_path: Path) -> None:
+    from_release(Release.open(journey), "pixels:8").save(tmp_path / "stream")
+    for words, formats in (
+        (["release", str(journey)], ["imagefolder", "clear", "webdataset"]),
+        (["stream", "export", str(tmp_path / "stream")], ["imagefolder", "filelists"]),
+    ):
+        out = tmp_path / f"{words[0]}-exports"
+        for name in formats:  # as an older version of the release had it, with an image that was withdrawn since
+            refill(out / name, names("shards/withdrawn.tar", "bus/withdrawn.jpg"))
+        done = driftline(*words, "--format", ",".join(formats), "--out", str(out))
+        assert done.returncode == 0, done.stderr
+        assert sorted(p.name for p in out.iterdir()) == sorted([*formats, *(f".{name}.json" for name in formats)])
+        assert not list(out.rglob("withdrawn*"))
+
+
+def stream(seed: int, steps: int = 2) -> Stream:
+    rng = np.random.default_rng(seed)
+    split = np.tile(["train", "train", "test"], 4 * steps)
+    arrays = {"x": rng.normal(size=(12 * steps, 3)).astype(np.float32), "y": np.tile([0, 0, 0, 1, 1, 1], 2 * steps)}
+    return from_arrays(arrays | {"step": np.repeat(np.arange(steps), 12), "split": split})
+
+
+def test_another_stream_is_not_replaced(tmp_path: Path) -> None:
+    stream(0, steps=3).save(tmp_path / "s")
+    before = files(tmp_path)
+    with pytest.raises(BadConfig, match="holds another stream: .*, 3 steps. Set another --out, or delete the folder"):
+        stream(1).save(tmp_path / "s")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_same_stream_may_be_made_again(tmp_path: Path, bits: int) -> None:
+    stream(0).save(tmp_path / "s", bits=bits)
+    before = files(tmp_path)
+    (tmp_path / "s" / "step_00000" / "train_y.npy").write_bytes(b"damaged")
+    stream(0).save(tmp_path / "s", bits=bits)
+    assert files(tmp_path) == before
+
+
+def test_a_damaged_stream_is_made_again(tmp_path: Path) -> None:
+    stream(0).save(tmp_path / "s")
+    before = files(tmp_path)
+    (tmp_path / "s" / "stream.json").write_text('{"format": 1')
+    stream(0).save(tmp_path / "s")
+    assert files(tmp_path) == before
+
+
+def test_somebody_elses_stream_json_stays(tmp_path: Path) -> None:
+    (tmp_path / "stream.json").write_text('{"camera": "rtsp"}')
+    with pytest.raises(BadConfig, match=r"has a file stream.json that driftline did not write. Set another --out"):
+        stream(0).save(tmp_path)
+    assert files(tmp_path) == {"stream.json": b'{"camera": "rtsp"}'}
+
+
+@pytest.mark.parametrize("name", ["index.html", "scores.csv", "results.json"])
+def test_a_report_replaces_reports_only(tmp_path: Path, name: str) -> None:
+    rows = evaluate(drifting(steps=2, n=40), "clear-iid", ["majority"], seeds=[0])
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_text("my own work")
+    with pytest.raises(BadConfig, match=f"has a file {name} that driftline did not write"):
+        report(rows, tmp_path / "mine")
+    assert files(tmp_path / "mine") == {name: b"my own work"}
+    report(rows, tmp_path / "report")
+    (tmp_path / "report" / name).write_text("an older report")
+    report(rows, tmp_path / "report")
+    assert files(tmp_path / "report").get(name) != b"an older report"
