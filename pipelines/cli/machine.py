@@ -131,8 +131,9 @@ def models_train(
     linear map of each is trained, on the CPU.
     """
     from curate.core.torch_threads import idle_cores
-    from curate.encoders.locked import opened
+    from curate.encoders.locked import RECORD, opened
     from curate.encoders.network import resolve_device
+    from curate.encoders.weights import CONFIG
     from curate.pretrain import locked, small_clip
     from curate.pretrain.captions import captioned
 
@@ -140,6 +141,8 @@ def models_train(
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
     if (image is None) != (text is None):
         raise BadConfig("Only one of --image and --text is given.", "Expected both, or none for a small CLIP.")
+    if (out / CONFIG).exists() or (out / RECORD).exists():  # the last file of each kind of model
+        raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
     place = resolve_device(device)
     towers = [(name, opened(name, place)) for name in (image, text) if name is not None]
     pairs = captioned(source, locked.EDGE if towers else size)

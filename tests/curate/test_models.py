@@ -158,6 +158,10 @@ class TestTrain:
         assert (result["images"], result["texts"], len(result["loss"])) == (60, 2, 2)
         done = driftline("run", str(fetched), "--until", "embed", "--set", f"embed.model={out}", "--json")
         assert json.loads(done.stdout)["stages"][4]["counts"]["kept"] == 60
+        weights = (out / "open_clip_model.safetensors").read_bytes()
+        again = driftline("models", "train", str(fetched), "--out", str(out), "--epochs", "1", "--size", "32")
+        assert (again.returncode, "clip holds a model. Set another --out" in again.stderr) == (2, True)
+        assert (out / "open_clip_model.safetensors").read_bytes() == weights
 
     def test_frozen_towers_are_joined_and_used_by_a_run(
         self, fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
