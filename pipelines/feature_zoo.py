@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -57,10 +58,11 @@ def opened(place: Path) -> tuple[Stream, str]:
 
 def encoded_at(
     stream: Stream, source: str, name: str, encoder: str, where: Path, device: str, run_log: RunLog,
-    bits: Literal[8, 16] = 16,
+    bits: Literal[8, 16] = 16, cache: bool = False,
 ) -> Stream:  # fmt: skip
     """The stream, encoded, with the name `STREAM, name`; stored in the folder `where`. source: hash of the samples.
-    bits: of a stored number. Raises BadConfig if other vectors are there."""
+    bits: of a stored number. cache: of an older model, or older samples, nothing is kept there. Else they raise
+    BadConfig."""
     from curate.core.atomic_io import fingerprint
     from curate.encoders import spec_of
     from curate.encoders.seen import seen
@@ -70,17 +72,16 @@ def encoded_at(
     spec = spec_of(encoder, device)
     loaded = spec.load()
     key = fingerprint([source, encoder, loaded.fingerprint, *([bits] if bits == 8 else [])])
-    if not (where / "stream.json").is_file():
-        with run_log.progress(name, count_samples(stream), "samples") as tick:
-            made = encode(stream, loaded, encoder, tick)
-        known = seen(spec.encoder, spec.model, spec.weights).facts()
-        facts = {**made.facts, "features": name, "made_from": key, **known}
-        return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)
-    there = Stream.load(where)
-    if there.facts.get("made_from") != key:
-        raise BadConfig(
-            f"{where} holds vectors of another encoder, or of other samples.",
-            "",
-            "Set another --out, or delete the folder.",
-        )
-    return there
+    there = Stream.load(where) if (where / "stream.json").is_file() else None
+    if there is not None and there.facts.get("made_from") == key:
+        return there
+    if there is not None and not cache:
+        what = f"{where} holds vectors of another encoder, or of other samples."
+        raise BadConfig(what, "", "Set another --out, or delete the folder.")
+    with run_log.progress(name, count_samples(stream), "samples") as tick:
+        made = encode(stream, loaded, encoder, tick)
+    known = seen(spec.encoder, spec.model, spec.weights).facts()
+    facts = {**made.facts, "features": name, "made_from": key, **known}
+    if there is not None:
+        shutil.rmtree(where)
+    return replace(made, name=f"{stream.name}, {name}").save(where, facts, bits)

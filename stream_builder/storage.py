@@ -26,6 +26,7 @@ import numpy as np
 
 from curate.core.atomic_io import (
     TEMPORARY,
+    UPGRADE,
     check_format,
     fingerprint,
     read_json,
@@ -35,7 +36,7 @@ from curate.core.atomic_io import (
     write_json,
 )
 from curate.core.errors import BadConfig, DriftlineError, IntegrityError, MissingFile
-from curate.core.outputs import check_own
+from curate.core.outputs import ELSEWHERE
 from curate.core.outside.arrays import open_array
 from curate.core.outside.documents import Schema, read_document
 from curate.core.outside.names import inside
@@ -65,49 +66,17 @@ def write(
     class_texts: ClassTexts | None = None,
     bits: Literal[8, 16] = 16,
 ) -> None:
-    """Write the fields of a stream into a folder; `stream.json` is written last.
+    """Write the fields of a stream into a new folder; `stream.json` is written last.
 
     bits: 8 stores vectors as `eight_bits.coded` makes them; the facts say the least cosine to the given ones. Raises
-    BadArray for images and texts in 8 bits, and BadConfig for a folder that holds another stream.
+    BadArray for images and texts in 8 bits.
     """
     check_steps([(s.index, s.name) for s in steps], str(folder))
     for split in (split for step in steps for split in step.splits.values() if bits == 8):
         check_vectors(split.x)
-    fields = (name, classes, steps, oracle, prior, facts, class_texts, bits)
-    path = folder / "stream.json"
-    if held := _held(path):
-        with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as trial:
-            if _write(Path(trial), *fields)["sha256"] != held["sha256"]:
-                what = f"{folder} holds another stream: {held['name']}, {len(held['steps'])} steps."
-                raise BadConfig(what, "", "Set another --out, or delete the folder.")
     folder.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    (folder / "stream.json").unlink(missing_ok=True)
     sweep(folder)
-    write_json(path, _write(folder, *fields))
-
-
-def _held(path: Path) -> dict[str, Any] | None:
-    """A whole stream.json; None without one, and for a damaged one of a stream. Raises BadConfig for another file."""
-    try:
-        return _head(path.parent) if path.exists() else None
-    except DriftlineError:
-        if not any(path.parent.glob("step_*")):
-            check_own(path.parent, [path.name], VERIFIED)
-        return None
-
-
-def _write(
-    folder: Path,
-    name: str,
-    classes: Sequence[str],
-    steps: Sequence[Step],
-    oracle: Step | None,
-    prior: Any,
-    facts: Mapping[str, Any],
-    class_texts: ClassTexts | None,
-    bits: Literal[8, 16],
-) -> dict[str, Any]:
-    """Write all arrays; returns the content of stream.json."""
     records: list[dict[str, Any]] = []
     files = folder / FILES
     there = _plain_files(files)
@@ -155,7 +124,28 @@ def _write(
     }
     head["sha256"] = _content_hash(head)
     head["digest"] = fingerprint(head)
-    return head
+    write_json(folder / "stream.json", head)
+
+
+def check_kept(folder: Path, put: Callable[[Path], None]) -> None:
+    """Raise BadConfig if a folder holds another stream than `put` writes, or somebody's stream.json, and BadInput if a
+    newer driftline wrote it. A damaged stream may be written again."""
+    path = folder / "stream.json"
+    try:
+        held = _head(folder) if path.exists() else None
+    except DriftlineError as error:
+        if error.way_out == UPGRADE:
+            raise
+        if not any(folder.glob("step_*")):
+            raise BadConfig(f"{folder} has a file {path.name} that is no stream's.", "", ELSEWHERE) from None
+        return
+    if held is None:
+        return
+    with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as trial:
+        put(Path(trial))
+        if _head(Path(trial))["sha256"] != held["sha256"]:
+            what = f"{folder} holds another stream: {held['name']}, {len(held['steps'])} steps."
+            raise BadConfig(what, "", "Set another --out, or delete the folder.")
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -75,13 +75,18 @@ class Stream:
 
         bits: 8 stores vectors in 8 bits a number, with a scale for each. The facts that are written also say what
         `shared_with_training` measures, and the least cosine of a vector in 8 bits to its original. Raises BadArray for
-        images and texts in 8 bits.
+        images and texts in 8 bits, and BadConfig for a folder that holds another stream; the same may be written again.
         """
         facts, shared = dict(facts or self.facts), self.shared_with_training()
         facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
-        storage.write(
-            Path(folder), self.name, self.classes, self.steps, self.oracle, self.prior, facts, self.class_texts, bits
-        )
+
+        def put(place: Path) -> None:
+            storage.write(
+                place, self.name, self.classes, self.steps, self.oracle, self.prior, facts, self.class_texts, bits
+            )
+
+        storage.check_kept(Path(folder), put)
+        put(Path(folder))
         return Stream.load(folder)
 
     @classmethod

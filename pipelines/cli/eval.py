@@ -191,7 +191,7 @@ def _encoded(streams: Any, encoders: list[str], out: Path, device: str, run_log:
     for stream in streams:
         for encoder in encoders:
             folder = out / "encoders" / fingerprint([stream.sha256, encoder])[:16]
-            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log)
+            encoded_at(stream, stream.sha256, encoder, encoder, folder, device, run_log, cache=True)
             folders.append(folder)
     return folders
 

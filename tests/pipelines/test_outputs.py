@@ -7,15 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import timm
+import torch
 from support.console import driftline
 from support.helpers import drifting
 
-from curate.core.atomic_io import TEMPORARY, write_text
-from curate.core.errors import BadConfig
+from curate import encoders
+from curate.core.atomic_io import TEMPORARY, read_json, write_json, write_text
+from curate.core.errors import BadConfig, BadInput
 from curate.core.outputs import refill
+from curate.core.run_log import RunLog
 from curate.release import Release
 from eval.reporting.report import report
 from eval.run import evaluate
+from pipelines.feature_zoo import encoded_at
 from stream_builder.builders.arrays import from_arrays
 from stream_builder.builders.release import from_release
 from stream_builder.stream import Stream
@@ -133,9 +138,42 @@ def test_a_damaged_stream_is_made_again(tmp_path: Path) -> None:
     assert files(tmp_path) == before
 
 
+def test_a_stream_of_a_newer_driftline_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    stream(0).save(tmp_path / "s")
+    write_json(tmp_path / "s" / "stream.json", read_json(tmp_path / "s" / "stream.json") | {"format": 99})
+    before = files(tmp_path)
+    with pytest.raises(BadInput, match="was written by a newer driftline"):
+        stream(1).save(tmp_path / "s")
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_vectors_of_an_older_model_give_way_in_a_cache_only(tmp_path: Path, cache: bool) -> None:
+    pictures = np.random.default_rng(0).integers(0, 255, (6, 32, 32, 3), np.uint8)
+    split = np.tile(["train", "train", "test"], 2)
+    images = from_arrays({"x": pictures, "y": np.array([0, 0, 0, 1, 1, 1]), "split": split})
+
+    def encoded(seed: int) -> Stream:
+        encoders._load.cache_clear()  # as in a new process
+        torch.manual_seed(seed)
+        torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), tmp_path / "weights.pt")
+        encoder = f"backbone:test_resnet:{tmp_path / 'weights.pt'}"
+        where = tmp_path / "vectors"
+        return encoded_at(images, images.sha256, "a", encoder, where, "cpu", RunLog(quiet=True), cache=cache)
+
+    old = encoded(1).sha256
+    assert encoded(1).sha256 == old
+    if cache:
+        assert encoded(2).sha256 != old
+    else:
+        with pytest.raises(BadConfig, match="vectors holds vectors of another encoder, or of other samples"):
+            encoded(2)
+        assert Stream.load(tmp_path / "vectors").sha256 == old
+
+
 def test_somebody_elses_stream_json_stays(tmp_path: Path) -> None:
     (tmp_path / "stream.json").write_text('{"camera": "rtsp"}')
-    with pytest.raises(BadConfig, match=r"has a file stream.json that driftline did not write. Set another --out"):
+    with pytest.raises(BadConfig, match=r"has a file stream.json that is no stream's. Set another --out"):
         stream(0).save(tmp_path)
     assert files(tmp_path) == {"stream.json": b'{"camera": "rtsp"}'}
 
@@ -145,7 +183,9 @@ def test_a_report_replaces_reports_only(tmp_path: Path, name: str) -> None:
     rows = evaluate(drifting(steps=2, n=40), "clear-iid", ["majority"], seeds=[0])
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).write_text("my own work")
-    with pytest.raises(BadConfig, match=f"has a file {name} that driftline did not write"):
+    with pytest.raises(
+        BadConfig, match=f"has a file {name}, but no report.js: it is not of this command. Set another --out"
+    ):
         report(rows, tmp_path / "mine")
     assert files(tmp_path / "mine") == {name: b"my own work"}
     report(rows, tmp_path / "report")
