@@ -81,7 +81,7 @@ def one_by_one(
         for name, split in step.splits.items():
             source = dataset.test if name == "test" else dataset.train
             made = []
-            for i, y in zip(split.ids.astype(int).tolist(), split.y.tolist(), strict=True):
+            for i, y in zip((int(i.partition("-")[2]) for i in split.ids), split.y.tolist(), strict=True):
                 image = Image.fromarray(source.x[i])
                 for _ in range(so_far.count("C")):
                     image = noisy(image)

@@ -10,11 +10,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.errors import BadConfig, Shortage
+from curate.core.errors import BadConfig, IncompatibleStream, Shortage
 from curate.core.seeding import rng_for
 from stream_builder.datasets import Dataset, Samples
 from stream_builder.shifts.base import Shares, Shift
 from stream_builder.stream import Array
+
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,15 @@ def class_shares(
     of the wrong shape, and what the shifts raise.
     """
     n, subclasses = len(dataset.classes), dataset.subclasses
-    shares = np.ones((n, max(1, subclasses)))
-    if composition.balanced == "natural":
+    shares, priors = np.ones((n, max(1, subclasses))), composition.priors
+    if priors is not None:
+        if priors.shape[1:] != (n,) or t >= len(priors) or (priors < 0).any() or not priors[t].any():
+            raise BadConfig(
+                f"--priors has shape {priors.shape}.",
+                f"Expected a row for each step and {n} columns, no negative value, and no row of zeros only.",
+            )
+        shares *= priors[t][:, None]
+    elif composition.balanced == "natural":
         shares *= np.bincount(dataset.train.y, minlength=n)[:, None]
     for shift in total:
         if shift.acts_on == "sampling":
@@ -78,30 +87,59 @@ def class_shares(
             shares = shares if by_shift is None else shares * by_shift
     if subclasses and composition.fidelity == "paper-code" and not any(shift.code == "s" for shift in total):
         shares = shares * np.tile(np.array([0.5, 0.5] + [0.0] * (subclasses - 2)), (n, 1))  # as the reference does
-    priors = composition.priors
-    if priors is not None:
-        if priors.shape[1:] != (n,) or t >= len(priors) or (priors < 0).any() or not priors[t].any():
-            raise BadConfig(
-                f"--priors has shape {priors.shape}.",
-                f"Expected a row for each step and {n} columns, no negative value, and no row of zeros only.",
-            )
-        shares = shares / shares.sum(1, keepdims=True) * priors[t][:, None]
+    if not shares.any():
+        codes = ", ".join(shift.code for shift in total if shift.acts_on == "sampling")
+        raise IncompatibleStream(
+            f"Step {t} has no class left: {codes}, and priors if given, together exclude all {n} classes.",
+            "Expected at least one class in every step.",
+            "Shorten the sequence, lower the numbers, or use a dataset with more classes.",
+        )
     return np.asarray(shares / shares.sum())
 
 
-def draw_positions(
-    samples: Samples, shares: Shares, size: int, rng: np.random.Generator, used: Any = None
-) -> list[Array]:
-    """Positions of each class's draw, shuffled. used: (N,) bool, samples that must not be drawn.
+def quotas(size: int, shares: Shares, rng: np.random.Generator, as_paper: bool = False) -> Counts:
+    """(classes, sub-classes) integers that add up to `size`: each class gets size × share, rounded down or up.
 
-    A class gets int(size × share) samples, the last class with a share gets the remainder; sub-classes likewise within
-    their class. Raises Shortage if a class or sub-class has too few.
+    Which classes are rounded up is drawn, so that the expected number of every class is exactly size × share
+    (systematic sampling in random order). Sub-classes likewise within their class. as_paper: the remainder goes to the
+    last class with a share, as in the paper's code.
+    """
+    of_class = _rounded(size, shares.sum(1), rng, as_paper)
+    return np.array([_rounded(n, row, rng, as_paper) for n, row in zip(of_class.tolist(), shares, strict=True)])
+
+
+def _rounded(size: int, shares: npt.NDArray[np.float64], rng: np.random.Generator, as_paper: bool) -> Counts:
+    """Integers that add up to `size`, in proportion to `shares`.
+
+    >>> _rounded(10, np.array([1.0, 1.0, 1.0, 0.0]), rng_for(0), as_paper=True)
+    array([3, 3, 4, 0])
+    """
+    if size == 0:
+        return np.zeros(len(shares), np.int64)
+    exact = size * shares / shares.sum()
+    counts = np.floor(exact + 1e-9).astype(np.int64)
+    rest = size - int(counts.sum())
+    if as_paper:
+        counts[int(np.flatnonzero(shares)[-1])] += rest
+    elif rest:
+        order = rng.permutation(len(shares))
+        reached = np.cumsum(np.maximum(exact - counts, 0)[order])
+        reached *= rest / reached[-1]
+        reached[-1] = rest  # in floating point it is a little more or less
+        counts[order] += np.diff(np.floor(reached + rng.random()), prepend=0).astype(np.int64)
+    return counts
+
+
+def draw_positions(samples: Samples, counts: Counts, rng: np.random.Generator, used: Any = None) -> list[Array]:
+    """Positions of each class's draw, shuffled. counts: from `quotas`. used: (N,) bool, samples that must not be drawn.
+
+    Raises Shortage if a class or sub-class has too few.
     """
     free = np.ones(len(samples), bool) if used is None else ~used
     drawn = []
-    for c, of_class in enumerate(_allocate(size, shares.sum(1))):
+    for c, of_class in enumerate(counts.tolist()):
         parts = [np.zeros(0, int)]
-        for s, n in enumerate(_allocate(of_class, shares[c]) if of_class else []):
+        for s, n in enumerate(of_class if sum(of_class) else []):
             in_subclass = samples.subclass == s if samples.subclass is not None else True
             available = np.flatnonzero(free & (samples.y == c) & in_subclass)
             if len(available) < n:
@@ -113,18 +151,6 @@ def draw_positions(
             parts.append(rng.permutation(available)[:n])
         drawn.append(rng.permutation(np.concatenate(parts)) if len(parts) > 2 else np.concatenate(parts))
     return [np.asarray(positions, np.int64) for positions in drawn]
-
-
-def _allocate(size: int, shares: npt.NDArray[np.float64]) -> list[int]:
-    """Integers that add up to `size`: rounded down, the remainder goes to the last share that is not 0.
-
-    >>> _allocate(10, np.array([1.0, 1.0, 1.0, 0.0]))
-    [3, 3, 4, 0]
-    """
-    share = shares / shares.sum()
-    counts = [int(size * s + 1e-9) for s in share]
-    counts[int(np.flatnonzero(share)[-1])] += size - sum(counts)
-    return counts
 
 
 def draw_steps(
@@ -147,21 +173,28 @@ def _draw_steps(
     """Shuffled train and val positions of each step: of each class's draw the first part is train, the rest val."""
     used = np.zeros(len(dataset.train), bool)
     drawn: list[dict[str, Array]] = []
+    wanted = [
+        quotas(n, share, rng_for(seed, "quotas", t), composition.fidelity == "paper-code")
+        for t, (n, share) in enumerate(zip(sizes, shares, strict=True))
+    ]
     if policy == "validation":  # draw the validation images of all steps first: no step may train on them
+        of_val = [
+            np.array([_rounded(n, row, rng_for(seed, "val quotas", t, c), False) for c, (n, row) in enumerate(
+                zip(_val_sizes(counts.sum(1), composition.val_share), counts, strict=True))])
+            for t, counts in enumerate(wanted)
+        ]  # fmt: skip
         val: list[Array] = []
-        for t, size in enumerate(sizes):
-            n = _val_size(size, shares[t], composition.val_share)
-            by_class = draw_positions(dataset.train, shares[t], n, rng_for(seed, "val", t), used) if n else []
-            val.append(np.concatenate([*by_class, np.zeros(0, np.int64)]))
+        for t, counts in enumerate(of_val):
+            val.append(np.concatenate(draw_positions(dataset.train, counts, rng_for(seed, "val", t), used)))
             used[val[-1]] = True
-        for t, size in enumerate(sizes):
+        for t, counts in enumerate(wanted):
             rng = rng_for(seed, "train", t)
-            train = np.concatenate(draw_positions(dataset.train, shares[t], size - len(val[t]), rng, used))
+            train = np.concatenate(draw_positions(dataset.train, counts - of_val[t], rng, used))
             drawn.append({"train": rng.permutation(train), "val": rng.permutation(val[t])})
         return drawn
-    for t, size in enumerate(sizes):
+    for t, counts in enumerate(wanted):
         rng = rng_for(seed, "step", t)
-        by_class = draw_positions(dataset.train, shares[t], size, rng, used if policy == "disjoint" else None)
+        by_class = draw_positions(dataset.train, counts, rng, used if policy == "disjoint" else None)
         parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]
         train, rest = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         drawn.append({"train": rng.permutation(train), "val": rng.permutation(rest)})
@@ -173,8 +206,8 @@ def _train_size(n: int, val_share: float) -> int:
     return int((1 - val_share) * n + 1e-9)
 
 
-def _val_size(size: int, shares: Shares, val_share: float) -> int:
-    return sum(n - _train_size(n, val_share) for n in _allocate(size, shares.sum(1)))
+def _val_sizes(of_class: Counts, val_share: float) -> list[int]:
+    return [n - _train_size(n, val_share) for n in of_class.tolist()]
 
 
 def overlap_counts(drawn: Sequence[Mapping[str, Array]]) -> dict[str, int]:
@@ -205,8 +238,10 @@ def draw_oracle(
     used = np.zeros(len(dataset.train), bool)
     used[np.concatenate(list(own.values()))] = True
     rng = rng_for(seed, "oracle")
+    as_paper = composition.fidelity == "paper-code"
+    counts = quotas(total - int(used.sum()), shares, rng_for(seed, "oracle quotas"), as_paper)
     try:
-        by_class = draw_positions(dataset.train, shares, total - int(used.sum()), rng, used)
+        by_class = draw_positions(dataset.train, counts, rng, used)
     except Shortage:
         return None
     parts = [np.split(rows, [_train_size(len(rows), composition.val_share)]) for rows in by_class]

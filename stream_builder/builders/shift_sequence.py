@@ -22,6 +22,7 @@ from stream_builder.builders.sampling import (
     draw_steps,
     overlap_counts,
     published_draws,
+    quotas,
 )
 from stream_builder.datasets import Dataset, Samples, open_dataset
 from stream_builder.shifts.base import ORDER, Labels, Shift
@@ -65,7 +66,8 @@ def compose(
             "Expected one per step, including the source step.",
         )
     dataset = dataset if isinstance(dataset, Dataset) else open_dataset(dataset)
-    renderings = accumulated(steps, composition.fidelity == "paper-code")
+    as_paper = composition.fidelity == "paper-code"
+    renderings = accumulated(steps, as_paper)
     counts = [rendering.counts for rendering in renderings]
     total = counts[-1]
     _check(dataset, total)
@@ -77,25 +79,34 @@ def compose(
     if published is None:
         shares = [class_shares(dataset, t, count, total, composition) for t, count in enumerate(counts)]
         overlap, drawn = draw_steps(dataset, sizes, shares, composition, seed)
-        by_class = draw_positions(dataset.test, shares[-1], test_size, rng_for(seed, "test", len(steps) - 1))
-        drawn.append({"test": np.concatenate(by_class)})
+        counts_of_test = quotas(test_size, shares[-1], rng_for(seed, "test quotas"), as_paper)
+        by_class = draw_positions(dataset.test, counts_of_test, rng_for(seed, "test", len(steps) - 1))
+        drawn.append({"test": rng_for(seed, "test order").permutation(np.concatenate(by_class))})
     else:
         overlap, drawn = "as published", published
     last = len(steps) - 1
+    if any(rendering.starts for rendering in renderings) and published is not None:
+        # a shift that grows from sample to sample needs an order that has nothing to do with the classes
+        drawn = [
+            {name: rng_for(seed, "order", t, name).permutation(rows) for name, rows in part.items()}
+            for t, part in enumerate(published)
+        ]
 
-    def render(t: int, samples: Samples, positions: Array, rng: np.random.Generator) -> Split:
-        return _render(samples, positions, counts[t - 1] if t else {}, renderings[t], dataset, rng)
+    def render(t: int, side: str, positions: Array, rng: np.random.Generator) -> Split:
+        samples = dataset.test if side == "test" else dataset.train
+        ids = np.char.add(f"{side}-", samples.index[positions].astype(np.str_))  # both sides are numbered from 0
+        return _render(samples, positions, ids, renderings[t], len(dataset.classes), rng)
 
     def training(t: int) -> dict[str, Split]:
         rng = rng_for(seed, "render", t)
-        return {name: render(t, dataset.train, rows, rng) for name, rows in drawn[t].items() if len(rows)}
+        return {name: render(t, "train", rows, rng) for name, rows in drawn[t].items() if len(rows)}
 
     def test() -> dict[str, Split]:
         rng = rng_for(seed, "render test", last)
-        return {"test": render(last, dataset.test, drawn[last + 1]["test"], rng)} if test_size else {}
+        return {"test": render(last, "test", drawn[last + 1]["test"], rng)} if test_size else {}
 
     def named(t: int) -> str:
-        name = ",".join(("~" if shift in steps[t].growing else "") + shift.code for shift in steps[t].shifts)
+        name = ",".join("~" * g + shift.code for shift, g in zip(steps[t].shifts, steps[t].grows, strict=True))
         return f"{t} {name or 'source'}"
 
     def oracle_step() -> Step | None:
@@ -106,7 +117,7 @@ def compose(
         if rows is None:
             return None
         rng = rng_for(seed, "render oracle")
-        return Step(last + 1, "oracle", {name: render(last, dataset.train, rows[name], rng) for name in rows})
+        return Step(last + 1, "oracle", {name: render(last, "train", rows[name], rng) for name in rows})
 
     with ThreadPoolExecutor(workers) as pool:  # the longest first, so that the workers end at about the same time
         upper, tests = pool.submit(oracle_step), pool.submit(test)
@@ -133,25 +144,24 @@ def _check(dataset: Dataset, total: Mapping[Shift, float]) -> None:
 
 
 def _render(
-    samples: Samples, positions: Array, before: Mapping[Shift, float], rendering: Rendering, dataset: Dataset,
-    rng: np.random.Generator,
-) -> Split:  # fmt: skip
+    samples: Samples, positions: Array, ids: Array, rendering: Rendering, n_classes: int, rng: np.random.Generator
+) -> Split:
     """The samples at `positions` after every shift of a rendering, each applied once, in the order of ORDER."""
     x, y = samples.x, samples.y[positions]
-    original, n, n_classes, counts = y, len(y), len(dataset.classes), rendering.counts
+    original, n, counts = y, len(y), rendering.counts
     ordered = sorted(counts, key=lambda shift: ORDER.index(shift.acts_on))
     on_images = [shift for shift in ordered if shift.acts_on not in ("sampling", "label")]
 
     def shifted(low: int, high: int, shifts: Sequence[Shift]) -> Any:
         part = x[positions[low:high]] if x is samples.x else x[low:high]  # gathered when they are first shifted
         for shift in shifts:
-            if shift in rendering.growing:
-                part = _grow(shift, part, original, before.get(shift, 0), counts[shift], n_classes, rng)
+            if shift in rendering.starts:
+                part = _grow(shift, part, original, rendering.starts[shift], counts[shift], n_classes, rng)
             else:
                 part, _ = shift.apply(part, original[low:high], counts[shift], n_classes, rng)
         return part
 
-    for in_parts, together in groupby(on_images, lambda shift: shift.by_image and shift not in rendering.growing):
+    for in_parts, together in groupby(on_images, lambda shift: shift.by_image and shift not in rendering.starts):
         shifts = list(together)
         if in_parts:
             out = np.empty((n, *x.shape[1:]), np.uint8)
@@ -165,7 +175,7 @@ def _render(
     for shift in ordered:
         if shift.acts_on == "label":
             _, y = shift.apply(x, y, counts[shift], n_classes, rng)
-    return Split(x, y, samples.index[positions].astype(np.str_))
+    return Split(x, y, ids)
 
 
 def _grow(

@@ -49,8 +49,8 @@ class PlannedStep:
 
     shifts: tuple[Shift, ...]
     """in the order in which they are applied"""
-    growing: frozenset[Shift] = frozenset()
-    """those of them that grow from sample to sample"""
+    grows: tuple[bool, ...] = ()
+    """for each of them, whether it grows from sample to sample"""
     text: str = ""
     """canonical form"""
 
@@ -61,8 +61,8 @@ class Rendering:
 
     counts: Mapping[Shift, float]
     """shift → how often it has occurred up to this step"""
-    growing: frozenset[Shift]
-    """those of them that grow over this step"""
+    starts: Mapping[Shift, float]
+    """those of them that grow over this step → how often they have occurred at its start, fixed parts included"""
 
 
 def parse(sequence: str) -> list[PlannedStep]:
@@ -87,9 +87,9 @@ def parse(sequence: str) -> list[PlannedStep]:
         shifts.append((shift, grows, grows + _written(name, shift, settings is not None)))
         if end != ",":
             shifts.sort(key=lambda planned: ORDER.index(planned[0].acts_on))
-            growing = frozenset(shift for shift, grows, _ in shifts if grows)
             texts = ",".join(text for _, _, text in shifts)
-            steps.append(PlannedStep(tuple(shift for shift, _, _ in shifts), growing, texts))
+            grow = tuple(bool(grows) for _, grows, _ in shifts)
+            steps.append(PlannedStep(tuple(shift for shift, _, _ in shifts), grow, texts))
             shifts = []
         if not end:
             return steps
@@ -121,7 +121,10 @@ def accumulated(steps: Sequence[PlannedStep], reference: bool = False) -> list[R
     """What each step applies: shifts accumulate, and those of one letter are counted together. If their settings
     differ, a shift whose setting adds up becomes one by 1 with fractions or multiples of it: `R(30):R(60)` is one
     rotation by 90 × 1°. reference: shifts as the paper's code does them."""
-    plans = [[(s.reference() if reference else s, s in step.growing) for s in step.shifts] for step in steps]
+    plans = [
+        [(s.reference() if reference else s, grows) for s, grows in zip(step.shifts, step.grows, strict=True)]
+        for step in steps
+    ]
     settings: dict[tuple[type, str], set[Shift]] = {}
     for shift, _ in chain(*plans):
         settings.setdefault((type(shift), shift.code), set()).add(shift)
@@ -129,7 +132,7 @@ def accumulated(steps: Sequence[PlannedStep], reference: bool = False) -> list[R
     seen: Counter[tuple[type, str]] = Counter()
     renderings = []
     for plan in plans:
-        growing = set()
+        grown: Counter[Shift] = Counter()
         for shift, grows in plan:
             letter, times = (type(shift), shift.code), 1
             if len(settings[letter]) > 1 and shift.adds:
@@ -139,8 +142,9 @@ def accumulated(steps: Sequence[PlannedStep], reference: bool = False) -> list[R
                 shift = shift.after(seen[letter])
             seen[letter] += 1
             counts[shift] = counts.get(shift, 0) + times
-            growing |= {shift} if grows else set()
-        renderings.append(Rendering(dict(counts), frozenset(growing)))
+            if grows:
+                grown[shift] += times
+        renderings.append(Rendering(dict(counts), {shift: counts[shift] - amount for shift, amount in grown.items()}))
     return renderings
 
 

@@ -14,10 +14,11 @@ from stream_builder.shifts.base import Shares, Shift
 
 @dataclass(frozen=True)
 class LabelShift(Shift):
-    """Even classes lose `percent` % of their share each time, odd classes gain it [Seq-to-Final, code only].
+    """Even classes lose `percent` % of an equal share each time; odd classes gain what they lose, in equal parts
+    [Seq-to-Final, code only].
 
-    Changes P(Y). With the reference's 30 % it can occur three times: at the fourth, even classes have less than
-    nothing.
+    Changes P(Y). With other shifts of the sampling, or natural class frequencies, the factors multiply. With the
+    reference's 30 % it can occur three times: at the fourth, even classes have less than nothing.
     """
 
     code: ClassVar[str] = "p"
@@ -27,7 +28,12 @@ class LabelShift(Shift):
     """percent of an equal share"""
 
     def shares(self, count: float, total: float, classes: int, subclasses: int) -> Shares:
-        """1 ∓ percent × count of an equal share. Raises IncompatibleStream if even classes have no share left."""
+        """Even classes: 1 − percent × count of an equal share. Raises IncompatibleStream if they have no share left."""
+        even = (classes + 1) // 2
+        if classes < 2:
+            raise IncompatibleStream(
+                "p moves shares between classes; the dataset has one class.", "Expected two or more."
+            )
         moved = self.percent / 100 * count
         if moved >= 1:
             raise IncompatibleStream(
@@ -35,5 +41,5 @@ class LabelShift(Shift):
                 "Expected less than 100 %.",
                 "Shorten the sequence or lower the percentage, as in p(10).",
             )
-        by_class = np.where(np.arange(classes) % 2 == 0, 1 - moved, 1 + moved)
+        by_class = np.where(np.arange(classes) % 2 == 0, 1 - moved, 1 + moved * even / (classes - even))
         return np.repeat(by_class[:, None], max(1, subclasses), 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.helpers import numbers
 
 from curate.core.errors import BadArray, BadConfig, IncompatibleStream, IntegrityError, Shortage
 from curate.core.seeding import rng_for
@@ -85,7 +86,7 @@ class TestPublishedDraws:
     def test_the_papers_code_takes_them(self) -> None:
         made = compose(self.published(), "C", self.SIZES, 4, 0, Composition(fidelity="paper-code"))
         assert made.facts["draws"] == "published"
-        assert ids(made, 1, "val") == {"0", "60"}
+        assert ids(made, 1, "val") == {"train-0", "train-60"}
         assert made.facts["shared"]["final_validation_in_earlier_training"] == 2
 
     def test_clean_streams_draw_their_own(self) -> None:
@@ -154,7 +155,7 @@ class TestFidelity:
 
     def test_without_s_the_code_takes_two_sub_classes_only(self) -> None:
         b = dataset(subs=5)
-        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
+        at = {f"train-{i}": int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
         for fidelity, expected in (("clean", {0, 1, 2, 3, 4}), ("paper-code", {0, 1})):
             made = compose(b, "C", (60, 40), 20, 0, Composition(fidelity=fidelity))  # type: ignore[arg-type]
             assert {at[i] for i in ids(made, 0, "train")} == expected
@@ -183,7 +184,7 @@ class TestFidelity:
 class TestSampling:
     def test_sub_populations_follow_the_table(self) -> None:
         b = dataset(per_class=300, subs=5)
-        at = {str(i): int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
+        at = {f"train-{i}": int(s) for i, s in zip(b.train.index, b.train.subclass, strict=True)}  # type: ignore[arg-type]
         made = compose(b, "sss", (240, 240, 240, 240), 240, 0, Composition(overlap="independent"))
         found = [Counter(at[i] for i in [*s["train"].ids.tolist(), *s["val"].ids.tolist()]) for s in made.steps]
         assert [sorted(f) for f in found] == [[0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
@@ -230,7 +231,7 @@ class TestGrowing:
         dark = Dataset("dark", Samples(b.train.x // 4, b.train.y, b.train.index), b.test, b.classes)
         made = compose(dark, "~T(64)", (80, 80), 40, 0)
         step = made.steps[1]["train"]
-        added = step.x[..., 0].astype(int) - dark.train.x[step.ids.astype(int)][..., 0]
+        added = step.x[..., 0].astype(int) - dark.train.x[numbers(step)][..., 0]
         amount = added.reshape(len(step), -1).max(1)
         assert (np.diff(amount) >= 0).all()
         assert (amount[0], amount[-1]) == (1, 64)
@@ -260,7 +261,7 @@ def test_common_corruptions_grow_with_their_severity() -> None:
         far = []
         for severity in (1, 3, 5):
             made = compose(b, f"{name}({severity})", (40, 40), 40, 0).steps[1]["test"]
-            far.append(np.abs(made.x.astype(int) - b.test.x[made.ids.astype(int)]).mean())
+            far.append(np.abs(made.x.astype(int) - b.test.x[numbers(made)]).mean())
         assert far == sorted(far)
         assert far[0] < far[2]
     with pytest.raises(BadConfig, match=r"jpeg\(9\): severity is .9.\. Expected a whole number"):
@@ -334,12 +335,12 @@ class TestCounters:
     def test_rotations_by_30_and_60_degrees_are_a_quarter_turn(self) -> None:
         turned = compose(dataset(), "R(30):R(60)", (20, 20, 20), 20, 0).steps[2]["test"]
 
-        originals = dataset().test.x[turned.ids.astype(int)]
+        originals = dataset().test.x[numbers(turned)]
         assert (turned.x == np.rot90(originals, axes=(1, 2))).all()
 
     def test_a_flip_with_another_step_is_the_second_flip(self) -> None:
         made = compose(dataset(), "L:L(1):L", (20,) * 4, 20, 0)
-        y = [dataset().train.y[step["train"].ids.astype(int)] for step in made.steps]
+        y = [dataset().train.y[numbers(step["train"])] for step in made.steps]
 
         assert (made.steps[1]["train"].y == 3 - y[1]).all()
         assert (made.steps[2]["train"].y == (3 - y[2] + 1) % 4).all()
@@ -349,7 +350,7 @@ class TestCounters:
         for fidelity, restored in (("paper-code", True), ("clean", False)):
             made = compose(dataset(), "L:L:L:L", (20,) * 5, 20, 0, Composition(fidelity=fidelity))  # type: ignore[arg-type]
             last = made.steps[4]["train"]
-            assert (last.y == dataset().train.y[last.ids.astype(int)]).all() == restored
+            assert (last.y == dataset().train.y[numbers(last)]).all() == restored
 
 
 def test_workers_change_no_byte_in_this_process_or_another(tmp_path: Path) -> None:

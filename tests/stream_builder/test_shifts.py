@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.helpers import write_base
+from support.helpers import numbers, write_base
 
 from curate.core.errors import BadConfig, BadInput, BadPlugin, MissingFile, Shortage, UnknownName
 from curate.core.seeding import rng_for
@@ -174,7 +174,7 @@ def test_a_class_of_another_package_stands_in_braces(plugin: str) -> None:
     fade = f"{{{plugin}:Fade}}"
     made = compose(dataset(), f"{fade}(0.25),L:{fade}(share=0.25)", [80, 80, 80], 40, 0)
     assert [step.name for step in made.steps] == ["0 source", "1 fade,L", "2 fade"]
-    x = dataset().test.x[made.steps[2]["test"].ids.astype(int)]
+    x = dataset().test.x[numbers(made.steps[2]["test"])]
     assert (made.steps[2]["test"].x == (x * 0.75**2).astype(np.uint8)).all()
 
 
@@ -190,7 +190,7 @@ def test_what_is_not_a_shift_is_named(plugin: str) -> None:
 def test_shifts_accumulate_and_are_rendered_once_in_a_fixed_order() -> None:
     b = dataset()
     one = compose(b, "R:R:R", [80, 80, 80, 80], 40, 0)
-    x = b.test.x[one.steps[3]["test"].ids.astype(int)]
+    x = b.test.x[numbers(one.steps[3]["test"])]
     assert (one.steps[3]["test"].x == np.stack([np.rot90(i) for i in x])).all(), (
         "3 × 30° is one turn by 90°, corners and all"
     )

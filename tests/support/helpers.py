@@ -57,6 +57,11 @@ def grouped(stream: Stream) -> Stream:
     return replace(stream, steps=steps)
 
 
+def numbers(split: Split) -> npt.NDArray[np.int64]:
+    """(N,) positions in the dataset's training or test samples, of a composed split."""
+    return np.array([int(i.partition("-")[2]) for i in split.ids.tolist()], np.int64)
+
+
 def hinted(stream: Stream) -> Stream:
     """The same, with every step's training samples as unlabelled ones, too: for learners that ask for some."""
     return replace(stream, steps=[replace(step, unlabelled=step["train"].x) for step in stream.steps])
