@@ -1,0 +1,291 @@
+"""Which samples are tested: whole groups, drawn at random, balanced by bucket, class and size of the group.
+
+A group (an uploader, near copies) is on one side. Every group that can move is tested with about the same probability,
+whatever its size, and each bucket, class and cell (bucket × class) has about its share of tests:
+
+1. A group is too large, and stays in training, if it alone has more samples of the whole, of a bucket or of a class
+   than are to be tested there, or all of them. In the cells that it leaves behind, the groups that can move are tested
+   more often, but at most 1 − share of their samples (share, if that is more).
+2. The others come in order of their size, large ones first, in random order where sizes are alike (factors of 2). Each
+   is tested with the probability of its cells, moved against the imbalance so far [self-balancing walk: Alweiss, Liu,
+   Sawhney 2021]. Among what is balanced are the numbers of groups of each size.
+3. Groups of one sample fill what their cell lacks, then single groups change sides while that lowers the imbalance.
+
+Measured against random order, largest first, and systematic draws (docs/project/lab_book.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+Numbers = npt.NDArray[np.int64]
+Sides = npt.NDArray[np.bool_]
+STRENGTH = 6.0  # of the walk: how strongly a group's probability is moved against the imbalance
+FLIPS = 3e7  # groups × features that are looked at while groups change sides
+TOLERANCE = 0.02  # of a cell's samples, if that is more than one sample and half of its largest group
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What is counted of some samples, their groups and their strata."""
+
+    cell: Numbers
+    """(N,) number of each sample's cell: the combination of its strata"""
+    counts: Any
+    """(G, cells) sparse: samples of each group in each cell"""
+    margins: tuple[Any, ...]
+    """(G, …) sparse, of the whole and of each stratum: likewise"""
+
+    @property
+    def size(self) -> npt.NDArray[np.float64]:
+        """(G,) samples of each group."""
+        return total(self.counts, 1)
+
+
+def count_groups(strata: Sequence[npt.NDArray[Any]], group: Numbers) -> Groups:
+    """strata: (N,) each, such as bucket and class. group: (N,) from 0."""
+    cell = np.zeros(len(group), np.int64)
+    columns = [np.zeros(len(group), np.int64)]
+    for stratum in strata:
+        number = np.unique(stratum, return_inverse=True)[1].astype(np.int64)
+        columns.append(number)
+        cell = cell * (number.max(initial=0) + 1) + number
+    cell = np.unique(cell, return_inverse=True)[1].astype(np.int64)
+    n_groups = int(group.max(initial=-1)) + 1
+
+    def table(column: Numbers) -> Any:
+        shape = (n_groups, int(column.max(initial=-1)) + 1)
+        counts = sparse.csr_matrix((np.ones(len(group)), (group, column)), shape=shape)
+        counts.sum_duplicates()
+        return counts
+
+    return Groups(cell, table(cell), tuple(table(column) for column in columns))
+
+
+def total(counts: Any, axis: int) -> npt.NDArray[np.float64]:
+    """Sums of a sparse matrix."""
+    return np.asarray(counts.sum(axis), np.float64).ravel()
+
+
+def too_large(groups: Groups, share: float) -> Sides:
+    """(G,) True for groups that alone exceed the tests of the whole or of a stratum; see the module."""
+    large = np.zeros(groups.counts.shape[0], bool)
+    for margin in groups.margins:
+        n = total(margin, 0)
+        limit = np.minimum(np.maximum(1, np.ceil(share * n - 1e-9)), n - 1)
+        entries = margin.tocoo()
+        large[entries.row[entries.data > limit[entries.col]]] = True
+    return large
+
+
+def draw_sides(
+    strata: Sequence[npt.NDArray[Any]],
+    group: npt.NDArray[Any],
+    share: float,
+    rng: np.random.Generator,
+    fixed: npt.NDArray[np.int8] | None = None,
+) -> Sides:
+    """(N,) True for test samples.
+
+    strata: (N,) each, such as bucket and class. group: (N,) names or numbers. share: of each cell that is to be tested.
+    fixed: (N,) 1 and 0 for samples whose group has its side already, −1 for the others. The draw depends on the set of
+    samples with their names of groups, not on their order.
+    """
+    if not len(group) or share <= 0:
+        return np.zeros(len(group), bool)
+    _, number = np.unique(group, return_inverse=True)
+    number = number.astype(np.int64)
+    counted = count_groups(strata, number)
+    side, free = np.zeros(counted.counts.shape[0], bool), ~too_large(counted, share)
+    if fixed is not None:
+        side[number[fixed == 1]] = True
+        free[number[fixed >= 0]] = False
+    if free.any():
+        _draw(counted, free, side, share, rng)
+    return side[number]
+
+
+def _draw(groups: Groups, free: Sides, side: Sides, share: float, rng: np.random.Generator) -> None:
+    """Sets the sides of the groups that are free."""
+    counts = groups.counts
+    target = np.maximum(share * total(counts, 0) - total(counts[side], 0), 0)
+    movable = total(counts[free], 0)
+    target = np.minimum(target, max(share, 1 - share) * movable)
+    rate = np.divide(target, movable, out=np.zeros(len(target)), where=movable > 0)
+    size = groups.size
+    chance = np.clip((counts @ rate) / size, 1e-6, 1 - 1e-6)
+    features = _features(groups, free, share)
+    single = free & (size == 1)
+    imbalance = _walk(features, np.flatnonzero(free & ~single), size, chance, side, rng)
+    chosen = np.flatnonzero(single)
+    if len(chosen):
+        wanted = target - total(counts[free & side], 0)
+        side[chosen] = _fill(groups.counts[chosen].indices, wanted, rng)
+        imbalance += features[chosen].T @ (side[chosen] - chance[chosen])
+    _improve(features, np.flatnonzero(free), side, imbalance, rng)
+
+
+def _features(groups: Groups, free: Sides, share: float) -> Any:
+    """(G, F) sparse: what is balanced, each in units of what it may be off by. Cells by one sample or 2 %, the whole and
+    strata by one sample or .4 %, the number of groups of each size (factors of 2) by .3 standard deviations of a draw."""
+    band = np.floor(np.log2(groups.size)).astype(np.int64)
+    bands = sparse.csr_matrix((np.ones(len(band)), (np.arange(len(band)), band)))
+    parts = [groups.counts, *groups.margins, bands]
+    unit = [np.maximum(1, TOLERANCE * total(groups.counts, 0))]
+    unit += [np.maximum(1, 0.004 * total(margin, 0)) for margin in groups.margins]
+    unit += [np.maximum(0.7, 0.3 * np.sqrt(total(bands[free], 0) * share * (1 - share)))]
+    return (sparse.hstack(parts) @ sparse.diags(1 / np.concatenate(unit))).tocsr()
+
+
+def _walk(
+    features: Any, order: Numbers, size: npt.NDArray[np.float64], chance: npt.NDArray[np.float64], side: Sides,
+    rng: np.random.Generator,
+) -> npt.NDArray[np.float64]:  # fmt: skip
+    """Sets the sides of the groups `order`; returns the imbalance (F,).
+
+    The first 200 one by one, then some at a time, and few again at the end. Several groups that answer to the same
+    imbalance at once must not overshoot: their strength is bounded by the largest eigenvalue of their features.
+    """
+    order = order[np.lexsort((rng.random(len(order)), -np.floor(np.log2(size[order]))))]
+    imbalance, start = np.zeros(features.shape[1]), 0
+    while start < len(order):
+        block = order[start : start + max(1, min(1 + start // 200, (len(order) - start) // 20))]
+        start += len(block)
+        part, p = features[block], chance[block]
+        squares = total(part.multiply(part), 1)
+        strength = STRENGTH
+        if len(block) > 1:
+            largest = (part.T @ (total(part, 1) / squares)).max()
+            strength = min(strength, 1 / (0.25 * largest))
+        pull = np.log(p / (1 - p)) - strength * (part @ imbalance) / squares
+        side[block] = rng.random(len(block)) < 1 / (1 + np.exp(-np.clip(pull, -50, 50)))
+        imbalance += part.T @ (side[block] - p)
+    return imbalance
+
+
+def _fill(cell: Numbers, wanted: npt.NDArray[np.float64], rng: np.random.Generator) -> Sides:
+    """Sides of single samples: of each cell as many random ones as are wanted, rounded at random."""
+    available = np.bincount(cell, minlength=len(wanted))
+    n = np.clip(np.floor(wanted + rng.random(len(wanted))), 0, available).astype(np.int64)
+    shuffled = rng.permutation(len(cell))
+    shuffled = shuffled[np.argsort(cell[shuffled], kind="stable")]
+    first = np.cumsum(available) - available
+    place = np.empty(len(cell), np.int64)
+    place[shuffled] = np.arange(len(cell)) - first[cell[shuffled]]
+    return place < n[cell]
+
+
+def _improve(
+    features: Any, groups: Numbers, side: Sides, imbalance: npt.NDArray[np.float64], rng: np.random.Generator
+) -> None:
+    """The best of a random half of the groups changes sides, again and again, while the sum of squares gets smaller."""
+    part, sides = features[groups], side[groups]
+    squares = total(part.multiply(part), 1)
+    failed = 0
+    for _ in range(min(2000, 20 + int(FLIPS / max(1, part.nnz)))):
+        change = np.where(sides, -2, 2) * (part @ imbalance) + squares
+        change[rng.random(len(groups)) < 0.5] = np.inf
+        best = int(change.argmin())
+        failed = failed + 1 if change[best] > -1e-9 else 0
+        if failed == 5:
+            break
+        if not failed:
+            imbalance = imbalance + (-1 if sides[best] else 1) * part[best].toarray().ravel()
+            sides[best] = ~sides[best]
+    side[groups] = sides
+
+
+def describe_splits(
+    strata: Mapping[str, npt.NDArray[Any]],
+    group: npt.NDArray[Any],
+    sides: Mapping[str, npt.NDArray[np.bool_]],
+    share: float,
+) -> dict[str, Any]:
+    """What a reader must know of published splits.
+
+    strata: name → (N,) values, such as bucket and class. group: (N,). sides: split → (N,) True for test samples. share:
+    as asked. "too_large": groups that stay in training, and their samples, the largest first. For each split: "share"
+    of all; "cells" least and largest share of a cell; "missed": cells that are off by more than one sample, 2 %, and
+    half of their largest group that can move, as {stratum: value, tests, samples}; "untested": values of each stratum
+    without a test; "group_sizes": of each side, of groups that can move, number, mean and median. "overlap": of each
+    pair of splits, shared tests among all tests of both (Jaccard), and the value that chance gives.
+    """
+    names, number = np.unique(group, return_inverse=True)
+    number = number.astype(np.int64)
+    counted = count_groups(list(strata.values()), number)
+    large, size = too_large(counted, share), counted.size.astype(np.int64)
+    n_cells = counted.counts.shape[1]
+    samples = np.bincount(counted.cell, minlength=n_cells)
+    first = np.unique(counted.cell, return_index=True)[1]
+    parts = counted.counts[~large].tocsc()
+    widest = np.zeros(n_cells) if not (~large).any() else np.asarray(parts.max(0).todense()).ravel()
+    allowed = np.maximum(np.maximum(1, TOLERANCE * samples), widest / 2)
+    order = np.argsort(-size[large], kind="stable")
+    out: dict[str, Any] = {
+        "asked": share,
+        "groups": len(names),
+        "too_large": {
+            "groups": int(large.sum()),
+            "samples": int(size[large].sum()),
+            "largest": [
+                {"group": str(names[large][i]), "samples": int(size[large][i])} for i in order[:10].tolist()
+            ],
+        },
+        "splits": {},
+        "overlap": [],
+    }
+    for name, side in sides.items():
+        tests = np.bincount(counted.cell, side, minlength=n_cells)
+        off = np.flatnonzero(np.abs(tests - share * samples) > allowed + 1e-9)
+        tested = np.zeros(len(names), bool)
+        tested[number[side]] = True
+        out["splits"][name] = {
+            "share": float(side.mean()) if len(side) else 0.0,
+            "cells": [float(v) for v in ((tests / samples).min(), (tests / samples).max())] if n_cells else [],
+            "missed": [
+                {**{k: _plain(v[first[c]]) for k, v in strata.items()}, "tests": int(tests[c]), "samples": int(samples[c])}
+                for c in off.tolist()
+            ],
+            "untested": {
+                k: [_plain(v) for v in np.setdiff1d(np.unique(values), np.unique(values[side])).tolist()]
+                for k, values in strata.items()
+            },
+            "group_sizes": {
+                which: _sizes(size[~large & (tested == (which == "test"))]) for which in ("train", "test")
+            },
+        }  # fmt: skip
+    movable = ~large[number]
+    can_move = np.bincount(counted.cell[movable], minlength=n_cells)
+    rates = {
+        name: np.divide(np.bincount(counted.cell[movable], side[movable], minlength=n_cells), np.maximum(can_move, 1))
+        for name, side in sides.items()
+    }
+    for i, (a, one) in enumerate(sides.items()):
+        for b, other in list(sides.items())[:i]:
+            both = can_move * rates[a] * rates[b]
+            either = can_move * (rates[a] + rates[b]) - both
+            out["overlap"].append(
+                {"splits": [b, a], "jaccard": _ratio((one & other).sum(), (one | other).sum()),
+                 "by_chance": _ratio(both.sum(), either.sum())}
+            )  # fmt: skip
+    return out
+
+
+def _sizes(size: Numbers) -> dict[str, float]:
+    if not len(size):
+        return {"groups": 0, "mean": 0.0, "median": 0.0}
+    return {"groups": len(size), "mean": float(size.mean()), "median": float(np.median(size))}
+
+
+def _ratio(a: float, b: float) -> float:
+    return float(a / b) if b else 0.0
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
