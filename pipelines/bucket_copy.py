@@ -27,7 +27,7 @@ from curate.core.atomic_io import check_format, read_object, sha256_file, write_
 from curate.core.digests import Content, files_of
 from curate.core.errors import BadConfig, BadInput, Busy, DriftlineError, IntegrityError, Unfinished, reason
 from curate.core.outside.names import inside
-from curate.core.s3 import S3, client
+from curate.core.outside.s3 import S3, client
 from pipelines.runner import alone
 
 FORMAT = 1

@@ -9,32 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import IncompatibleStream
+from curate.core.group_split import draw_sides
 from stream_builder.step import Array, Split, Step
 
 Group = npt.NDArray[np.int64]
-
-
-def draw_test(cell: Array, share: float, rng: np.random.Generator, group: Group | None = None) -> npt.NDArray[np.bool_]:
-    """(N,) True for test samples: of every cell (N,), such as a step and class, at most round(share × n).
-
-    group: (N,) samples of one group are on one side. Groups come in random order, and one that is too large for what is
-    left of a cell stays in training. Without groups: as many random samples of each cell.
-    """
-    side = np.zeros(len(cell), bool)
-    cells, cell = np.unique(cell, return_inverse=True)
-    left = np.array([round(share * int(n)) for n in np.bincount(cell, minlength=len(cells))], np.int64)
-    if group is None:
-        for number, n in enumerate(left.tolist()):
-            side[rng.permutation(np.flatnonzero(cell == number))[:n]] = True
-        return side
-    order = np.argsort(group, kind="stable")
-    members = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
-    for i in rng.permutation(len(members)).tolist():
-        needs, n = np.unique(cell[members[i]], return_counts=True)
-        if (left[needs] >= n).all():
-            left[needs] -= n
-            side[members[i]] = True
-    return side
 
 
 def numbered(group: Array) -> Group:
@@ -54,10 +32,11 @@ def resplit(steps: Sequence[Step], share: float, rng: np.random.Generator, group
     a step gets no test sample.
     """
     wholes = [step.everything() for step in steps]
-    classes = 1 + max(int(whole.y.max(initial=0)) for whole in wholes)
-    cell = np.concatenate([t * classes + whole.y for t, whole in enumerate(wholes)])
+    lengths = [len(whole) for whole in wholes]
+    strata = np.repeat(np.arange(len(steps)), lengths), np.concatenate([whole.y for whole in wholes])
     group = _concat([whole.group for whole in wholes]) if grouped else None
-    sides = np.split(draw_test(cell, share, rng, group), np.cumsum([len(whole) for whole in wholes])[:-1])
+    alone = np.arange(sum(lengths)) if group is None else group
+    sides = np.split(draw_sides(strata, alone, share, rng), np.cumsum(lengths)[:-1])
     for step, side in zip(steps, sides, strict=True):
         if group is not None and not side.any():
             raise no_test(f"Step {step.name!r} of {name!r}", share, "Use --set splits=random.")

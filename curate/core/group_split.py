@@ -9,9 +9,10 @@ whatever its size, and each bucket, class and cell (bucket × class) has about i
 2. The others come in order of their size, large ones first, in random order where sizes are alike (factors of 2). Each
    is tested with the probability of its cells, moved against the imbalance so far [self-balancing walk: Alweiss, Liu,
    Sawhney 2021]. Among what is balanced are the numbers of groups of each size.
-3. Groups of one sample fill what their cell lacks, then single groups change sides while that lowers the imbalance.
+3. Groups of one sample fill what their cell lacks, then groups change sides, one or two at a time, while that lowers
+   the imbalance.
 
-Measured against random order, largest first, and systematic draws (docs/project/lab_book.md).
+Measured against random order, largest first, and systematic draws (lab book, 25 November 2026).
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 Numbers = npt.NDArray[np.int64]
 Sides = npt.NDArray[np.bool_]
 STRENGTH = 6.0  # of the walk: how strongly a group's probability is moved against the imbalance
 FLIPS = 3e7  # groups × features that are looked at while groups change sides
-TOLERANCE = 0.02  # of a cell's samples, if that is more than one sample and half of its largest group
+TOLERANCE = 0.02  # of a cell's samples, if that is more than one sample and its largest group
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Groups:
     """(G, cells) sparse: samples of each group in each cell"""
     margins: tuple[Any, ...]
     """(G, …) sparse, of the whole and of each stratum: likewise"""
+    place: tuple[Numbers, ...]
+    """(cells,) the column of each cell in each of `margins`"""
 
     @property
     def size(self) -> npt.NDArray[np.float64]:
@@ -50,13 +52,16 @@ class Groups:
 
 def count_groups(strata: Sequence[npt.NDArray[Any]], group: Numbers) -> Groups:
     """strata: (N,) each, such as bucket and class. group: (N,) from 0."""
+    from scipy import sparse  # here: importing it takes longer than most commands
+
     cell = np.zeros(len(group), np.int64)
     columns = [np.zeros(len(group), np.int64)]
     for stratum in strata:
         number = np.unique(stratum, return_inverse=True)[1].astype(np.int64)
         columns.append(number)
         cell = cell * (number.max(initial=0) + 1) + number
-    cell = np.unique(cell, return_inverse=True)[1].astype(np.int64)
+    _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
+    cell = cell.astype(np.int64)
     n_groups = int(group.max(initial=-1)) + 1
 
     def table(column: Numbers) -> Any:
@@ -65,7 +70,7 @@ def count_groups(strata: Sequence[npt.NDArray[Any]], group: Numbers) -> Groups:
         counts.sum_duplicates()
         return counts
 
-    return Groups(cell, table(cell), tuple(table(column) for column in columns))
+    return Groups(cell, table(cell), tuple(map(table, columns)), tuple(column[first] for column in columns))
 
 
 def total(counts: Any, axis: int) -> npt.NDArray[np.float64]:
@@ -113,47 +118,67 @@ def draw_sides(
 
 def _draw(groups: Groups, free: Sides, side: Sides, share: float, rng: np.random.Generator) -> None:
     """Sets the sides of the groups that are free."""
-    counts = groups.counts
-    target = np.maximum(share * total(counts, 0) - total(counts[side], 0), 0)
+    counts, size = groups.counts, groups.size
     movable = total(counts[free], 0)
+    target = np.maximum(share * total(counts, 0) - total(counts[side], 0), 0)
     target = np.minimum(target, max(share, 1 - share) * movable)
-    rate = np.divide(target, movable, out=np.zeros(len(target)), where=movable > 0)
-    size = groups.size
-    chance = np.clip((counts @ rate) / size, 1e-6, 1 - 1e-6)
-    features = _features(groups, free, share)
+    chance = _chances(counts, free, target, movable)
+    features, unit = _features(groups, free, share)
+    bands = total(features[free].multiply(chance[free][:, None]), 0)[sum(len(u) for u in unit[:-1]) :]
+    wanted = [target, *(np.bincount(place, target) for place in groups.place), bands * unit[-1]]
+    imbalance = -np.concatenate(wanted) / np.concatenate(unit) + features[free].T @ chance[free]
     single = free & (size == 1)
-    imbalance = _walk(features, np.flatnonzero(free & ~single), size, chance, side, rng)
+    imbalance = _walk(features, np.flatnonzero(free & ~single), size, chance, side, imbalance, rng)
     chosen = np.flatnonzero(single)
     if len(chosen):
-        wanted = target - total(counts[free & side], 0)
-        side[chosen] = _fill(groups.counts[chosen].indices, wanted, rng)
+        side[chosen] = _fill(counts[chosen].indices, target - total(counts[free & side], 0), rng)
         imbalance += features[chosen].T @ (side[chosen] - chance[chosen])
     _improve(features, np.flatnonzero(free), side, imbalance, rng)
 
 
-def _features(groups: Groups, free: Sides, share: float) -> Any:
-    """(G, F) sparse: what is balanced, each in units of what it may be off by. Cells by one sample or 2 %, the whole and
-    strata by one sample or .4 %, the number of groups of each size (factors of 2) by .3 standard deviations of a draw."""
+def _chances(
+    counts: Any, free: Sides, target: npt.NDArray[np.float64], movable: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """(G,) probability that a group is tested: the mean rate of its cells, corrected until each cell's expected tests
+    are its target."""
+    chance = np.where(free, 1.0, 0.0)
+    size = total(counts, 1)
+    expected = movable
+    for _ in range(10):
+        ratio = np.divide(target, expected, out=np.zeros(len(target)), where=expected > 0)
+        chance = np.minimum(chance * (counts @ ratio) / size, 0.9)
+        expected = total(counts.multiply(chance[:, None]), 0)
+    return np.clip(chance, 1e-6, 1 - 1e-6)
+
+
+def _features(groups: Groups, free: Sides, share: float) -> tuple[Any, list[npt.NDArray[np.float64]]]:
+    """(G, F) sparse: what is balanced, in units of what it may be off by; and these units.
+
+    Cells: one sample or 2 %. The whole and strata: one sample or .4 %. The number of groups of each size (factors of
+    2): .3 standard deviations of a random draw.
+    """
+    from scipy import sparse
+
     band = np.floor(np.log2(groups.size)).astype(np.int64)
     bands = sparse.csr_matrix((np.ones(len(band)), (np.arange(len(band)), band)))
     parts = [groups.counts, *groups.margins, bands]
     unit = [np.maximum(1, TOLERANCE * total(groups.counts, 0))]
     unit += [np.maximum(1, 0.004 * total(margin, 0)) for margin in groups.margins]
     unit += [np.maximum(0.7, 0.3 * np.sqrt(total(bands[free], 0) * share * (1 - share)))]
-    return (sparse.hstack(parts) @ sparse.diags(1 / np.concatenate(unit))).tocsr()
+    return (sparse.hstack(parts) @ sparse.diags(1 / np.concatenate(unit))).tocsr(), unit
 
 
 def _walk(
     features: Any, order: Numbers, size: npt.NDArray[np.float64], chance: npt.NDArray[np.float64], side: Sides,
-    rng: np.random.Generator,
+    imbalance: npt.NDArray[np.float64], rng: np.random.Generator,
 ) -> npt.NDArray[np.float64]:  # fmt: skip
-    """Sets the sides of the groups `order`; returns the imbalance (F,).
+    """Sets the sides of the groups `order`; returns the imbalance (F,) after it.
 
     The first 200 one by one, then some at a time, and few again at the end. Several groups that answer to the same
     imbalance at once must not overshoot: their strength is bounded by the largest eigenvalue of their features.
     """
     order = order[np.lexsort((rng.random(len(order)), -np.floor(np.log2(size[order]))))]
-    imbalance, start = np.zeros(features.shape[1]), 0
+    start = 0
     while start < len(order):
         block = order[start : start + max(1, min(1 + start // 200, (len(order) - start) // 20))]
         start += len(block)
@@ -165,7 +190,7 @@ def _walk(
             strength = min(strength, 1 / (0.25 * largest))
         pull = np.log(p / (1 - p)) - strength * (part @ imbalance) / squares
         side[block] = rng.random(len(block)) < 1 / (1 + np.exp(-np.clip(pull, -50, 50)))
-        imbalance += part.T @ (side[block] - p)
+        imbalance = imbalance + part.T @ (side[block] - p)
     return imbalance
 
 
@@ -184,20 +209,31 @@ def _fill(cell: Numbers, wanted: npt.NDArray[np.float64], rng: np.random.Generat
 def _improve(
     features: Any, groups: Numbers, side: Sides, imbalance: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> None:
-    """The best of a random half of the groups changes sides, again and again, while the sum of squares gets smaller."""
+    """One group, or a random one and its best partner, changes sides, again and again, while the sum of squares of the
+    imbalance gets smaller. Of single ones, the best of a random half."""
     part, sides = features[groups], side[groups]
     squares = total(part.multiply(part), 1)
     failed = 0
-    for _ in range(min(2000, 20 + int(FLIPS / max(1, part.nnz)))):
-        change = np.where(sides, -2, 2) * (part @ imbalance) + squares
-        change[rng.random(len(groups)) < 0.5] = np.inf
+    for _ in range(min(3000, 40 + int(FLIPS / max(1, part.nnz)))):
+        sign = np.where(sides, -1, 1)
+        change = 2 * sign * (part @ imbalance) + squares
+        if failed < 3:
+            first = -1
+            change[rng.random(len(groups)) < 0.5] = np.inf
+        else:
+            first = int(rng.integers(len(groups)))
+            change += change[first] + 2 * sign * sign[first] * total(part @ part[first].T, 1)
+            change[first] = np.inf
         best = int(change.argmin())
-        failed = failed + 1 if change[best] > -1e-9 else 0
-        if failed == 5:
-            break
-        if not failed:
-            imbalance = imbalance + (-1 if sides[best] else 1) * part[best].toarray().ravel()
-            sides[best] = ~sides[best]
+        if change[best] > -1e-9:
+            failed += 1
+            if failed == 40:
+                break
+            continue
+        failed = 0
+        for moved in {best, first} - {-1}:
+            imbalance = imbalance + sign[moved] * part[moved].toarray().ravel()
+            sides[moved] = ~sides[moved]
     side[groups] = sides
 
 
@@ -212,7 +248,7 @@ def describe_splits(
     strata: name → (N,) values, such as bucket and class. group: (N,). sides: split → (N,) True for test samples. share:
     as asked. "too_large": groups that stay in training, and their samples, the largest first. For each split: "share"
     of all; "cells" least and largest share of a cell; "missed": cells that are off by more than one sample, 2 %, and
-    half of their largest group that can move, as {stratum: value, tests, samples}; "untested": values of each stratum
+    their largest group that can move, as {stratum: value, tests, samples}; "untested": values of each stratum
     without a test; "group_sizes": of each side, of groups that can move, number, mean and median. "overlap": of each
     pair of splits, shared tests among all tests of both (Jaccard), and the value that chance gives.
     """
@@ -225,7 +261,7 @@ def describe_splits(
     first = np.unique(counted.cell, return_index=True)[1]
     parts = counted.counts[~large].tocsc()
     widest = np.zeros(n_cells) if not (~large).any() else np.asarray(parts.max(0).todense()).ravel()
-    allowed = np.maximum(np.maximum(1, TOLERANCE * samples), widest / 2)
+    allowed = np.maximum(np.maximum(1, TOLERANCE * samples), widest)
     order = np.argsort(-size[large], kind="stable")
     out: dict[str, Any] = {
         "asked": share,
@@ -233,9 +269,7 @@ def describe_splits(
         "too_large": {
             "groups": int(large.sum()),
             "samples": int(size[large].sum()),
-            "largest": [
-                {"group": str(names[large][i]), "samples": int(size[large][i])} for i in order[:10].tolist()
-            ],
+            "largest": [{"group": str(names[large][i]), "samples": int(size[large][i])} for i in order[:10].tolist()],
         },
         "splits": {},
         "overlap": [],
@@ -249,7 +283,8 @@ def describe_splits(
             "share": float(side.mean()) if len(side) else 0.0,
             "cells": [float(v) for v in ((tests / samples).min(), (tests / samples).max())] if n_cells else [],
             "missed": [
-                {**{k: _plain(v[first[c]]) for k, v in strata.items()}, "tests": int(tests[c]), "samples": int(samples[c])}
+                {k: _plain(v[first[c]]) for k, v in strata.items()}
+                | {"tests": int(tests[c]), "samples": int(samples[c])}
                 for c in off.tolist()
             ],
             "untested": {

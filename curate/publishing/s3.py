@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from curate.core.errors import BadConfig, BadInput, Unfinished, reason
-from curate.core.s3 import S3, client
+from curate.core.outside.s3 import S3, client
 from curate.publishing.plan import SUMS, Plan, Published, Settings, sums_of
 
 CONTINUE = "Run the same command again: it continues."

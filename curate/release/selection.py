@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.seeding import name_for
+from curate.core.group_split import draw_sides
+from curate.core.seeding import name_for, rng_for
 from curate.images.near_duplicates import group_pairs
 from curate.release.settings import ReleaseSettings
 from curate.retrieval.candidates import check_enough
@@ -79,29 +80,15 @@ def split_sides(
     number: int,
     known: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """ "train" or "test" for each of `rows` (dicts with bucket, concept) in split `number`; group: from `split_groups`.
+    """ "train" or "test" for each of `rows` (dicts with bucket, concept) in split `number`; see `draw_sides`.
 
-    Every (bucket, class) has at most round(share × n) test images. Groups are assigned to the test side, large ones
-    first, in seeded order, if no (bucket, class) exceeds this number. known: group → its side, which it keeps.
+    group: from `split_groups`. known: group → its side, which it keeps.
     """
-    members: dict[str, list[int]] = defaultdict(list)
-    for i, name in enumerate(group):
-        members[name].append(i)
-    cells = [(row["bucket"], row["concept"]) for row in rows]
-    missing = {cell: round(share * n) for cell, n in Counter(cells).items()}
-    order = sorted(
-        members, key=lambda name: (name not in known, -len(members[name]), name_for(seed, "split", number, name))
-    )
-    sides = ["train"] * len(rows)
-    for name in order:
-        need = Counter(cells[i] for i in members[name])
-        fits = all(missing[cell] >= n for cell, n in need.items())
-        if known.get(name, "test" if fits else "train") == "test":
-            for cell, n in need.items():
-                missing[cell] -= n
-            for i in members[name]:
-                sides[i] = "test"
-    return sides
+    strata = [np.array([row[column] for row in rows]) for column in ("bucket", "concept")]
+    side = {"train": 0, "test": 1}
+    fixed = np.array([side[known[g]] if g in known else -1 for g in group], np.int8)
+    test = draw_sides(strata, np.array(group, np.str_), share, rng_for(seed, "split", number), fixed)
+    return np.where(test, "test", "train").tolist()
 
 
 def all_splits(

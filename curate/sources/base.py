@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from curate.core.errors import BadInput, DriftlineError
-from curate.core.s3 import S3
+from curate.core.outside.s3 import S3
 from curate.core.settings import PLACE, SPEED, PathText, Section, keys_of, resolve_path
 from curate.sources import SOURCES
 

@@ -27,7 +27,7 @@ from curate.core.atomic_io import fingerprint, writing
 from curate.core.digests import full_digest
 from curate.core.errors import BadInput, MissingFile, reason
 from curate.core.outside.dates import seconds_of
-from curate.core.s3 import S3
+from curate.core.outside.s3 import S3
 from curate.core.settings import SPEED, Time
 from curate.metadata.column_mapping import LONGEST_RAW, printable
 from curate.metadata.schema import batch_of, rebatch

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import pyarrow.parquet as pq
 
 from curate.core.errors import BadConfig, MissingFile, UnknownName, did_you_mean
-from curate.core.s3 import S3
-from curate.core.s3 import client as s3_client
+from curate.core.outside.s3 import S3
+from curate.core.outside.s3 import client as s3_client
 from curate.validation.batches import read_batch
 from curate.validation.judges import round_folder
 from curate.validation.mturk import (

@@ -212,7 +212,7 @@ def batch(
     as_json: Json = False,
 ) -> None:
     """Write the open batch as files for a platform or tool."""
-    from curate.core.s3 import S3
+    from curate.core.outside.s3 import S3
     from pipelines.annotation.batches import write_batches
 
     rules = S3(profile=profile, endpoint=endpoint)

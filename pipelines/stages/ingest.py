@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from curate.core.atomic_io import write_parquet
-from curate.core.s3 import fetch
+from curate.core.outside.s3 import fetch
 from curate.sources.base import FileSource, Workplace
 from pipelines.stage import Counts, Records, Stage
 

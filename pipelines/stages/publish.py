@@ -22,7 +22,7 @@ class Publish(Stage):
 
     name: ClassVar[str] = "publish"
     records: ClassVar[Records] = (("release/metadata.parquet", ""),)
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:

@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadArray, BadConfig, BadInput, reason
+from curate.core.group_split import draw_sides
 from curate.core.outside.arrays import read_arrays
 from curate.core.outside.limits import CLASSES
 from curate.core.seeding import rng_for
-from stream_builder.splitting import draw_test, no_test, numbered
+from stream_builder.splitting import no_test, numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream
 from stream_builder.validate import check
 
@@ -82,8 +83,7 @@ def from_arrays(
     side = _sides(arrays["split"], what) if "split" in arrays else np.full(n, "train")
     if "split" not in arrays and test_share:
         by = group if split == "grouped" else None
-        rng = rng_for(seed, "test")
-        test = draw_test(step.astype(np.int64) * len(classes) + y, test_share, rng, by)
+        test = draw_sides((step, y), np.arange(n) if by is None else by, test_share, rng_for(seed, "test"))
         side = np.where(test, "test", "train")
         if by is not None and (empty := sorted(set(np.unique(step)) - set(step[test]))):
             raise no_test(f"Step {empty[0]} of {what}", test_share, "Use --split random.")

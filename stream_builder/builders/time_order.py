@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from curate.core.errors import BadConfig, BadInput, IncompatibleStream, MissingFile, reason
+from curate.core.group_split import draw_sides
 from curate.core.outside.arrays import number_of_classes, open_array
 from curate.core.outside.limits import UNPACKED
 from curate.core.outside.names import is_count
@@ -21,7 +22,7 @@ from curate.core.seeding import rng_for
 from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images
 from stream_builder.lazy_images import LazyImages, from_files
-from stream_builder.splitting import draw_test, no_test, numbered
+from stream_builder.splitting import no_test, numbered
 from stream_builder.stream import Array, Split, Step, Stream, join, pick
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
@@ -74,21 +75,24 @@ def in_time_order(
         )
     rows = np.lexsort((data.ids, data.time))
     tests = None if data.test is None else np.array_split(np.lexsort((data.test.ids, data.test.time)), periods)
-    kept, held = [], []
+    kept = []
     for t, period in enumerate(np.array_split(rows, periods)):
         rng = rng_for(seed, "period", t)
         kept.append(_balanced(period, data.y, rng) if order == "balanced" else period)
-        held.append(draw_test(np.zeros(len(kept[-1]), np.int64), held_out if tests is None else 0, rng))
     grouped = split == "grouped" and data.group is not None and tests is None
-    if grouped and data.group is not None:
-        period_of = np.repeat(np.arange(periods), [len(period) for period in kept])
-        side = draw_test(period_of, held_out, rng_for(seed, "held out"), data.group[np.concatenate(kept)])
-        drawn = np.split(side, np.cumsum([len(period) for period in kept])[:-1])
-        if empty := [
-            t for t, sides in enumerate(zip(drawn, held, strict=True)) if not sides[0].any() and sides[1].any()
-        ]:
+    lengths = [len(period) for period in kept]
+    held = [np.zeros(n, bool) for n in lengths]
+    if tests is None:
+        rows = np.concatenate(kept)
+        group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
+        side = draw_sides([np.repeat(np.arange(periods), lengths)], group, held_out, rng_for(seed, "held out"))
+        held = np.split(side, np.cumsum(lengths)[:-1])
+        if (
+            held_out
+            and grouped
+            and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1])
+        ):
             raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
-        held = drawn
     steps = []
     for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
         splits = {"train": _split(data, period[~is_test])}

@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.errors import BadConfig, BadInput, MissingFile
+from curate.core.group_split import draw_sides
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.names import fault, is_count
 from curate.core.outside.tables import csv_rows, read_parquet
 from curate.core.seeding import rng_for
 from stream_builder.lazy_images import LazyImages, from_download
-from stream_builder.splitting import draw_test, numbered
+from stream_builder.splitting import numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
 
 UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
@@ -75,7 +76,8 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     group = None if data.group is None else numbered(np.array(data.group, np.str_))
     made = []
     if data.side is None:
-        test = draw_test(step_of * len(names) + y, cut.test_share, rng_for(cut.seed, "test"), group)
+        alone = np.arange(len(y)) if group is None else group
+        test = draw_sides((step_of, y), alone, cut.test_share, rng_for(cut.seed, "test"))
         side = np.where(test, "test", "train")
         made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
     else:

@@ -18,8 +18,8 @@ from support.wikimedia_server import WikimediaServer, error, file
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.outside import json_api
+from curate.core.outside.s3 import fetch
 from curate.core.run_log import RunLog
-from curate.core.s3 import fetch
 from curate.sources import wikimedia
 from curate.sources.base import Source, Workplace
 from curate.sources.iiif import Iiif

@@ -10,8 +10,8 @@ import yaml
 
 from curate.core.atomic_io import fingerprint
 from curate.core.errors import BadConfig, MissingFile, UnknownName
+from curate.core.outside.s3 import S3
 from curate.core.run_log import RunLog
-from curate.core.s3 import S3
 from curate.core.settings import keys_of
 from curate.fetch.settings import FetchSettings
 from curate.release.settings import FeatureSettings

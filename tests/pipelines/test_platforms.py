@@ -16,8 +16,8 @@ from support.turkle_server import Worker, api, turkle
 
 from curate.core.atomic_io import read_json
 from curate.core.errors import BadConfig, UnknownName
+from curate.core.outside.s3 import S3
 from curate.core.run_log import RunLog
-from curate.core.s3 import S3
 from curate.release import Release
 from pipelines.annotation.batches import open_batch, write_batches
 from pipelines.config.loader import load
