@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import IncompatibleStream
+from curate.core.seeding import tie_ranks
 from stream_builder.lazy_images import LazyImages
 from stream_builder.lazy_images import join as join_images
 
@@ -132,6 +133,19 @@ class Step:
         return replace(self, splits={"train": self.everything()})
 
     def everything(self) -> Split:
-        """All samples of the step: in time order if times are known, else train, val, test."""
-        samples = join([self.splits[s] for s in SPLITS if s in self.splits])
-        return samples if samples.time is None else samples.take(np.argsort(samples.time, kind="stable"))
+        """All samples of the step: in time order if times are known, else train, val, test. Among samples of one time
+        each split keeps its order, and how the splits are mixed is drawn."""
+        parts = [self.splits[s] for s in SPLITS if s in self.splits]
+        samples = join(parts)
+        if samples.time is None:
+            return samples
+        return samples.take(np.lexsort((np.concatenate([_turns(part) for part in parts]), samples.time)))
+
+
+def _turns(split: Split) -> npt.NDArray[np.uint64]:
+    """(N,) random numbers that rise along the samples of each time."""
+    assert split.time is not None
+    ranks = tie_ranks(split.ids)
+    turns = np.empty_like(ranks)
+    turns[np.argsort(split.time, kind="stable")] = ranks[np.lexsort((ranks, split.time))]
+    return turns

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from curate.core.notebook import rendered
-from stream_builder import splitting, storage
+from stream_builder import splitting, storage, ties
 from stream_builder.class_texts import ClassTexts
 from stream_builder.step import SPLITS, Array, Split, Step, join, pick
 
@@ -48,6 +49,21 @@ class Stream:
         """Shape of one sample."""
         return next(tuple(s.x.shape[1:]) for step in self.steps for s in step.splits.values())
 
+    def time_order(self) -> npt.NDArray[np.int64] | None:
+        """(N,) positions that put the training samples of all steps in order of time, equal times in an order that is
+        drawn; None where the stream's own order is one of time, or where times are not known."""
+        return ties.resorted(self.steps)
+
+    def ties(self) -> dict[str, Any] | None:
+        """{"share": training samples that have the time of another one, "largest": as many have one time}; None if
+        times are not known."""
+        return ties.ties_of(ties.train_times(self.steps))
+
+    def ties_text(self) -> str:
+        """The same as a sentence, with how the builder ordered equal times."""
+        times = ties.train_times(self.steps)
+        return ties.sentence(ties.ties_of(times), 0 if times is None else len(times), self.facts)
+
     def shared_with_training(self) -> float | None:
         """Share of all test samples that share an uploader, or are near copies of, a training or validation sample of
         any step; None if the source names neither."""
@@ -74,11 +90,13 @@ class Stream:
         """Write the stream into a new folder; returns it, opened there, with its hash. facts: instead of its own.
 
         bits: 8 stores vectors in 8 bits a number, with a scale for each. The facts that are written also say what
-        `shared_with_training` measures, and the least cosine of a vector in 8 bits to its original. Raises BadArray for
-        images and texts in 8 bits, and BadConfig for a folder that holds another stream; the same may be written again.
+        `shared_with_training` and `ties` measure, and the least cosine of a vector in 8 bits to its original. Raises
+        BadArray for images and texts in 8 bits, and BadConfig for a folder that holds another stream; the same may be
+        written again.
         """
         facts, shared = dict(facts or self.facts), self.shared_with_training()
         facts |= {} if shared is None else {"shared_with_training": round(shared, 4)}
+        facts |= {} if (tied := self.ties()) is None else {"ties": tied}
 
         def put(place: Path) -> None:
             storage.write(

@@ -1,6 +1,8 @@
 """Time buckets: half-open spans of upload time, in UTC.
 
-- `equal`: the same number of photos in each, by (upload time, id); the first n mod k buckets have one more [CLEAR].
+- `equal`: the same number of photos in each, by upload time; the first n mod k buckets have one more [CLEAR]. Where a
+  cut falls into one second, a hash of the ids divides its photos, the same in every run: neither the order of ids nor
+  that of rows does, which may be that of classes.
 - `calendar`: one bucket a year, decade, month or day that has photos.
 - `cuts`: cut points c1 < c2 < … make the buckets (-∞, c1), [c1, c2), …, [ck, ∞).
 - `spans`: [start, end) pairs; photos between spans are dropped.
@@ -20,10 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from curate.bucketing.settings import BucketSettings
 from curate.core.errors import Shortage
+from curate.core.seeding import tie_ranks
 
 Ints = npt.NDArray[np.int64]
 
@@ -117,26 +119,15 @@ def _equal(uploaded: Ints, ids: pa.Array, settings: BucketSettings) -> tuple[Int
     # Only photos of the same second as a cut need their ids: for all others the time decides.
     number = np.searchsorted(times[starts], uploaded, side="right") - 1
     within = starts > np.searchsorted(times, times[starts], side="left")  # cuts within a second
-    numeric = are_numbers(ids) if within.any() else True
     for moment in np.unique(times[starts][within]):
         tied = np.flatnonzero(uploaded == moment)
         places = np.searchsorted(times, moment, side="left") + np.arange(len(tied))
-        number[tied[_by_id(ids.take(pa.array(tied)), numeric)]] = np.searchsorted(starts, places, side="right") - 1
+        drawn = np.argsort(tie_ranks(ids.take(pa.array(tied)).to_pylist()), kind="stable")
+        number[tied[drawn]] = np.searchsorted(starts, places, side="right") - 1
     cuts = [int(t) for t in times[starts]]
     ends = [*cuts[1:], int(times[-1]) + 1]
     sizes = np.bincount(number, minlength=k)
     return number, [Bucket(i, str(i), cuts[i], ends[i], int(sizes[i])) for i in range(k)]
-
-
-def are_numbers(ids: pa.Array) -> bool:
-    """Whether all ids are numbers: then they are ordered as numbers."""
-    return bool(pc.all(pc.match_substring_regex(ids, "^[0-9]{1,18}$"), min_count=0).as_py())
-
-
-def _by_id(ids: pa.Array, numeric: bool) -> Ints:
-    """Positions in order of id: as numbers if all ids of the collection are numbers, else as text."""
-    key = ids.cast(pa.int64()).to_numpy() if numeric else np.array(ids.to_pylist(), dtype=np.str_)
-    return np.argsort(key, kind="stable").astype(np.int64)
 
 
 def _calendar(uploaded: Ints, settings: BucketSettings) -> tuple[Ints, list[Bucket]]:

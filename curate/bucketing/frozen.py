@@ -10,29 +10,44 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.bucketing.assign import Bucket, Ints, are_numbers, assign
+from curate.bucketing.assign import Bucket, Ints, assign
 from curate.bucketing.settings import BucketSettings
+from curate.core.errors import BadInput
+from curate.core.seeding import tie_ranks
 
 GROWING = ("equal", "calendar")  # the borders of other kinds are in the settings
+TIES = "hash"  # how photos of one second are divided
 
 
 def freeze(buckets: Sequence[Mapping[str, Any]], members: pa.Table, settings: BucketSettings) -> dict[str, Any]:
     """Borders of finished buckets as plain data. buckets: content of buckets.json; members: id, uploaded, bucket.
 
-    A cut inside one second has the first id after it, because photos of that second are on both sides.
+    A cut inside one second has the id with the lowest rank after it, because photos of that second are on both sides.
+    Raises BadInput for buckets that divide a second in another way.
     """
-    numeric = are_numbers(members["id"])
     borders = []
     for plain in buckets:
         start, end = (None if plain[key] is None else _seconds(plain[key]) for key in ("start", "end"))
         first = None
         if plain["index"] and start is not None:
             tied = members.filter(pc.equal(members["uploaded"], start))
-            ids = tied.filter(pc.equal(tied["bucket"], plain["index"]))["id"].to_pylist()
-            if ids and pc.any(pc.less(tied["bucket"], plain["index"])).as_py():
-                first = min(ids, key=int if numeric else str)
+            ids, later = tied["id"].to_pylist(), tied["bucket"].to_numpy() >= plain["index"]
+            if later.any() and not later.all():
+                ranks = np.where(later, tie_ranks(ids), np.uint64(2**64 - 1))
+                first = ids[int(ranks.argmin())]
+                if (tie_ranks(ids)[~later] >= ranks.min()).any():
+                    raise _by_order()
         borders.append({"name": plain["name"], "start": start, "end": end, "first": first})
-    return {"grow": settings.grow, "numeric": numeric, "buckets": borders}
+    return {"grow": settings.grow, "ties": TIES, "buckets": borders}
+
+
+def _by_order() -> BadInput:
+    """The error for buckets of driftline before 0.2.0."""
+    return BadInput(
+        "The buckets of this run divide photos of one second by the order of their ids.",
+        "Expected a hash of the ids.",
+        "Build the collection again, in a new folder.",
+    )
 
 
 def _seconds(text: str) -> int:
@@ -43,12 +58,15 @@ def assign_frozen(
     uploaded: Ints, ids: pa.Array, frozen: Mapping[str, Any], settings: BucketSettings
 ) -> tuple[Ints, list[Bucket]]:
     """As `assign`, with frozen borders: photos after the last one open new buckets, or extend the last one, as
-    `frozen["grow"]` says. Photos before the first bucket, or between calendar buckets, are in none."""
+    `frozen["grow"]` says. Photos before the first bucket, or between calendar buckets, are in none. Raises BadInput for
+    borders that divide a second by the order of ids."""
     borders: Sequence[Mapping[str, Any]] = frozen["buckets"]
     starts = np.array([b["start"] for b in borders], np.int64)
     ends = np.array([b["end"] for b in borders], np.int64)
     number = np.searchsorted(starts, uploaded, side="right") - 1
     for start in {b["start"] for b in borders if b["first"] is not None}:
+        if frozen.get("ties") != TIES:
+            raise _by_order()
         _divide(number, np.flatnonzero(uploaded == start), ids, start, frozen)
     follows = np.append(ends[:-1] == starts[1:], False)  # where the next bucket begins at once
     outside = (number >= 0) & ~follows[number] & (uploaded >= ends[number])
@@ -72,14 +90,9 @@ def assign_frozen(
 
 
 def _divide(number: Ints, tied: Ints, ids: pa.Array, start: int, frozen: Mapping[str, Any]) -> None:
-    """Give the photos of one second in which buckets are cut to their buckets, by id."""
-    key = int if frozen["numeric"] else str
+    """Give the photos of one second in which buckets are cut to their buckets, by the ranks of their ids."""
     cuts = [(i, b["first"]) for i, b in enumerate(frozen["buckets"]) if b["start"] == start]
-    for position in tied.tolist():
-        own = _key(ids[position].as_py(), key)
-        number[position] = cuts[0][0] - 1 + sum(first is None or own >= _key(first, key) for _, first in cuts)
-
-
-def _key(id_: str, kind: Any) -> tuple[int, Any]:
-    """Ids that are no numbers are after those that are, where the collection had numbers only."""
-    return (0, kind(id_)) if kind is str or id_.isdecimal() else (1, id_)
+    own = tie_ranks(ids.take(pa.array(tied)).to_pylist())
+    number[tied] = cuts[0][0] - 1
+    for _, first in cuts:
+        number[tied] += 1 if first is None else own >= tie_ranks([first])[0]

@@ -26,7 +26,7 @@ class BucketSettings(Section):
     spans: tuple[tuple[Time, Time], ...] = ()
     """spans: [start, end) pairs; photos between spans are dropped"""
     ties: Literal["split", "together"] = "split"
-    """equal: split photos of one second by id, as CLEAR does, or keep them together, so that counts differ a little"""
+    """equal: split photos of one second by a hash of their ids, or keep them together: counts then differ a little"""
     grow: Annotated[Literal["new", "extend-last"], Stages()] = "new"
     """driftline grow, photos later than all buckets: new buckets (equal: one a time, calendar: one a period), or the
     last bucket gets longer; earlier buckets keep their borders"""

@@ -20,6 +20,7 @@ from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
+from curate.core.seeding import time_order
 from curate.embedding.features import features_with_store, keep_features
 from curate.encoders import EncoderSpec
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
@@ -101,7 +102,7 @@ def compose(
     former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
     known: Mapping[str, Any] = {} if former is None else former.rows
-    left, dropped, why = publishable(accepted, group, collection, known)
+    left, dropped, why = publishable(accepted, group, collection, seed, known)
     if former is not None:
         users = _lookup(left, collection.table, ("user",))
         bridges = former.bridges((users[row["id"]] for row in left), group)
@@ -170,7 +171,7 @@ def compose(
 
 
 def publishable(
-    accepted: Rows, group: Mapping[str, str], collection: Collection, known: Container[str] = ()
+    accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, known: Container[str] = ()
 ) -> tuple[Rows, Counter[str], dict[str, str]]:
     """The accepted images that may be published, the numbers of the others by reason, and id → why it is not among
     them, as far as the run knows.
@@ -191,7 +192,7 @@ def publishable(
     if settings.strip:
         left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
-        left = _drop(left, _later_copies(left, group, collection.members, known), "near_copy", dropped, why)
+        left = _drop(left, _later_copies(left, group, collection.members, seed, known), "near_copy", dropped, why)
     return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
 
 
@@ -251,15 +252,17 @@ def _no_derivatives(licence: Sequence[str]) -> bool:
     return any("noderiv" in text.lower().replace("-", "").replace(" ", "") or "-nd" in text.lower() for text in licence)
 
 
-def _later_copies(rows: Rows, group: Mapping[str, str], members: Path, known: Container[str] = ()) -> set[str]:
-    """All images of each group except the one that was uploaded first, of those in `known` if there are any; equal
-    times are ordered by id."""
-    uploaded = _lookup(rows, members, ("uploaded",))
-    first: dict[str, tuple[bool, int, str]] = {}
-    for row in rows:
-        place = (row["id"] not in known, uploaded[row["id"]]["uploaded"], row["id"])
-        first[group[row["id"]]] = min(place, first.get(group[row["id"]], place))
-    return {row["id"] for row in rows} - {id_ for *_, id_ in first.values()}
+def _later_copies(
+    rows: Rows, group: Mapping[str, str], members: Path, seed: int, known: Container[str] = ()
+) -> set[str]:
+    """All images of each group except the one that was uploaded first, of those in `known` if there are any; among
+    equal times `seed` draws it."""
+    uploaded, ids = _lookup(rows, members, ("uploaded",)), [row["id"] for row in rows]
+    first: dict[str, str] = {}
+    order = time_order([uploaded[id_]["uploaded"] for id_ in ids], ids, seed).tolist()
+    for i in sorted(order, key=lambda i: ids[i] not in known):
+        first.setdefault(group[ids[i]], ids[i])
+    return set(ids) - set(first.values())
 
 
 def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) -> Rows:

@@ -12,7 +12,7 @@ import numpy as np
 from curate.core.errors import DriftlineError
 from eval.plotting.charts import Figure, Section, lines
 from eval.plotting.embed import figure
-from stream_builder.measures.label_correlation import label_repetition
+from stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
 from stream_builder.measures.shift_distance import drift
 from stream_builder.stream import Stream
 
@@ -85,16 +85,25 @@ def _drift(stream: Stream) -> Section | None:
 
 
 def _blind(stream: Stream) -> Section | None:
-    repetition = label_repetition(stream)
-    if not repetition:
+    y = labels_in_order(stream)
+    repetition = autocorrelation(y)
+    if not repetition or len(y) < 2:
         return None
     lags, values = zip(*((lag, max(0.0, value)) for lag, value in repetition.items()), strict=True)
     picture = lines({"the same label again": (list(lags), list(values))}, "samples later", log=True)
     caption = (
         "How much more often than by chance the same label comes so many samples later; 100: always. Near 0: random "
-        "order. A line that begins high: a learner can score by repeating earlier labels."
+        f"order. A line that begins high: a learner can score by repeating earlier labels. {stream.ties_text()} "
+        f"Labels alone: {_alone(stream)}"
     )
     return Section("labels", "Label correlation", figure(Figure("Label correlation", caption, picture), ""))
+
+
+def _alone(stream: Stream) -> str:
+    """The blind classifier's accuracy and the suggested shift."""
+    curve = blind_curve_of(stream)
+    shift = "none in range" if curve.suggested is None else f"{curve.suggested} samples"
+    return f"{curve.best[0]:.1%} are right one sample later, chance is {curve.chance:.1%}; suggested shift S: {shift}."
 
 
 def _pictures(stream: Stream) -> Section | None:

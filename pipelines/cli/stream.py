@@ -236,6 +236,7 @@ def stream_measure(
         lines.append(
             f"suggested shift S = {'none in range' if shift is None else shift} (chance {blind['chance']:.3f})"
         )
+        lines.append(statistics["ties_text"])
     document = measured | ({} if statistics is None else {"labels": statistics})
     if sampled is not None:
         lines.append(f"from {sampled:,} evenly spaced samples of each split; --exact uses all")
@@ -274,11 +275,12 @@ def stream_show(
             {"index": s.index, "name": s.name, "splits": {k: len(v) for k, v in s.splits.items()}} for s in stream.steps
         ],
         "facts": dict(stream.facts),
+        "ties": stream.ties(),
         "sheets": sheets,
     }
     lines = [f"{stream.name}  {stream.sha256[:12]}  samples of shape {stream.x_shape}, {len(stream.classes)} classes"]
     lines += [f"  {s.name:<12}" + "  ".join(f"{k} {len(v):,}" for k, v in s.splits.items()) for s in stream.steps]
-    lines += [f"  contact sheet: {name}" for name in sheets]
+    lines += [stream.ties_text(), *(f"  contact sheet: {name}" for name in sheets)]
     show(as_json, document, "\n".join(lines))
 
 

@@ -17,6 +17,7 @@ from_app = typer.Typer()
 Fidelity = Literal["clean", "paper-code"]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the stream.")]
 Seed = Annotated[int, typer.Option("--seed", help="Random seed.")]
+TieSeed = Annotated[int, typer.Option("--seed", help="Random seed of the order of equal times.")]
 Base = Annotated[
     str,
     typer.Option(
@@ -147,6 +148,7 @@ def stream_from_release(
     device: EncoderDevice = "auto",
     published: Published = None,
     trained_until: TrainedUntil = None,
+    seed: TieSeed = 0,
     bits: Bits = "16",
     as_json: Json = False,
 ) -> None:
@@ -157,7 +159,7 @@ def stream_from_release(
         raise BadConfig("--template and --text-encoder need --texts.")
     spec = _text_encoder(path, text_encoder, device) if texts else None
     facts = published_facts(published, trained_until)
-    tell(as_json, [save(from_release(path, features, split, spec, template or ()), out, facts, bits)])
+    tell(as_json, [save(from_release(path, features, split, spec, template or (), seed), out, facts, bits)])
 
 
 def _text_encoder(path: Path, given: str | None, device: str) -> Any:

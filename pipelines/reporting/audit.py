@@ -11,13 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import MissingFile
+from curate.core.seeding import time_order
 from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
 from curate.release.drift import drift
 from pipelines.reporting.leaks import leaks
 from pipelines.web.dates import labels as bucket_labels
-from stream_builder.measures.label_correlation import Curve, autocorrelation, blind_curve
+from stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
 from stream_builder.stream import Stream
+from stream_builder.ties import drawn, sentence, ties_of
 
 NEIGHBOURS = 10  # of an image, for the estimate of label noise
 BLOCK = 2048  # rows that are compared at a time
@@ -59,8 +61,8 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     hashed = image_hashes(release)
     group = near_copies(hashed, bits)
     known = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
-    order = np.lexsort((np.array(columns["id"], np.str_), np.array(columns["uploaded"], np.int64)))
-    y = np.array(columns["label"], np.int64)
+    y, uploaded = (np.array(columns[name], np.int64) for name in ("label", "uploaded"))
+    ties = ties_of(uploaded)
     findings: dict[str, Any] = {
         "kind": "release",
         "name": release.name,
@@ -71,7 +73,8 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "balance": balance(columns["class"], columns["bucket"]),
         "near_copies": copy_report(group, known, EXAMPLES) | {"bits": bits},
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
-        "label_correlation": correlation(y[order]),
+        "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])
+        | {"ties": ties, "ties_text": sentence(ties, len(y), drawn(0))},
     }
     if release.facts["features"]:
         name = release.facts["features"][0]
@@ -91,7 +94,6 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
 
 def audit_stream(stream: Stream) -> dict[str, Any]:
     """Findings about a stream: balance, exact copies across splits, drift, label correlation in training order."""
-    flat = stream.flat("train")
     names = np.array(stream.classes)
     x, y, step, side, ids = [], [], [], [], []
     for s in stream.steps:
@@ -114,7 +116,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "balance": balance(classes, step),
         "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},
-        "label_correlation": correlation(flat.y),
+        "label_correlation": correlation_of_stream(stream),
         "label_noise": label_noise(rows, y_all, ids),
         "drift": drift(rows, y_all, np.array(step), np.array(side)),
         "distance": distances(rows, np.array(step), np.array(side)),
@@ -215,19 +217,6 @@ def distances(x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], side: npt.ND
     if 0 not in found:
         return {}
     return {"by_distance": {str(d): float(np.mean(v)) for d, v in sorted(found.items())}}
-
-
-def correlation(y: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """How well labels in time order predict the next: autocorrelation, the blind classifier's curve, suggested S."""
-    if len(y) < 2:
-        return {"autocorrelation": {}, "blind": None, "suggested_shift": None}
-    shifts = (0, *(2**e for e in range(1, 18) if 2**e < len(y) // 4))
-    curve: Curve = blind_curve(y, shifts, tuple(k for k in (1, 2, 5, 10, 50, 250, 1000) if k <= max(1, len(y) // 4)))
-    return {
-        "autocorrelation": {str(lag): value for lag, value in autocorrelation(y).items()},
-        "blind": curve.plain(),
-        "suggested_shift": curve.suggested,
-    }
 
 
 def overlap(release: Release, hashed: npt.NDArray[np.uint64], other: Release, bits: int) -> dict[str, Any]:

@@ -176,6 +176,7 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         )
     s = findings["label_correlation"]["suggested_shift"]
     sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")
+    sentences.append(f"times: {findings['label_correlation']['ties_text']}")
     if "overlap" in findings:
         o = findings["overlap"]
         sentences.append(

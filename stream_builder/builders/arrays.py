@@ -16,6 +16,7 @@ from curate.core.outside.limits import CLASSES
 from curate.core.seeding import rng_for
 from stream_builder.splitting import no_test, numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream
+from stream_builder.ties import FACT, KEPT
 from stream_builder.validate import check
 
 KEYS = {"x", "y", "step", "time", "split", "group", "id", "classes"}
@@ -33,7 +34,8 @@ def from_arrays(
 
     `x (N, …)` float16/float32 or uint8 `(N, H, W, 3)`; `y (N,)` integers from 0, or names of classes; optional
     `step (N,)` integers from 0, `time (N,)` seconds UTC, `split (N,)` of train, val and test, `group (N,)` whose equal
-    values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order within a step and split is kept.
+    values share an uploader or are near copies, `id (N,)`, `classes (C,)`. The order within a step and split is kept,
+    also of equal times, and has meaning: bring it into another one if it has none.
 
     Without `step`, times are cut into at most 10 steps with about equally many samples each; equal times are in one
     step. Without `split`, a random `test_share` of every step and class becomes the test split; split "grouped" keeps
@@ -100,7 +102,7 @@ def from_arrays(
                 splits[part] = Split(x[rows], y[rows], ids[rows], times, groups)
         steps.append(Step(index, str(value), splits))
     facts = {"from": "arrays"} | ({} if isinstance(source, Mapping) else {"file": path.name})
-    facts |= {"made": "; ".join(made)} if made else {}
+    facts |= ({"made": "; ".join(made)} if made else {}) | ({} if time is None else {FACT: KEPT})
     return Stream(name, steps, classes, facts=facts)
 
 

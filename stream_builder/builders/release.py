@@ -11,12 +11,14 @@ import numpy as np
 from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
 from curate.core.outside.names import is_count
+from curate.core.seeding import time_order
 from curate.release import Release
 from stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
 from stream_builder.splitting import Group, numbered
 from stream_builder.stream import Array, Split, Step, Stream, pick
+from stream_builder.ties import drawn
 
 MADE_BY_EMBED = "clip"  # the release's features by the encoder of its run, which read the prompts
 
@@ -27,14 +29,15 @@ def from_release(
     split: int | str = 0,
     texts: TextEncoderSpec | None = None,
     templates: Sequence[str] = (),
+    seed: int = 0,
 ) -> Stream:
     """release: opened, or its folder. features: a name in the release (default: its first); `pixels:SIZE` for uint8
     images of SIZE × SIZE; or `images:SIZE` for the same as lazy images, with links to the release's tars. split: which
     of the release's seeded splits, by number or name; the stream also knows the sides of the others. texts: the encoder
     that made the features, for the vectors of the release's prompts or, if given, of `templates` with class names.
 
-    Samples of a step are in order of upload time, then id. A stream of images also has the release's unlabelled images;
-    those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
+    Samples of a step are in order of upload time; `seed` draws the order of equal times. A stream of images also has
+    the release's unlabelled images; those of buckets before the first labelled bucket become `prior`. Raises BadConfig.
     """
     release = release if isinstance(release, Release) else Release.open(release)
     table, names = release.table, list(release.facts["splits"])
@@ -69,7 +72,7 @@ def from_release(
         splits = {}
         for part in ("train", "test"):
             rows = np.flatnonzero((bucket == record["index"]) & (split_of == part))
-            rows = rows[np.lexsort((ids[rows], time[rows]))]
+            rows = rows[time_order(time[rows], ids[rows], seed)]
             if len(rows):
                 sides = None if test_in is None else test_in[rows]
                 splits[part] = Split(pick(x, rows), label[rows], ids[rows], time[rows], group[rows], sides)
@@ -80,6 +83,7 @@ def from_release(
         "version": release.facts["version"],
         "features": name,
         "split": split,
+        **drawn(seed),
         "buckets": release.steps(name),
         **({} if kind in ("pixels", "images") else release.seen_by(name)),
     }

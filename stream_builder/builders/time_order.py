@@ -18,12 +18,13 @@ from curate.core.outside.arrays import number_of_classes, open_array
 from curate.core.outside.limits import UNPACKED
 from curate.core.outside.names import is_count
 from curate.core.outside.tables import read_parquet, readable
-from curate.core.seeding import rng_for
+from curate.core.seeding import rng_for, time_order
 from curate.release import Release
 from stream_builder.builders.release import release_groups, release_images
 from stream_builder.lazy_images import LazyImages, from_files
 from stream_builder.splitting import no_test, numbered
 from stream_builder.stream import Array, Split, Step, Stream, join, pick
+from stream_builder.ties import drawn
 
 KEY = "store_list"  # the data set in each of EvalOCL's HDF5 files
 
@@ -60,7 +61,7 @@ def in_time_order(
     seed: int = 0,
     split: Literal["grouped", "random"] = "grouped",
 ) -> Stream:
-    """One step per period, with equally many samples, in order of time, then id.
+    """One step per period, with equally many samples, in order of time; `seed` draws the order of equal times.
 
     The test split of a step, for retention, is a random share `held_out` of its samples, also in order, or its part of
     the separate test set. split "grouped": samples of one uploader, and near copies, are on one side in all periods, if
@@ -73,8 +74,8 @@ def in_time_order(
         raise IncompatibleStream(
             f"{data.name} has {len(data.y)} samples for {periods} periods.", "Expected at least one per period."
         )
-    rows = np.lexsort((data.ids, data.time))
-    tests = None if data.test is None else np.array_split(np.lexsort((data.test.ids, data.test.time)), periods)
+    rows = time_order(data.time, data.ids, seed)
+    tests = None if data.test is None else np.array_split(time_order(data.test.time, data.test.ids, seed), periods)
     kept = []
     for t, period in enumerate(np.array_split(rows, periods)):
         rng = rng_for(seed, "period", t)
@@ -87,11 +88,7 @@ def in_time_order(
         group = data.group[rows] if grouped and data.group is not None else np.arange(len(rows))
         side = draw_sides([np.repeat(np.arange(periods), lengths)], group, held_out, rng_for(seed, "held out"))
         held = np.split(side, np.cumsum(lengths)[:-1])
-        if (
-            held_out
-            and grouped
-            and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1])
-        ):
+        if grouped and (empty := [t for t, s in enumerate(held) if not s.any() and held_out * len(s) >= 1]):
             raise no_test(f"Period {empty[0]} of {data.name}", held_out, "Use --split random.")
     steps = []
     for t, (period, is_test) in enumerate(zip(kept, held, strict=True)):
@@ -105,7 +102,7 @@ def in_time_order(
         steps.append(Step(t, str(t), splits))
     facts = {"from": "order", "source": data.name, "periods": periods, "held_out": held_out}
     facts |= {"order": order, "seed": seed, "split": "published" if tests else "grouped" if grouped else "random"}
-    facts |= {} if data.pretrain is None else {"pretrain": len(data.pretrain.y)}
+    facts |= drawn(seed) | ({} if data.pretrain is None else {"pretrain": len(data.pretrain.y)})
     return Stream(f"{data.name}-in-order", steps, list(data.classes), facts=facts)
 
 

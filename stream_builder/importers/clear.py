@@ -17,10 +17,12 @@ from curate.core.atomic_io import sha256_file
 from curate.core.errors import BadConfig, BadInput, IntegrityError, MissingFile
 from curate.core.outside.documents import read_text
 from curate.core.outside.names import fault, inside, is_count
+from curate.core.seeding import time_order
 from stream_builder.importers.clear_layouts import AGAIN, Part, is_old, read_new, read_old
 from stream_builder.lazy_images import IMAGE_SUFFIXES, LazyImages, from_download, from_files, join
 from stream_builder.splitting import numbered
 from stream_builder.stream import Split, Step, Stream
+from stream_builder.ties import drawn
 
 ORIGIN = {
     "source": "https://clear-benchmark.github.io",
@@ -36,6 +38,7 @@ def from_clear(
     features: str = "images:224",
     split: int = 0,
     first_bucket: Literal["auto", "prior", "step"] = "auto",
+    seed: int = 0,
 ) -> Stream:
     """CLEAR-10 and CLEAR-100, old and new layout: images or published features, one step per bucket.
 
@@ -43,7 +46,8 @@ def from_clear(
     the old layout's five splits; the stream knows all of them. first_bucket: prior keeps its samples without labels,
     for pre-training, as in the paper; auto does so if all of CLEAR's buckets 0 … 10 are there.
 
-    Samples of a step are in order of upload time, then id, if the metadata is there, else in the order of the files.
+    Samples of a step are in order of upload time if the metadata is there; `seed` draws the order of equal times, and
+    of the whole step without metadata.
     Raises MissingFile, BadInput, IntegrityError and BadConfig: for missing images, for a photo in two places or in a
     bucket of another time, for features, class lists or splits of another version, and for checksums of a file
     SHA256SUMS that differ.
@@ -82,13 +86,13 @@ def from_clear(
         by_side: dict[str, Split] = {}
         for part in of_bucket:
             for side, rows in _sides(part, split).items():
-                if timed:
-                    rows = rows[np.lexsort((np.array(part.ids)[rows], np.array(part.time, np.int64)[rows]))]
+                time = np.array(part.time if timed else [0] * len(part.y), np.int64)
+                rows = rows[time_order(time[rows], np.array(part.ids, np.str_)[rows], seed)]
                 by_side[side] = Split(
                     _samples(part, rows, edge),
                     np.array(part.y, np.int64)[rows],
                     np.array(part.ids, np.str_)[rows],
-                    np.array(part.time, np.int64)[rows] if timed else None,
+                    time[rows] if timed else None,
                     users[starts[id(part)] + rows] if known else None,
                     part.test_in[rows] if part.test_in is not None and len(splits) > 1 else None,
                 )
@@ -96,7 +100,7 @@ def from_clear(
     if not is_prior and edge is not None and "0" not in names:
         further = _unlabelled(path, "0", labelled, edge)
         prior = [] if further is None else [further]
-    facts = {"from": "clear", "layout": "old" if old else "new", "features": features, **ORIGIN}
+    facts = {"from": "clear", "layout": "old" if old else "new", "features": features, **ORIGIN, **drawn(seed)}
     facts |= {"split": splits[split]} if splits else {}
     before = None if not prior else join(prior) if edge is not None else np.concatenate(prior)
     return Stream(path.resolve().name, steps, classes, before, facts=facts)

@@ -16,10 +16,11 @@ from curate.core.group_split import draw_sides
 from curate.core.outside.dates import seconds_of
 from curate.core.outside.names import fault, is_count
 from curate.core.outside.tables import csv_rows, read_parquet
-from curate.core.seeding import rng_for
+from curate.core.seeding import rng_for, time_order
 from stream_builder.lazy_images import LazyImages, from_download
 from stream_builder.splitting import numbered
 from stream_builder.stream import SPLITS, Array, Split, Step, Stream, pick
+from stream_builder.ties import drawn
 
 UNITS = (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
 LATEST = 10**11  # seconds: the year 5138; larger numbers are milliseconds or smaller units
@@ -57,12 +58,12 @@ class Cut:
     test_share: float = 0.3
     """share of each step and class"""
     seed: int = 0
-    """random seed of the test split"""
+    """random seed of the test split, and of the order of equal times"""
 
 
 def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
-    """Steps in order of time, samples in order of time, then id. Raises BadConfig, BadInput naming the first id that
-    is there twice."""
+    """Steps and samples in order of time; the cut's seed draws the order of equal times. The order of `data` changes
+    nothing. Raises BadConfig, BadInput naming the first id that is there twice."""
     if not 0 <= cut.test_share < 1:
         raise BadConfig(f"--test-share is {cut.test_share}.", "Expected a share from 0 to below 1.")
     ids = np.array(data.ids, np.str_)
@@ -71,9 +72,11 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
         raise BadInput(f"{data.name}: the id {unique[times.argmax()]!r} is there {times.max()} times.", "Expected one.")
     names = sorted(set(data.labels)) if data.classes is None else list(data.classes)
     number = {name: i for i, name in enumerate(names)}
-    y = np.array([number[name] for name in data.labels], np.int64)
-    step_of, step_names = _steps(data.time, cut.period)
-    group = None if data.group is None else numbered(np.array(data.group, np.str_))
+    order = time_order(data.time, ids, cut.seed)
+    ids, time = ids[order], data.time[order]
+    y = np.array([number[name] for name in data.labels], np.int64)[order]
+    step_of, step_names = _steps(time, cut.period)
+    group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
     made = []
     if data.side is None:
         alone = np.arange(len(y)) if group is None else group
@@ -81,21 +84,19 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
         side = np.where(test, "test", "train")
         made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")
     else:
-        side = np.array(data.side, np.str_)
+        side = np.array(data.side, np.str_)[order]
     steps = []
     for index, name in enumerate(step_names):
         of_step = np.flatnonzero(step_of == index)
-        of_step = of_step[np.lexsort((ids[of_step], data.time[of_step]))]
         splits = {}
         for part in SPLITS:
             rows = of_step[side[of_step] == part]
             if len(rows):
                 groups = None if group is None else group[rows]
-                splits[part] = Split(pick(data.x, rows), y[rows], ids[rows], data.time[rows], groups)
+                splits[part] = Split(pick(data.x, order[rows]), y[rows], ids[rows], time[rows], groups)
         steps.append(Step(index, name, splits))
-    return Stream(
-        data.name, steps, names, facts={**facts, "period": cut.period} | ({"made": "; ".join(made)} if made else {})
-    )
+    facts = {**facts, "period": cut.period, **drawn(cut.seed)} | ({"made": "; ".join(made)} if made else {})
+    return Stream(data.name, steps, names, facts=facts)
 
 
 def _steps(time: npt.NDArray[np.int64], period: str) -> tuple[Array, list[str]]:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from curate.core.errors import BadInput, MissingFile, UnknownName
+from curate.core.seeding import time_order
 from stream_builder.importers.dated import images_of
 from stream_builder.importers.pickles import read_pickle
-from stream_builder.stream import Array, Split, Step, Stream
+from stream_builder.stream import Array, Split, Step, Stream, pick
+from stream_builder.ties import drawn
 from stream_builder.validate import check
 
 
@@ -48,11 +50,12 @@ KINDS = {
 SIDES = {"train": 0, "test": 1}
 
 
-def from_wild_time(path: Path, root: Path | None = None, size: int = 224) -> Stream:
+def from_wild_time(path: Path, root: Path | None = None, size: int = 224, seed: int = 0) -> Stream:
     """Wild-Time's yearbook.pkl, fmow.pkl, huffpost.pkl or arxiv.pkl; the steps and splits are its authors'.
 
-    root: folder of FMoW's images (default: fmow_v1.1/images beside the file). Drug and MIMIC are not read: regression,
-    and patients' data that needs a licence. Raises MissingFile, UnknownName for another data set, BadInput.
+    root: folder of FMoW's images (default: fmow_v1.1/images beside the file). seed: draws the order within a year, of
+    which the file says nothing. Drug and MIMIC are not read: regression, and patients' data that needs a licence.
+    Raises MissingFile, UnknownName for another data set, BadInput.
     """
     name = path.name.partition(".")[0].partition("_")[0]
     if not path.is_file():
@@ -82,7 +85,8 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224) -> Str
             top = max(top, int(labels.max()))
             ids = np.array([f"{year}-{side}-{i}" for i in range(len(labels))])
             time = np.full(len(labels), np.datetime64(str(year), "s").astype(np.int64))
-            splits[side] = Split(x, labels.astype(np.int64), ids, time)
+            order = time_order(time, ids, seed)
+            splits[side] = Split(pick(x, order), labels[order].astype(np.int64), ids[order], time)
         steps.append(Step(index, str(year), splits))
     classes = list(kind.classes) or [str(c) for c in range(top + 1)]
     for step in steps:
@@ -94,6 +98,7 @@ def from_wild_time(path: Path, root: Path | None = None, size: int = 224) -> Str
         "source": "https://github.com/huaxiuyao/Wild-Time",
         "licence": kind.licence,
         "cite": "Yao et al.: Wild-Time: A Benchmark of in-the-Wild Distribution Shift over Time. NeurIPS 2022",
+        **drawn(seed),
     }
     return Stream(f"wild-time-{name}", steps, classes, facts=facts)
 

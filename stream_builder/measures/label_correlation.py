@@ -1,15 +1,16 @@
 """The blind classifier predicts labels from earlier labels only: it measures a stream's label correlation.
 
 [near-future accuracy, sec. 4]: for a sample S samples ahead, predict the most frequent of the last k known labels. The
-suggested shift S* is the smallest S at which its accuracy is at chance. Chance is its accuracy on the stream in random
-order, not 1 / classes.
+suggested shift S* is the smallest S at which its accuracy cannot be told from chance: its 95 % interval reaches down to
+chance. Chance is its accuracy on the stream in random order, not 1 / classes. Every report of a stream's label
+correlation is `correlation_of`, in the order in which near-future delivers the samples.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from curate.core.errors import BadConfig, IncompatibleStream
 from curate.core.seeding import rng_for
 from stream_builder.stream import Stream
+from stream_builder.ties import is_random
 
 Labels = npt.NDArray[np.int64]
 KS = (1, 2, 5, 10, 20, 30, 40, 60, 75, 100, 250, 500, 1000, 5000, 25_000, 75_000)
@@ -25,6 +27,7 @@ SHIFTS = (0, *(2**e for e in range(1, 18)))
 TOLERANCE = 0.005
 Z = 1.959964  # 95 % of a normal distribution
 BLOCKS = 8  # at least, in a block bootstrap
+CHANCES, DRAWS = 40_000, 16  # labels in random order that chance is measured on, in at most so many orders
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,11 @@ class Curve:
     half_width: tuple[float, ...]
     """half the width of its 95 % confidence interval over streams with the same label correlation, see `half_width`"""
     chance: float
-    """highest accuracy on the permuted stream, at shift 0"""
+    """highest accuracy on the permuted stream, at shift 0; a mean over permutations"""
+    above: tuple[bool, ...]
+    """whether the interval at each shift is above chance, by more than the tolerance"""
     suggested: int | None
-    """S*, or None if no shift is at chance"""
+    """S*, the first shift that is not above chance; None if all are"""
 
     def plain(self) -> dict[str, Any]:
         """As plain data for JSON."""
@@ -91,7 +96,8 @@ def blind_curve(
 
     y: (N,) labels from 0, in stream order. tolerance: accuracy above chance that still counts as chance. A prediction
     for sample i uses labels up to i − S − 1; the first S + 1 samples are not scored. Shifts and windows longer than the
-    stream are skipped. Raises IncompatibleStream for fewer than two samples, BadConfig for a tolerance below 0.
+    stream are skipped. Of 200 simulated streams in random order, at most 5 % have an S* above 0 (tests/claims). Raises
+    IncompatibleStream for fewer than two samples, BadConfig for a tolerance below 0.
     """
     if tolerance < 0:
         raise BadConfig(f"The tolerance is {tolerance}.", "Expected 0 or more.")
@@ -101,8 +107,9 @@ def blind_curve(
     shifts = tuple(s for s in shifts if s + 1 < len(y))
     ks = tuple(k for k in ks if k <= len(y)) or (1,)
     accuracy, half = np.zeros((len(shifts), len(ks))), np.zeros(len(shifts))
-    shuffled = y[rng_for(seed, "blind chance").permutation(len(y))]
-    chances = []
+    rng = rng_for(seed, "blind chance")
+    shuffled = [y[rng.permutation(len(y))] for _ in range(max(1, min(DRAWS, CHANCES // len(y))))]
+    chances = np.zeros((len(shuffled), len(ks)))
     for j, k in enumerate(ks):
         mode = modes(y, k)
         for i, s in enumerate(shifts):
@@ -110,10 +117,10 @@ def blind_curve(
             accuracy[i, j] = float(np.mean(right))
             if j == 0 or accuracy[i, j] > accuracy[i, :j].max():
                 half[i] = half_width(right, np.ones(len(right)))
-        chances.append(float(np.mean(modes(shuffled, k)[:-1] == shuffled[1:])))
+        chances[:, j] = [np.mean(modes(labels, k)[:-1] == labels[1:]) for labels in shuffled]
     best = accuracy.max(1)
-    chance = max(chances)
-    at_chance = [s for s, b in zip(shifts, best.tolist(), strict=True) if b <= chance + tolerance]
+    chance = float(chances.max(1).mean())  # the best k of each order, as that of the stream is its best
+    above = best - half > chance + tolerance
     return Curve(
         shifts,
         ks,
@@ -122,7 +129,8 @@ def blind_curve(
         tuple(ks[j] for j in accuracy.argmax(1).tolist()),
         tuple(half.tolist()),
         chance,
-        at_chance[0] if at_chance else None,
+        tuple(above.tolist()),
+        None if above.all() else shifts[int(above.argmin())],
     )
 
 
@@ -158,21 +166,41 @@ def independent(right: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float6
     return np.asarray(Z * np.sqrt(share * (1 - share) / total))
 
 
+def labels_in_order(stream: Stream) -> Labels:
+    """(N,) training labels in the order in which near-future delivers them."""
+    y, order = np.concatenate([np.asarray(step["train"].y, np.int64) for step in stream.steps]), stream.time_order()
+    return y if order is None else y[order]
+
+
 def blind_curve_of(stream: Stream) -> Curve:
-    """The blind classifier's curve on a stream's training labels, in time order if times are known."""
-    splits = [step["train"] for step in stream.steps]
-    y = _train_labels(stream)
-    times = [s.time for s in splits if s.time is not None]
-    return cached_blind_curve(y[np.argsort(np.concatenate(times), kind="stable")] if len(times) == len(splits) else y)
+    """The blind classifier's curve on `labels_in_order`. S* is 0 where that order is a draw: where all samples have one
+    time and the builder of the stream drew their order."""
+    y = labels_in_order(stream)
+    curve = cached_blind_curve(y)
+    return replace(curve, suggested=0) if is_random(stream.ties(), len(y), stream.facts) else curve
 
 
-def label_repetition(stream: Stream) -> dict[int, float]:
-    """`autocorrelation` of a stream's training labels."""
-    return autocorrelation(_train_labels(stream))
+def correlation_of(y: Labels, curve: Curve | None = None) -> dict[str, Any]:
+    """How well labels in time order predict the next: autocorrelation, the blind classifier's curve, suggested S.
+
+    curve: of a stream, if there is one. Without two samples there is nothing to measure.
+    """
+    if len(y) < 2:
+        return {"autocorrelation": {}, "blind": None, "suggested_shift": None}
+    curve = curve or cached_blind_curve(y)
+    return {
+        "autocorrelation": {str(lag): value for lag, value in autocorrelation(y).items()},
+        "blind": curve.plain(),
+        "suggested_shift": curve.suggested,
+    }
 
 
-def _train_labels(stream: Stream) -> Labels:
-    return np.concatenate([np.asarray(step["train"].y, np.int64) for step in stream.steps])
+def correlation_of_stream(stream: Stream) -> dict[str, Any]:
+    """The same of a stream's training labels, and its "ties"."""
+    y = labels_in_order(stream)
+    return correlation_of(y, blind_curve_of(stream) if len(y) > 1 else None) | {
+        "ties": stream.ties(), "ties_text": stream.ties_text()
+    }  # fmt: skip
 
 
 _curves: dict[str, Curve] = {}  # by hash of the labels

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from curate.core.errors import IncompatibleStream
 from stream_builder.measures import DISTANCES
 from stream_builder.measures.distances import ITERATIONS, check_points, class_priors, wasserstein2
-from stream_builder.measures.label_correlation import autocorrelation, blind_curve
+from stream_builder.measures.label_correlation import correlation_of_stream
 from stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
@@ -105,19 +105,10 @@ def thinned(stream: Stream, most: int = 300, edge: int = 16) -> Stream:
 
 
 def label_statistics(stream: Stream) -> dict[str, Any]:
-    """Distance of class frequencies from each step to the last, label autocorrelation, the blind classifier's curve."""
-    trains = [step["train"] for step in stream.steps]
-    y = np.concatenate([t.y for t in trains])
-    n = len(stream.classes)
-    shifts = (0, *(2**e for e in range(1, 18) if 2**e < len(y) // 4))
-    ks = tuple(k for k in (1, 2, 5, 10, 50, 250, 1000) if k <= max(1, len(y) // 4))
-    curve = blind_curve(y, shifts, ks)
-    return {
-        "priors": [class_priors(t.y, trains[-1].y, n) for t in trains[:-1]],
-        "autocorrelation": {str(lag): value for lag, value in autocorrelation(y).items()},
-        "blind": curve.plain(),
-        "suggested_shift": curve.suggested,
-    }
+    """Distance of class frequencies from each step to the last, and `correlation_of_stream`."""
+    labels = [step["train"].y for step in stream.steps]
+    priors = [class_priors(y, labels[-1], len(stream.classes)) for y in labels[:-1]]
+    return {"priors": priors, **correlation_of_stream(stream)}
 
 
 def _train_and_test(stream: Stream) -> tuple[list[Split], Split]:

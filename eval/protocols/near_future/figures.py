@@ -16,7 +16,7 @@ SHOWN_KS = (1, 10, 100, 1000)  # windows of the blind curve, beside the best
 
 
 def note(document: Document) -> str:
-    """S, the batch size, chance, and which learners overspent their budget."""
+    """S, the batch size, chance, equal times, and which learners overspent their budget."""
     first = document["results"][0]
     shift, notes = first["settings"]["shift"], first.get("told", {})
     chance = notes["blind"]["chance"] if "blind" in notes else None
@@ -25,7 +25,8 @@ def note(document: Document) -> str:
         text += f" Chance is {100 * chance:.1f} %: the blind classifier on the same labels in random order."
     spent = [r for r in document["results"] if "overspent" in r.get("budget", {})]
     over = [f"{r['learner']} ({r['budget']['overspent']} ×)" for r in spent]
-    return " ".join([text, notes.get("warning", ""), f"Overspent: {', '.join(over)}." if over else ""]).strip()
+    further = f"Overspent: {', '.join(over)}." if over else ""
+    return " ".join(filter(None, [text, notes.get("ties_text", ""), notes.get("warning", ""), further]))
 
 
 def varies(document: Document) -> str:

@@ -25,7 +25,6 @@ from stream_builder.stream import Split, Step, Stream, join
 LEAST_PREFIX = 2000  # with 500 samples, learning rates lost up to 40 points of accuracy, with 1,600 two on average
 FEWEST_BATCHES = 4  # of a prefix: with fewer, what a learner learned there is not tested there
 FEWEST_UPDATES = 100  # with 31 updates, so small a learning rate was chosen for ACE that it lost eleven points
-TOLERANCE = 0.005  # of the blind classifier's accuracy above chance
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class NearFuture(Protocol):
     batch: Annotated[int, Field(ge=1)] = 64
     """samples that the stream brings at a time"""
     shift: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """S in samples; "auto": the smallest S at which the blind classifier is at chance"""
+    """S in samples; "auto": the smallest S at which the blind classifier's 95 % interval reaches down to chance"""
     also: Annotated[str | int, NO_EFFECT] = ""
     """further shifts in samples, joined by +"""
     updates: Annotated[float, Field(gt=0)] = 1.0
@@ -49,7 +48,7 @@ class NearFuture(Protocol):
     points: Annotated[int, Field(ge=1), NO_EFFECT] = 50
     """rows of each score along the stream"""
     sort: bool = False
-    """sort the samples by time first"""
+    """sort the samples by time first; equal times come in an order that is drawn, the same for every seed"""
     abreast: Annotated[int, Field(ge=1), NO_EFFECT] = 16
     """runs that share one pass over the stream, and with it main memory; changes no result"""
 
@@ -78,22 +77,18 @@ class NearFuture(Protocol):
 
     def trains(self, stream: Stream) -> list[Split]:
         """The training split of every step, in order of time. Raises IncompatibleStream if they are not in order."""
-        splits = [step["train"] for step in stream.steps]
-        times = [split.time for split in splits]
-        if any(time is None for time in times):
-            return splits
-        seconds = np.concatenate([np.asarray(time) for time in times if time is not None])
-        if not len(seconds) or bool((np.diff(seconds) >= 0).all()):
-            return splits
+        order = stream.time_order()
+        if order is None:
+            return [step["train"] for step in stream.steps]
+        whole = stream.flat("train")
         if not self.sort:
-            first = int(np.argmax(np.diff(seconds) < 0)) + 1
+            first = int(np.argmax(np.diff(whole.time) < 0)) + 1
             raise IncompatibleStream(
                 f"Sample {first} of {stream.name!r} is older than the one before it.",
                 "near-future needs a stream in order of time.",
                 "Add --sort, or make the stream with driftline stream from-order.",
             )
-        whole = stream.flat("train")
-        return [whole.take(np.argsort(seconds, kind="stable"))]
+        return [whole.take(order)]
 
     def check(self, stream: Stream) -> None:
         """Raise IncompatibleStream for a step without test split, a single class, or too few samples."""
@@ -179,14 +174,15 @@ class NearFuture(Protocol):
         return [(selection, part), *longer]
 
     def stream_notes(self, stream: Stream) -> dict[str, Any]:
-        """The blind classifier's curve, and a warning if it is above chance at S."""
+        """The blind classifier's curve, how many samples share their time, and a warning if the curve is above chance
+        at S."""
         curve = blind_curve_of(stream)
-        notes: dict[str, Any] = {"blind": curve.plain()}
-        near = [b for s, b in zip(curve.shifts, curve.best, strict=True) if s <= int(self.shift)]
-        if near and near[-1] > curve.chance + TOLERANCE:
+        notes: dict[str, Any] = {"blind": curve.plain(), "ties": stream.ties(), "ties_text": stream.ties_text()}
+        at = sum(s <= int(self.shift) for s in curve.shifts) - 1
+        if at >= 0 and curve.above[at]:
             notes["warning"] = (
-                f"At S = {self.shift} labels alone still give {near[-1]:.3f} (chance {curve.chance:.3f}): near-future "
-                f"accuracy there rewards learners that never look at a sample."
+                f"At S = {self.shift} labels alone still give {curve.best[at]:.3f} (chance {curve.chance:.3f}): "
+                f"near-future accuracy there rewards learners that never look at a sample."
             )
         return notes
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pipelines.cli.common import Json, command
-from pipelines.cli.stream_from import Out, Published, Seed, Size, published_facts, save, tell
+from pipelines.cli.stream_from import Out, Published, Seed, Size, TieSeed, published_facts, save, tell
 
 import_app = typer.Typer()
 
@@ -42,6 +42,7 @@ def from_clear(
             "--first-bucket", help="prior: bucket 0 has no labels, for pre-training; auto: so if all 11 exist."
         ),
     ] = "auto",
+    seed: TieSeed = 0,
     published: Published = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +52,7 @@ def from_clear(
     """
     from stream_builder.importers.clear import from_clear as read
 
-    written(read(path, features, split, first_bucket), out, published, as_json)
+    written(read(path, features, split, first_bucket, seed), out, published, as_json)
 
 
 @command(import_app, "from-folder-by-time", "driftline stream from-folder-by-time album --out by-year")
@@ -157,6 +158,7 @@ def from_wild_time(
     out: Out,
     root: Annotated[Path | None, typer.Option("--root", help="Folder of FMoW's images.")] = None,
     size: Size = 224,
+    seed: TieSeed = 0,
     as_json: Json = False,
 ) -> None:
     """Read a pickled data set of Wild-Time safely.
@@ -164,4 +166,4 @@ def from_wild_time(
     Code in it is never run."""
     from stream_builder.importers.wild_time import from_wild_time as read
 
-    written(read(path, root, size), out, None, as_json)
+    written(read(path, root, size, seed), out, None, as_json)
