@@ -1,6 +1,7 @@
 """Every default learner of near-future and CLEAR against the best of its paper's grid, on three streams.
 
     python benchmarks/defaults.py [--data ../shared/data] [--streams photos,usda,banking77] [--markdown]
+    python benchmarks/defaults.py --streams usda --draws 5            defaults alone, over orders of equal times
 
 Streams: the photo world (photos of ten things that age, vectors of the demo's CLIP), the USDA's watercolours by year
 (MobileNet vectors) and Banking77's sentences in runs of one intent (MiniLM vectors). The two latter need the data.
@@ -114,12 +115,22 @@ def photos(per_year: int = 300, years: int = 6) -> Stream:
     return _stream("photos", x, y, np.arange(n), names)
 
 
-def usda(data: Path) -> Stream:
-    """6,562 watercolours of fruit, by year."""
+def usda(data: Path, draw: int = 0) -> Stream:
+    """6,562 watercolours of fruit, by year. draw: seed of the order within a year and of the held-out pictures."""
     with np.load(data / "usda" / "usda_mnv1_embeddings_u8.npz", allow_pickle=False) as found:
         x = found["embedding_u8"].astype(np.float32) * found["scale"]
         classes, y = np.unique(found["label"], return_inverse=True)
-        return _stream("usda", x, y, found["year"], classes.tolist())
+        return _stream("usda", x, y, found["year"], classes.tolist(), draw)
+
+
+def over_draws(data: Path, draws: int) -> dict[str, str]:
+    """Learner → near-future accuracy of its default in points, mean ± standard deviation over orders of equal times."""
+    values: dict[str, list[float]] = {}
+    for draw in range(draws):
+        found = evaluate(usda(data, draw), "near-future", [*trained("near-future"), "blind", "majority"])
+        for result in found["results"]:
+            values.setdefault(result["learner"], []).append(100 * result["scores"]["near_future"]["mean"])
+    return {name: f"{np.mean(of):.1f} ± {np.std(of, ddof=1):.1f}" for name, of in values.items()}
 
 
 def banking77(data: Path) -> Stream:
@@ -137,9 +148,10 @@ def banking77(data: Path) -> Stream:
     return _stream("banking77", x[order], y[order], np.arange(len(y)), [str(c) for c in range(77)])
 
 
-def _stream(name: str, x: Any, y: Any, time: Any, classes: list[str]) -> Stream:
+def _stream(name: str, x: Any, y: Any, time: Any, classes: list[str], seed: int = 0) -> Stream:
     ids = np.array([f"{i:05d}" for i in range(len(y))])
-    return in_time_order(TimedSamples(name, x, y.astype(np.int64), ids, time.astype(np.int64), classes), periods=6)
+    data = TimedSamples(name, x, y.astype(np.int64), ids, time.astype(np.int64), classes)
+    return in_time_order(data, periods=6, seed=seed)
 
 
 def main() -> None:
@@ -150,7 +162,11 @@ def main() -> None:
     parser.add_argument("--learners", default="", help="joined by commas; default: all")
     parser.add_argument("--protocols", default="near-future,clear-iid")
     parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--draws", type=int, default=0, help="usda alone: over so many orders of equal times")
     args = parser.parse_args()
+    if args.draws:
+        print(json.dumps(over_draws(args.data, args.draws), indent=1, ensure_ascii=False))
+        return
     makers: dict[str, Callable[[], Stream]] = {
         "photos": photos, "usda": lambda: usda(args.data), "banking77": lambda: banking77(args.data)
     }  # fmt: skip

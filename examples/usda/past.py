@@ -22,6 +22,7 @@ import numpy as np
 
 from curate.core.atomic_io import write_json
 from curate.core.run_log import RunLog
+from curate.core.seeding import time_order
 from curate.pretrain import RECIPES
 from curate.pretrain.gather import ImageArray, fit_image
 from curate.pretrain.probe import Probe
@@ -86,14 +87,15 @@ def stream_of(data: Path, scale: Scale) -> Stream:
                 if count[row["label"]] < scale.per_class:
                     sides["test" if count[row["label"]] % 10 in (2, 5, 8) else "train"].append(row)
                     count[row["label"]] += 1
-            splits = {side: _split(sorted(part, key=_when), pixels) for side, part in sides.items()}
+            splits = {side: _split(_in_order(part), pixels) for side, part in sides.items()}
             steps.append(Step(t, f"{low}–{high - 1}", splits))
         prior = pixels([row for row in dated if int(row["year"]) < EDGES[0]])
     return Stream("usda", steps, FRUITS, prior)
 
 
-def _when(row: dict[str, str]) -> tuple[int, str]:
-    return int(row["year"]), row["filename"]
+def _in_order(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """By year; pictures of one year in random order."""
+    return [rows[i] for i in time_order([int(row["year"]) for row in rows], [row["filename"] for row in rows])]
 
 
 def _split(rows: list[dict[str, str]], pixels: Any) -> Split:

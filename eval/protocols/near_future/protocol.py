@@ -82,7 +82,7 @@ class NearFuture(Protocol):
             return [step["train"] for step in stream.steps]
         whole = stream.flat("train")
         if not self.sort:
-            first = int(np.argmax(np.diff(whole.time) < 0)) + 1
+            first = int(np.argmax(np.diff(np.asarray(whole.time, np.int64)) < 0)) + 1
             raise IncompatibleStream(
                 f"Sample {first} of {stream.name!r} is older than the one before it.",
                 "near-future needs a stream in order of time.",
