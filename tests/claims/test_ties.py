@@ -22,7 +22,12 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from curate.bucketing.assign import assign
+from curate.bucketing.frozen import assign_frozen, freeze
+from curate.bucketing.settings import BucketSettings
+from curate.core.errors import BadInput
 from curate.core.seeding import rng_for, tie_ranks, time_order
+from curate.release.compose import _later_copies
 from eval.experiment.settings import setting_names
 from eval.protocol import PROTOCOLS
 from eval.run import evaluate
@@ -373,3 +378,33 @@ def test_arrays_keep_their_order_and_their_ties_are_counted() -> None:
     assert "All 60 training samples have the same time" in stream.ties_text()
     assert "they are in the order of the source" in stream.ties_text()
     assert correlation_of_stream(stream)["suggested_shift"] != 0, "that order has meaning"
+
+
+def test_of_near_copies_of_one_second_the_order_of_ids_does_not_choose(tmp_path: Path) -> None:
+    """200 pairs, one of each class: a release without near copies keeps about half of each, and the same whatever the
+    order of the rows."""
+    rows = [{"id": f"class{c}/{i:03d}"} for c in (0, 1) for i in range(200)]
+    group = {row["id"]: row["id"][-3:] for row in rows}
+    pq.write_table(pa.table({"id": [row["id"] for row in rows], "uploaded": [5] * 400}), tmp_path / "members.parquet")
+    later = _later_copies(rows, group, tmp_path / "members.parquet", 0)
+    assert later == _later_copies(rows[::-1], group, tmp_path / "members.parquet", 0)
+    assert len(later) == 200
+    assert abs(sum(id_.startswith("class0") for id_ in later) - 100) < 4 * 50**0.5
+    known = [row["id"] for row in rows[:200]]
+    assert later != _later_copies(rows, group, tmp_path / "members.parquet", 0, known) == {r["id"] for r in rows[200:]}
+
+
+def test_a_collection_that_grows_keeps_the_division_of_a_second_or_is_refused() -> None:
+    """Buckets of driftline 0.1 divided it by the order of ids: to go on would move their photos."""
+    ids, times, settings = [f"class{i // 50}/{i:03d}" for i in range(100)], np.full(100, 7), BucketSettings(count=2)
+    number, buckets = assign(times, ids, settings)
+    for bucket_of, refused in ((number, False), (np.arange(100) // 50, True)):
+        members = pa.table({"id": ids, "uploaded": times, "bucket": bucket_of})
+        if refused:
+            with pytest.raises(BadInput, match="divide photos of one second by the order of their ids"):
+                freeze([b.plain() for b in buckets], members, settings)
+            continue
+        frozen = freeze([b.plain() for b in buckets], members, settings)
+        assert assign_frozen(times, pa.array(ids), frozen, settings)[0].tolist() == number.tolist()
+        with pytest.raises(BadInput, match="divide photos of one second by the order of their ids"):
+            assign_frozen(times, pa.array(ids), {**frozen, "ties": "id"}, settings)
