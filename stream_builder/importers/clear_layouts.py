@@ -256,7 +256,7 @@ def _metadata(root: Path, classes: Sequence[str] | None) -> Known:
                     f"{source}: bucket {bucket} has the class {name!r}.", "Expected class_names.txt's.", AGAIN
                 )
             path = inside(root, str(relative), source)
-            records = dict(_items(_fast_json(path), path))
+            records = dict(_items(_fast_json(path), path, empty=True))  # a class may have no photo in a bucket
             for id_, record in records.items():
                 if not isinstance(record, dict) or not isinstance(record.get("IMG_PATH"), str):
                     raise BadInput(f"{path}: photo {id_} has no IMG_PATH.", "Expected CLEAR's metadata.", AGAIN)
@@ -264,8 +264,8 @@ def _metadata(root: Path, classes: Sequence[str] | None) -> Known:
     return known
 
 
-def _items(value: Any, source: Path) -> list[tuple[str, Any]]:
-    if not isinstance(value, dict) or not value:
+def _items(value: Any, source: Path, empty: bool = False) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict) or not (value or empty):
         raise BadInput(f"{source} holds {type(value).__name__} where an object belongs.", "", AGAIN)
     return list(value.items())
 

@@ -79,7 +79,7 @@ def stream_of(data: Dated, cut: Cut, facts: Mapping[str, Any]) -> Stream:
     group = None if data.group is None else numbered(np.array(data.group, np.str_)[order])
     made = []
     if data.side is None:
-        alone = np.arange(len(y)) if group is None else group
+        alone = ids if group is None else group
         test = draw_sides((step_of, y), alone, cut.test_share, rng_for(cut.seed, "test"))
         side = np.where(test, "test", "train")
         made.append(f"a test split of {cut.test_share:.0%} of every step and class, seed {cut.seed}")

@@ -251,6 +251,8 @@ def test_ids_in_order_of_class_change_no_score_beyond_the_noise_of_the_draw(name
     )
     for key in sorted_[0]:
         a, b = (np.array([draw[key] for draw in draws if key in draw]) for draws in (sorted_, random))
+        if min(len(a), len(b)) < DRAWS:
+            continue  # a goal that some draws did not reach: the mean of the others says nothing
         error = ((a.var(ddof=1) + b.var(ddof=1)) / DRAWS) ** 0.5
         assert abs(a.mean() - b.mean()) <= 4 * error + 1e-9, key
 
