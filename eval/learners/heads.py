@@ -81,11 +81,9 @@ class KnnLm(StaticLinear):
         with one_thread():
             self.memory.add(x)
             self.labels.append(np.array(y, np.int64))
-            if self.tracked is not None:
-                self.tracked.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
-        """Find their nearest samples once; each new sample updates them."""
+        """Find their nearest samples once; later only new samples are compared with them."""
         with one_thread():
             self.tracked = TrackedQueries(self.memory, x, self.k)
 

@@ -54,11 +54,9 @@ class Substrate(Learner):
             # Before they are added: they would find themselves.
             self.memory.measure(np.asarray(x)[:MEASURED], self.neighbours())
             self.memory.add(x)
-            if self.tracked is not None:
-                self.tracked.update(self.memory)
 
     def prepare(self, x: Sequence[Array]) -> None:
-        """Find their nearest samples once; each new sample updates them."""
+        """Find their nearest samples once; later only new samples are compared with them."""
         with one_thread():
             self.tracked = TrackedQueries(self.memory, x, self.neighbours())
 

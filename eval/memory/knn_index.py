@@ -3,8 +3,8 @@
 Vectors are stored in blocks, so that the memory grows without copies; blocks above a limit of main memory are mapped
 files. The cosines of a block with a batch are one product, in bfloat16 if the processor multiplies it, or on a GPU.
 Every vector that could be among the nearest, given the rounding error, is then computed again in float32 on the CPU,
-one by one, so that answers are exact and do not depend on blocks, batches or machines. Among equal cosines the older
-vector comes first.
+one by one, so that answers are exact and do not depend on blocks, batches or machines. Most products are read once: of
+GROUP neighbours only the largest is looked at. Among equal cosines the older vector comes first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ Vectors = npt.NDArray[np.float32]
 ROWS = 16_384  # vectors per block
 MEASURED = 100  # samples on which the recall of an index is measured
 ONE_BY_ONE = 256  # samples per block of `stream`
+GROUP = 64  # cosines of which only the largest is compared at first
+MANY = 1 << 16  # cosines from which that is quicker
 # Largest error of a product. bfloat16: both factors are rounded by at most 2⁻⁹ of their value, and Σ |xᵢqᵢ| ≤ 1 for
-# unit vectors; the sum is rounded once more, and so is the value that it is compared with; sums are in float32.
+# unit vectors; the sum, which is in float32, is rounded once more.
 # A GPU may round the factors of a float32 product by 2⁻¹¹ (TF32).
-OFF = {"bfloat16": 2**-8 + 2 * 2**-9 + 1e-4, "float32": 1e-5, "device": 2**-10 + 1e-4}
-SOME = 2048  # vectors of the first block that give a lower bound of the nearest cosines
+OFF = {"bfloat16": 2**-8 + 2**-9 + 1e-4, "float32": 1e-5, "device": 2**-10 + 1e-4}
 AT_ONCE = 512  # pairs whose vectors stay in the cache between gathering and product
 FEW = 0.02  # share of a block's cosines: if more are candidates, the product is repeated in float32
 Neighbours = tuple[Vectors, npt.NDArray[np.int64]]
@@ -93,16 +94,19 @@ class Memory:
             return cosines, positions
         return self.exact(unit(q), k)
 
-    def exact(self, q: Vectors, k: int) -> Neighbours:
-        """Like `search`, always exact; q of unit length."""
-        if len(q) > ONE_BY_ONE:
-            parts = [self.exact(q[low : low + ONE_BY_ONE], k) for low in range(0, len(q), ONE_BY_ONE)]
+    def exact(self, q: Vectors, k: int, best: Neighbours | None = None, since: int = 0) -> Neighbours:
+        """Like `search`, always exact; q of unit length. best: the answer among the vectors before `since`, from which
+        only the others are searched."""
+        best = best or (np.full((len(q), k), -np.inf, np.float32), np.full((len(q), k), -1, np.int64))
+        at_once = ONE_BY_ONE * max(1, ROWS // max(1, self.n - since))  # as many cosines as with a whole block
+        if len(q) > at_once:
+            rows = [slice(low, low + at_once) for low in range(0, len(q), at_once)]
+            parts = [self.exact(q[r], k, (best[0][r], best[1][r]), since) for r in rows]
             return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
-        best = np.full((len(q), k), -np.inf, np.float32), np.full((len(q), k), -1, np.int64)
-        for number, block in enumerate(self.blocks):
-            size = min(ROWS, self.n - number * ROWS)
-            copy = self.copies[number][:size] if self.copies else None
-            best = nearest(q, block[:size], k, best, number * ROWS, copy)
+        for number in range(since // ROWS, len(self.blocks)):
+            part = slice(max(0, since - number * ROWS), min(ROWS, self.n - number * ROWS))
+            copy = self.copies[number][part] if self.copies else None
+            best = nearest(q, self.blocks[number][part], k, best, number * ROWS + part.start, copy)
         return best
 
     def stream(self, x: npt.NDArray[Any], k: int) -> Neighbours:
@@ -229,38 +233,26 @@ class QuerySlices:
 
 
 class TrackedQueries:
-    """Queries whose nearest neighbours are kept up to date: searched once, then compared with new vectors only."""
+    """Queries whose nearest neighbours are kept: searched once, and when they are asked for again, among the vectors
+    that were added since."""
 
     def __init__(self, memory: Memory, parts: Sequence[npt.NDArray[Any]], k: int) -> None:
-        self.k, self.slices = k, QuerySlices(parts)
+        self.memory, self.k, self.slices = memory, k, QuerySlices(parts)
         self.q = self.slices.vectors()
         self.best = memory.exact(self.q, k)
-        self.n = memory.n
-
-    def update(self, memory: Memory) -> None:
-        """Merge the vectors that were added since."""
-        if memory.n - self.n > 1:
-            self.best = memory.exact(self.q, self.k)
-        elif memory.n > self.n:
-            new = memory.blocks[self.n // ROWS][self.n % ROWS]
-            # Queries whose nearest may change; their cosines are summed like those of single pairs.
-            kth = self.best[0][:, -1]
-            # By torch: NumPy's product with one vector wakes all cores, whose waiting takes longer than the product.
-            rows = np.flatnonzero(_tensor(self.q).mv(_tensor(new)).numpy() >= kth - OFF["float32"])
-            cosines = (self.q[rows] * new).sum(1)
-            better = cosines > kth[rows]
-            rows, cosines = rows[better], cosines[better]
-            scores = np.concatenate([self.best[0][rows], cosines[:, None]], 1)
-            places = np.concatenate([self.best[1][rows], np.full((len(rows), 1), self.n)], 1)
-            order = np.argsort(-scores, axis=1, kind="stable")[:, : self.k]  # among equals the older first
-            self.best[0][rows] = np.take_along_axis(scores, order, 1)
-            self.best[1][rows] = np.take_along_axis(places, order, 1)
-        self.n = memory.n
+        self.seen = np.full(len(self.q), memory.n)
 
     def nearest(self, x: npt.NDArray[Any]) -> Neighbours | None:
         """Cosines and positions for a slice of the queries; None for other arrays."""
-        rows, k = self.slices.rows_of(x), min(self.k, self.n)
-        return None if rows is None else (self.best[0][rows, :k], self.best[1][rows, :k])
+        if (rows := self.slices.rows_of(x)) is None:
+            return None
+        for since in np.unique(self.seen[rows]).tolist():
+            if since < self.memory.n:
+                old = np.arange(rows.start, rows.stop)[self.seen[rows] == since]
+                best = self.memory.exact(self.q[old], self.k, (self.best[0][old], self.best[1][old]), since)
+                self.best[0][old], self.best[1][old], self.seen[old] = *best, self.memory.n
+        k = min(self.k, self.memory.n)
+        return self.best[0][rows, :k], self.best[1][rows, :k]
 
 
 @cache
@@ -290,24 +282,53 @@ def nearest(
     with_ = _tensor(x) if copy is None else copy
     off = OFF["float32" if copy is None else "bfloat16" if copy.dtype is torch.bfloat16 else "device"]
     about = _tensor(q).to(with_) @ with_.T
-    kth = torch.from_numpy(best[0][:, -1:]).to(about.device)  # the k-th cosine; a candidate may exceed it
-    if not earlier and len(x) >= k and bool(torch.isinf(kth).any()):
-        # No k-th yet: the k-th of all is at least the k-th of some.
-        kth = torch.maximum(kth, about[:, : max(SOME, k)].float().topk(k).values[:, -1:] - off)
-    picked = about >= (kth - off).to(about.dtype)
     if earlier:
-        picked &= torch.ones_like(picked).tril_(-1)
-    places = picked.flatten().nonzero().squeeze(1).cpu().numpy()
-    if copy is not None and len(places) > FEW * picked.numel() + 8 * k * len(q):
+        about.masked_fill_(torch.ones_like(about, dtype=torch.bool).triu_(), -torch.inf)
+    rows, columns = _candidates(about, torch.from_numpy(best[0][:, -1:]).to(about.device) - off, k, off)
+    if copy is not None and len(rows) > FEW * about.numel() + 8 * k * len(q):
         return nearest(q, x, k, best, first, None, earlier)
-    rows, columns = np.divmod(places, len(x))
-    cosines = np.concatenate([best[0].ravel(), _cosines(q, x, rows, columns)])
-    positions = np.concatenate([best[1].ravel(), columns + first])
-    query = np.concatenate([np.repeat(np.arange(len(q)), k), rows])
+    new = np.flatnonzero(np.bincount(rows, minlength=len(q)))  # the others stay as they are
+    cosines = np.concatenate([best[0][new].ravel(), _cosines(q, x, rows, columns)])
+    positions = np.concatenate([best[1][new].ravel(), columns + first])
+    query = np.concatenate([np.repeat(np.arange(len(new)), k), np.searchsorted(new, rows)])
     order = np.lexsort((positions, -cosines, query))
-    starts = np.searchsorted(query[order], np.arange(len(q)))
-    best_k = order[starts[:, None] + np.arange(k)]
-    return cosines[best_k], positions[best_k]
+    best_k = order[np.searchsorted(query[order], np.arange(len(new)))[:, None] + np.arange(k)]
+    best = best[0].copy(), best[1].copy()
+    best[0][new], best[1][new] = cosines[best_k], positions[best_k]
+    return best
+
+
+def _candidates(about: Any, least: Any, k: int, off: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows and columns of the cosines (m, n) that may be among the k largest of their row: at least `least` (m, 1), and
+    at least 2 · off below the k-th largest of some, `off` being the largest error of a cosine. −inf is none."""
+    import torch
+
+    many = about.shape[1] >= 2 * k * GROUP and about.numel() >= MANY
+    grouped = about.shape[1] // GROUP * GROUP if many else 0
+    groups = about[:, :grouped].unflatten(1, (-1, GROUP))
+    bits = bool(grouped) and about.dtype is torch.bfloat16
+    # The largest of a group is one of its cosines: at least k are as large as the k-th of these.
+    some = _by_bits(groups) if bits else groups.amax(2) if grouped else about
+    if some.shape[1] >= k:
+        least = torch.maximum(least, some.topk(k, 1).values[:, -1:].float() - 2 * off)
+    least = least.clamp_(min=torch.finfo(torch.float32).min)
+    if bits and bool((least <= 0).any()):
+        some = groups.amax(2)
+    rows, columns = (about[:, grouped:] >= least).nonzero().cpu().numpy().T
+    if grouped:
+        row, group = (some >= least).nonzero().T
+        few, column = (groups[row, group] >= least[row]).nonzero().T
+        both = torch.stack([row[few], group[few] * GROUP + column]).cpu().numpy()
+        rows, columns = np.concatenate([[rows, columns + grouped], both], 1)
+    return rows, columns
+
+
+def _by_bits(groups: Any) -> Any:
+    """(m, g, GROUP) bfloat16 → the largest of each group; of a group without a value above 0, any of them. The bits of
+    positive values are in the order of the values, and torch compares integers several times as fast."""
+    import torch
+
+    return groups.view(torch.int16).amax(2).view(torch.bfloat16)
 
 
 def _cosines(q: Vectors, x: Vectors, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> Vectors:

@@ -53,6 +53,37 @@ def test_bfloat16_gives_the_answers_of_float32(spread: float, monkeypatch: pytes
     assert (found[0][0] == found[1][0]).all()
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_vectors_that_all_point_away_are_searched_too(halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No cosine is above 0, and many candidates are no reason to begin again in float32."""
+    if halves and not knn.halves():
+        pytest.skip("this processor does not multiply bfloat16")
+    monkeypatch.setattr(knn, "halves", lambda: halves)
+    monkeypatch.setattr(knn, "FEW", 1)
+    x, q, memory = -abs(vectors(5000)), abs(vectors(300, seed=1)), Memory(16)
+    memory.add(x)
+    cosines, positions = memory.search(q, 5)
+    assert cosines.max() < 0
+    assert positions.tolist() == brute(x, q, 5).tolist()
+
+
+def test_kept_queries_have_the_answers_of_a_new_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a part of them was asked for before the others, and if a block begins between two questions."""
+    monkeypatch.setattr(knn, "ROWS", 64)
+    x, memory, parts = vectors(300), Memory(16), [vectors(40, seed=1), vectors(30, seed=2)]
+    memory.add(x[:3])  # fewer than k
+    kept = knn.TrackedQueries(memory, parts, 5)
+    for low, high in ((3, 4), (4, 60), (60, 61), (61, 300)):
+        memory.add(x[low:high])
+        for asked in (parts[0][7:8], parts[1], parts[0][5:20], parts[0]) if high in (60, 300) else (parts[0][9:11],):
+            answer = kept.nearest(asked)
+            assert answer is not None
+            fresh = memory.search(asked, 5)
+            assert answer[1].tolist() == fresh[1].tolist() == brute(x[:high], asked, 5).tolist()
+            assert (answer[0] == fresh[0]).all()
+    assert kept.nearest(parts[0].copy()) is None
+
+
 @pytest.mark.parametrize("spread", [1.0, 0.02])
 def test_a_device_gives_the_answers_of_the_processor(spread: float) -> None:
     """ "cpu:0" stands in for a GPU: the products are of a copy, in float32, whatever the processor has."""
