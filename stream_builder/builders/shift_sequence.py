@@ -31,7 +31,7 @@ from stream_builder.stream import Array, Split, Step, Stream
 
 TEST_SIZE = 5000
 LEVELS = 64  # different amounts of a growing shift within a step
-PART = 1 << 19  # bytes of images that are shifted at a time: they stay in the cache
+PART = 1 << 17  # bytes of images that are shifted at a time: they stay in the cache
 
 
 def compose(
@@ -153,7 +153,7 @@ def _render(
     on_images = [shift for shift in ordered if shift.acts_on not in ("sampling", "label")]
 
     def shifted(low: int, high: int, shifts: Sequence[Shift]) -> Any:
-        part = x[positions[low:high]] if x is samples.x else x[low:high]  # gathered when they are first shifted
+        part = x[low:high] if x is not samples.x else _gathered(x, positions[low:high])  # when they are first shifted
         for shift in shifts:
             if shift in rendering.starts:
                 part = _grow(shift, part, original, rendering.starts[shift], counts[shift], n_classes, rng)
@@ -176,6 +176,11 @@ def _render(
         if shift.acts_on == "label":
             _, y = shift.apply(x, y, counts[shift], n_classes, rng)
     return Split(x, y, ids)
+
+
+def _gathered(x: Any, positions: Array) -> Any:
+    """x[positions]; of an array in half the time."""
+    return np.take(x, positions, axis=0) if isinstance(x, np.ndarray) else x[positions]
 
 
 def _grow(

@@ -7,21 +7,23 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile, reason
 from curate.core.outside.tables import check_offsets, readable
 from stream_builder.importers.dated import Cut, Dated, stream_of, texts_of, times_of
-from stream_builder.lazy_images import LazyImages, as_locations
-from stream_builder.stream import Stream
+from stream_builder.lazy_images import LazyImages
+from stream_builder.stream import Array, Stream
 
 ROWS = 1024  # at once in memory
+BINARY = (pa.large_binary(), pa.binary())
 CONVERTED = "refs/convert/parquet"  # where the Hub keeps a data set as Parquet, whatever its own format
 SIDES = {"train": "train", "validation": "val", "valid": "val", "val": "val", "dev": "val", "test": "test"}
 MOST_TEXT = 4 << 30  # bytes of the array of texts, whose rows are as long as the longest one
@@ -72,7 +74,7 @@ class _Reader:
         self.ids: list[str] = []
         self.sides: list[str] = []
         self.files: list[Path] = []
-        self.locations: list[tuple[int, int, int]] = []
+        self.locations: list[Array] = []
 
     def read(self, name: str, shard: Path) -> None:
         """Add all rows of a shard. name: relative to the data set, for ids and the side."""
@@ -89,26 +91,35 @@ class _Reader:
         with readable(shard, "Expected a shard of a Hugging Face data set."), _file(self, name, is_image) as images:
             for batch in batches([self.time, self.label, self.x]):
                 check_offsets(batch.columns)
-                values = {column: batch.column(column).to_pylist() for column in {self.time, self.label, self.x}}
-                self.times += values[self.time]
-                self.labels += [_named(value, known) for value in values[self.label]]
-                for i, sample in enumerate(values[self.x]):
-                    self._add(sample, images, f"{name}, row {row + i}")
+                self.times += batch.column(self.time).to_pylist()
+                self.labels += [_named(value, known) for value in batch.column(self.label).to_pylist()]
+                self._add(batch.column(self.x), images, lambda i, first=row: f"{name}, row {first + i}")
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
                 row += len(batch)
 
-    def _add(self, sample: Any, images: IO[bytes] | None, what: str) -> None:
+    def _add(self, samples: pa.Array, images: IO[bytes] | None, what: Callable[[int], str]) -> None:
         if images is None:
-            if not isinstance(sample, str):
-                raise BadInput(f"{what}: {self.x} is {type(sample).__name__}.", "Expected text in every row.")
-            self.texts.append(sample)
+            texts = samples.to_pylist()
+            for i, text in enumerate(texts):
+                if not isinstance(text, str):
+                    raise BadInput(f"{what(i)}: {self.x} is {type(text).__name__}.", "Expected text in every row.")
+            self.texts += texts
             return
-        data = sample.get("bytes") if isinstance(sample, dict) else None
-        if not data:
-            raise BadInput(f"{what}: {self.x} has no bytes.", "Expected the image inside the data set, not a path.")
-        self.locations.append((len(self.files) - 1, images.tell(), len(data)))
-        images.write(data)
+        # Of a batch all images lie side by side: they are written at once.
+        has = (place := samples.type.get_field_index("bytes")) >= 0 and samples.type[place].type in BINARY
+        data = pc.struct_field(samples, "bytes").cast(pa.large_binary()) if has else pa.nulls(len(samples), BINARY[0])
+        sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
+        if not sizes.all():
+            problem = f"{what(int(sizes.argmin()))}: {self.x} has no bytes."
+            raise BadInput(problem, "Expected the image inside the data set, not a path.")
+        if not len(sizes):
+            return
+        _, offsets, content = data.buffers()
+        low, high = np.frombuffer(offsets, np.int64)[[data.offset, data.offset + len(data)]].tolist()
+        starts = images.tell() + np.cumsum(sizes) - sizes
+        self.locations.append(np.stack([np.full(len(sizes), len(self.files) - 1), starts, sizes], 1))
+        images.write(memoryview(content)[low:high])
 
     def stream(self, name: str, unit: str, cut: Cut) -> Stream:
         """The stream of all shards. Raises BadInput."""
@@ -127,8 +138,9 @@ class _Reader:
                 f"Expected less than {MOST_TEXT // 4 // len(self.texts):,} for {len(self.texts):,} of them.",
                 "Choose a column of shorter texts with --x.",
             )
-        images = LazyImages(tuple(self.files), as_locations(self.locations), self.size)
-        samples: Any = images if self.locations else np.array(self.texts, np.str_)
+        samples: Any = np.array(self.texts, np.str_)
+        if self.locations:
+            samples = LazyImages(tuple(self.files), np.concatenate(self.locations).astype(np.int64), self.size)
         side = self.sides if "test" in self.sides and "" not in self.sides else None
         facts = {
             "from": "hub",

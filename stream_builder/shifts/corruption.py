@@ -11,6 +11,7 @@ from pydantic import Field
 
 from stream_builder.shifts.base import Images, Labels, Shift, check_images
 
+Bytes = npt.NDArray[np.uint8]
 BLOCK = 1 << 20  # values drawn at a time: another number gives other noise
 PART = 1 << 17  # of those, values added at a time: they stay in the cache
 
@@ -43,6 +44,7 @@ class Corruption(Shift):
         values = 2 * self.amount
         bytes_per_value = np.uint8(256 // values)
         flat, out = np.ascontiguousarray(x).reshape(-1), np.empty(x.size, np.uint8)
+        amounts = np.full(PART, self.amount, np.uint8)
         for low in range(0, len(flat), BLOCK):
             n = min(BLOCK, len(flat) - low)
             words = rng.integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
@@ -53,12 +55,20 @@ class Corruption(Shift):
             drawn[beyond] = rng.integers(0, values, len(beyond), dtype=np.uint8)
             for start in range(0, n, PART):
                 stop = min(start + PART, n)
-                noisy = flat[low + start : low + stop].astype(np.int16)
-                noisy += drawn[start:stop]
-                np.clip(noisy, self.amount, 255 + self.amount, out=noisy)
-                noisy -= self.amount
-                out[low + start : low + stop] = noisy
+                _shift(flat[low + start : low + stop], drawn[start:stop], amounts, out[low + start : low + stop])
         return out.reshape(x.shape)
+
+
+def _shift(x: Bytes, drawn: Bytes, amounts: Bytes, out: Bytes) -> None:
+    """out = x + drawn - amount, clipped to 0 … 255, in bytes alone, which are quicker than 16-bit numbers: x is first
+    brought to where the sum stays in range. amounts: all the same; with one number NumPy takes ten times as long."""
+    amounts = amounts[: len(x)]
+    most = np.maximum(drawn, amounts)
+    np.maximum(x, most - drawn, out=out)
+    most -= amounts
+    np.minimum(out, np.invert(most, out=most), out=out)
+    out += drawn
+    out -= amounts
 
 
 def _few(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -221,6 +221,31 @@ def test_what_is_missing_is_named_with_its_row(tmp_path: Path) -> None:
     assert "a.parquet, row 1: text is NoneType" in str(hub_with(tmp_path, text=["a", None]))
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_images_of_a_shard_are_each_rows_own(kind: pa.DataType, tmp_path: Path) -> None:
+    """Of batches that are parts of others, and of one without rows."""
+    images = [picture("hub", i) * (1 + i % 3) for i in range(7)]
+    column = pa.array(
+        [{"bytes": data, "path": None} for data in images], pa.struct({"bytes": kind, "path": pa.string()})
+    )
+    whole = pa.record_batch(
+        {"image": column, "when": pa.array([2014 + i for i in range(7)]), "topic": ["x", "y"] * 3 + ["x"]}
+    )
+    with pa.ipc.new_stream(tmp_path / "a.arrow", whole.schema) as out:
+        for low, high in ((2, 5), (5, 5), (5, 7), (0, 2)):
+            out.write_batch(whole.slice(low, high - low))
+    made = IMPORTERS["hub"](tmp_path, time="when", label="topic", test_share=0)
+    assert [next(iter(step["train"].x.raw())) for step in made.steps] == images
+
+
+def test_an_image_that_is_not_there_is_named_with_its_row(tmp_path: Path) -> None:
+    there = {"bytes": b"x", "path": None}
+    for i, lacking in enumerate(({"bytes": None, "path": "b.jpg"}, {"bytes": b"", "path": None}, None)):
+        error = hub_with(tmp_path, text=[there, lacking])
+        assert "a.parquet, row 1: text has no bytes. Expected the image" in str(error), i
+    assert "a.parquet, row 0: text has no bytes" in str(hub_with(tmp_path, text=[{"bytes": 3, "path": "b.jpg"}] * 2))
+
+
 def test_code_in_a_pickle_is_refused(tmp_path: Path) -> None:
     class Code:
         def __reduce__(self) -> Any:
