@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from eval.engine.scores import sure
 from eval.engine.wide import Cosine, Wide
 from eval.history import History, Past
 from eval.learner import Array, Labels, Task, bytes_of
-from eval.memory.samplers import SAMPLERS, Sampler, SamplerName
+from eval.memory.samplers import SAMPLERS, Fifo, Sampler, SamplerName
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Split
 
@@ -157,10 +158,8 @@ class OnlineLearner(NetLearner):
         if self.wide is None:
             return classify(self.head, self.inputs(x))
         answers = [np.zeros(0, np.int64)]
-        with one_thread(), torch.inference_mode():
-            for low in range(0, len(x), self._rows()):
-                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
-                answers.append(self.wide.scores(self._below(data)).argmax(1).cpu().numpy())
+        with one_thread(), torch.no_grad():
+            answers += [self._scores(x, rows).argmax(1).cpu().numpy() for rows in self._parts(len(x))]
         return np.concatenate(answers)
 
     def confidence(self, x: Array) -> npt.NDArray[np.float64] | None:
@@ -173,14 +172,10 @@ class OnlineLearner(NetLearner):
 
         if self.wide is None:
             return predict_sure(self.head, self.inputs(x))
-        answers, confidences = [np.zeros(0, np.int64)], [np.zeros(0)]
-        with one_thread(), torch.inference_mode():
-            for low in range(0, len(x), self._rows()):
-                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
-                labels, confidence = sure(self.wide.scores(self._below(data)))
-                answers.append(labels)
-                confidences.append(confidence)
-        return np.concatenate(answers), np.concatenate(confidences)
+        parts = [(np.zeros(0, np.int64), np.zeros(0))]
+        with one_thread(), torch.no_grad():
+            parts += [sure(self._scores(x, rows)) for rows in self._parts(len(x))]
+        return np.concatenate([labels for labels, _ in parts]), np.concatenate([sureness for _, sureness in parts])
 
     def class_probabilities(self, x: Array) -> npt.NDArray[np.float64] | None:
         """Softmax of the scores, in the same blocks; None where something else answers."""
@@ -189,16 +184,27 @@ class OnlineLearner(NetLearner):
         if type(self).predict is not OnlineLearner.predict:
             return None
         parts = [np.zeros((0, self.task.n_classes))]
-        with one_thread(), torch.inference_mode():
-            for low in range(0, len(x), self._rows()):
-                data = tensor(self.inputs(x[low : low + self._rows()]), self.place)
-                scores = self.head.scores(data) if self.wide is None else self.wide.scores(self._below(data))
-                parts.append(scores.double().softmax(1).nan_to_num(0.0).cpu().numpy())
+        with one_thread(), torch.no_grad():
+            scores = (self._scores(x, rows) for rows in self._parts(len(x)))
+            parts += [part.double().softmax(1).nan_to_num(0.0).cpu().numpy() for part in scores]
         return np.concatenate(parts)
 
-    def _rows(self) -> int:
-        """Samples of a block."""
-        return CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
+    def _learns_newest(self) -> bool:
+        """Whether the next update may be on the first `size` samples that are predicted now."""
+        return isinstance(self.wide, Wide) and isinstance(self.replay, Fifo)
+
+    def _parts(self, n: int) -> list[slice]:
+        """Blocks of n samples, for predictions."""
+        first = min(n, self.size) if self._learns_newest() else 0
+        rows = CHUNK if self.net != "linear" else max(1, 2**22 // self.task.n_classes)
+        return [slice(*edges) for edges in pairwise(sorted({0, *range(first, n, rows), n}))]
+
+    def _scores(self, x: Array, rows: slice) -> Any:
+        """Of these samples."""
+        data = tensor(self.inputs(x[rows]), self.place)
+        if rows.start == 0 and self._learns_newest():
+            return self.wide.scores(data, learned_next=True)
+        return self.head.scores(data) if self.wide is None else self.wide.scores(self._below(data))
 
     def stored_bytes(self) -> int:
         """Weights and stored samples; of an unlimited memory all samples so far, although the stream holds them."""

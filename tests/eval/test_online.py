@@ -104,6 +104,45 @@ class TestWide:
             Wide.new(C, D, rng_for(0), "cpu", False, False).update(x, y, 0.1, 0.0, 0.0)
 
 
+@pytest.mark.parametrize(("momentum", "half"), [(0.0, False), (0.9, True)])
+def test_scores_are_taken_over_for_the_same_batch_only(momentum: float, half: bool) -> None:
+    """Bit by bit what a head does that predicts nothing."""
+    (x, y), (other, labels) = batch(), batch(1)
+    one, two = (Wide.new(C, D, rng_for(0), "cpu", momentum > 0, half) for _ in range(2))
+    masked = torch.zeros((N, C), dtype=torch.bool)
+    masked[:, 3] = True
+    for predicted, learned, truth in ((x, x, y), (x, other, labels), (other, other, labels), (None, other, labels)):
+        if predicted is not None:
+            shown = one.scores(predicted, learned_next=True)
+            before = shown.clone()
+        for head in (one, two):
+            head.update(learned, truth, 0.3, momentum, 0.01, masked)
+        assert torch.equal(shown, before)
+        assert torch.equal(one.weights, two.weights)
+        assert torch.equal(one.bias, two.bias)
+
+
+def test_a_queue_predicts_and_learns_a_batch_by_one_forward_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+    scores = Wide.scores
+
+    def counted(self: Wide, x: torch.Tensor, learned_next: bool = False) -> Any:
+        rows.append(0 if learned_next else len(x))
+        return scores(self, x, learned_next)
+
+    monkeypatch.setattr(Wide, "scores", counted)
+    whole = History([TRAIN])
+    for name, again in (("overadapt", 0), ("er-online", 16)):
+        learner = LEARNERS[name]()
+        learner.begin(Task(len(STREAM.classes), TRAIN.x.shape[1:], batch=16, updates=1), rng_for(0))
+        for t in range(3):
+            rows.clear()
+            learner.predict(whole.x(np.r_[16 * t : 16 * t + 16, 100:120]))  # also what comes later
+            learner.learn_from(whole.past(16 * t, 16 * t + 16))
+            if t:  # before, the scale of the inputs is not known
+                assert sum(rows) == 16 + 20 + again, name
+
+
 def test_the_gradient_of_angles_is_autograds() -> None:
     x, y = batch()
     head = Cosine.new(C, D, rng_for(0), "cpu")
