@@ -1,10 +1,10 @@
-"""Seq-to-Final: epochs against the loop that a user would write, and what the reference's way of working costs.
+"""Seq-to-Final: epochs against torchvision's way with fused Adam, and what the reference's way of working costs.
 
     python benchmarks/seq_to_final.py [--images 1200] [--networks conv-1,res-4] [--compile]
 
 One thread, same images, same run, CPU seconds, medians of three. An epoch with augmentation is compared with the loop
-for each network, a whole method with the reference's way, which is counted in parts: its epoch (float32, four
-evaluation passes) against ours, fits that methods share, and updates that a race leaves out. Beside them, what the
+for each network (in bfloat16 with the faster of it in float32 and under autocast), a whole method with the reference's
+way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, fits that methods share, and updates that a race leaves out. Beside them, what the
 reference took itself, on another machine.
 """
 
@@ -24,6 +24,7 @@ from torchvision import models, transforms
 
 from curate.core.seeding import rng_for
 from eval.engine.deep import MEAN, STD
+from eval.engine.fused import has_half
 from eval.finetuning.fit import Fit, Hyper, Rule, scores_of
 from eval.finetuning.fit_cache import Store
 from eval.finetuning.samples import Samples
@@ -59,8 +60,8 @@ def resident(n: int, seed: int, device: str = "cpu") -> Samples:
     return Samples(x, torch.from_numpy(rng.integers(0, CLASSES, n)).to(device), f"{seed}-{n}")
 
 
-def users_epoch(net: nn.Module, data: Samples) -> Callable[[], None]:
-    """PIL images one by one, torchvision's transforms, DataLoader, Adam."""
+def users_epoch(net: nn.Module, data: Samples, half: bool = False) -> Callable[[], None]:
+    """PIL images one by one, torchvision's transforms, DataLoader, fused Adam. half: under autocast to bfloat16."""
     change = transforms.Compose(
         [
             transforms.RandomCrop(SIDE, padding=SIDE // 8),
@@ -71,12 +72,13 @@ def users_epoch(net: nn.Module, data: Samples) -> Callable[[], None]:
         ]
     )
     loader = torch.utils.data.DataLoader(Pictures(data.x.numpy(), data.y.numpy(), change), BATCH, shuffle=True)
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
 
     def epoch() -> None:
         net.train()
         for x, y in loader:
-            loss = nn.functional.cross_entropy(net(x), y)
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                loss = nn.functional.cross_entropy(net(x), y)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -170,6 +172,8 @@ def main() -> None:
     names = given.networks.split(",")
     for name in names:
         kinds = {"user": users_epoch(PEERS[name](), data)}
+        if has_half():
+            kinds["user_half"] = users_epoch(PEERS[name](), data, half=True)
         kinds |= {told: ours(name, data, few, h, augment=True) for told, h in HALF.items()}
         if given.compile:
             kinds |= {f"{told}_compiled": ours(name, data, few, h, True, compiled=True) for told, h in HALF.items()}
@@ -179,7 +183,8 @@ def main() -> None:
         found[f"{name}_user_s_20k"] = taken["user"] * 20_000 / given.images
         for told in HALF:
             found[f"{name}_{told}_s_20k"] = taken[told] * 20_000 / given.images
-            found[f"{name}_{told}"] = taken["user"] / taken[told]
+            peer = min(taken["user"], taken.get("user_half", taken["user"])) if HALF[told] else taken["user"]
+            found[f"{name}_{told}"] = peer / taken[told]
             if given.compile:
                 found[f"{name}_{told}_compiled"] = taken[told] / taken[f"{told}_compiled"]
     for told in HALF:
