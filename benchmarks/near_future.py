@@ -4,8 +4,8 @@
 
 The head: 10,788 classes, 2,048 features, batches of 64: predict the next batch, then one update; `steps` of the 7,188
 batches of 460,000 samples are run and the rest is extrapolated. Peer: torch.nn.Linear, autograd, torch.optim.SGD with
-fused=True. `head`: the batch that was predicted is learned, so that one forward product serves both, on both sides.
-`replay`: another batch is learned, by two forward products on both sides. float32 without momentum; bfloat16 with
+fused=True. `same_batch`: what was predicted is learned, so that one forward product serves both, on both sides.
+`other_batch`: another batch is learned, by two forward products on both sides. float32 without momentum; bfloat16 with
 momentum, against the peer under torch.autocast or in float32, whichever is faster.
 
 Neighbours: every sample is looked up among all before it, then added, 384 dimensions, k = 5. Peers: `faiss.knn`, which
@@ -95,7 +95,10 @@ def heads(steps: int) -> dict[str, object]:
     y = torch.from_numpy(rng.integers(0, C, steps * B))
     told: dict[str, object] = {}
     for name, momentum, half in (("bfloat16", 0.9, True), ("float32", 0.0, False)):
-        for work, learned in (("head", range(steps)), ("replay", [max(0, t - 1 - t % 2) for t in range(steps)])):
+        for work, learned in (
+            ("same_batch", range(steps)),
+            ("other_batch", [max(0, t - 1 - t % 2) for t in range(steps)]),
+        ):
             rounds = []
             for _ in range(4):
                 peers = [plain(x, y, learned, momentum, kind) for kind in {False, half}]

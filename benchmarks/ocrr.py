@@ -126,7 +126,7 @@ def tests() -> dict[str, object]:
         return answers[1]
 
     found: dict[str, object] = {}
-    for name, points in (("tests", range(10_000, 11_251, 50)), ("tests_once", (10_000, 10_100))):
+    for name, points in (("tests_as_asked", range(10_000, 11_251, 50)), ("tests_once", (10_000, 10_100))):
         ways = {
             "torch": lambda points=points: [by_torch(n) for n in points][-1],  # type: ignore[misc]
             "faiss": lambda points=points: [by_faiss(n) for n in points][-1],  # type: ignore[misc]

@@ -4,8 +4,8 @@
 
 One thread, same images, same run, CPU seconds, medians of three. An epoch with augmentation is compared with the loop
 for each network (in bfloat16 with the faster of it in float32 and under autocast), a whole method with the reference's
-way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, fits that methods share, and updates that a race leaves out. Beside them, what the
-reference took itself, on another machine.
+way, which is counted in parts: its epoch (float32, four evaluation passes) against ours, fits that methods share, and
+updates that a race leaves out. Beside them, what the reference took itself, on another machine.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def main() -> None:
             if given.compile:
                 found[f"{name}_{told}_compiled"] = taken[told] / taken[f"{told}_compiled"]
     for told in HALF:
-        found[f"epoch_{told}"] = min(found[f"{name}_{told}"] for name in names)
+        found[f"tuned_epoch_{told}"] = min(found[f"{name}_{told}"] for name in names)
     train, val = resident(given.images * 4 // 5, 2), resident(given.images // 5, 3)
     epochs = {
         "reference": references_epoch(plain_conv_1(), train, val),

@@ -165,8 +165,8 @@ def composed(share: float) -> dict[str, Any]:
     splits = [split for step in turned.steps for split in step.splits.values()]
     differ = np.mean([(np.asarray(s.x) != x).any(-1).mean() for s, x in zip(splits[2:], twin[2:], strict=True)])
     total = {key: sum(v[key] for v in told.values()) for key in ("ours_s", "numpy_s", "image_by_image_s")}
-    told["all_four_times_faster"] = round(total["numpy_s"] / total["ours_s"], 2)
-    told["all_four_times_faster_than_image_by_image"] = round(total["image_by_image_s"] / total["ours_s"], 1)
+    told["times_faster_than_numpy"] = round(total["numpy_s"] / total["ours_s"], 2)
+    told["times_faster_than_image_by_image"] = round(total["image_by_image_s"] / total["ours_s"], 1)
     return told | {"pixels_of_R_that_differ": round(float(differ), 5)}
 
 

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -93,17 +93,20 @@ class _Reader:
                 check_offsets(batch.columns)
                 self.times += batch.column(self.time).to_pylist()
                 self.labels += [_named(value, known) for value in batch.column(self.label).to_pylist()]
-                self._add(batch.column(self.x), images, lambda i, first=row: f"{name}, row {first + i}")
+                self._add(batch.column(self.x), images, name, row)
                 self.ids += [f"{name}-{row + i}" for i in range(len(batch))]
                 self.sides += [side] * len(batch)
                 row += len(batch)
 
-    def _add(self, samples: pa.Array, images: IO[bytes] | None, what: Callable[[int], str]) -> None:
+    def _add(self, samples: pa.Array, images: IO[bytes] | None, name: str, row: int) -> None:
+        """The samples of a batch that begins at a row of a shard."""
         if images is None:
             texts = samples.to_pylist()
             for i, text in enumerate(texts):
                 if not isinstance(text, str):
-                    raise BadInput(f"{what(i)}: {self.x} is {type(text).__name__}.", "Expected text in every row.")
+                    raise BadInput(
+                        f"{name}, row {row + i}: {self.x} is {type(text).__name__}.", "Expected text in every row."
+                    )
             self.texts += texts
             return
         # Of a batch all images lie side by side: they are written at once.
@@ -111,7 +114,7 @@ class _Reader:
         data = pc.struct_field(samples, "bytes").cast(pa.large_binary()) if has else pa.nulls(len(samples), BINARY[0])
         sizes = pc.fill_null(pc.binary_length(data), 0).to_numpy(zero_copy_only=False)
         if not sizes.all():
-            problem = f"{what(int(sizes.argmin()))}: {self.x} has no bytes."
+            problem = f"{name}, row {row + int(sizes.argmin())}: {self.x} has no bytes."
             raise BadInput(problem, "Expected the image inside the data set, not a path.")
         if not len(sizes):
             return
