@@ -56,6 +56,11 @@ def cifar_like(n: int = 50_000) -> Dataset:
     return Dataset("cifar-like", side(n), side(10_000), [str(c) for c in range(10)])
 
 
+def rows_of(split: Split) -> np.ndarray[Any, Any]:
+    """Rows of the dataset's side that a split has: the numbers of its ids."""
+    return np.array([int(id_.rpartition("-")[2]) for id_ in split.ids.tolist()])
+
+
 def one_by_one(dataset: Dataset, stream: Stream, sequence: str) -> list[np.ndarray[Any, Any]]:
     """The twin: every sample as a PIL image through PIL's and torchvision's transforms, one at a time, with the
     stream's own draws. Rotation and tint accumulate as the paper has them; noise is drawn anew for each sample."""
@@ -121,7 +126,7 @@ def whole_splits(dataset: Dataset, stream: Stream, sequence: str) -> list[np.nda
         for name, split in step.splits.items():
             samples = dataset.test if name == "test" else dataset.train
             drawn(samples.y, len(split))
-            x, y = samples.x[split.ids.astype(int)], split.y
+            x, y = samples.x[rows_of(split)], split.y
             for _ in range(so_far.count("C")):
                 x = np.clip(x + rng.integers(-3, 3, x.shape, np.int16), 0, 255).astype(np.uint8)
             if angle := 30 * so_far.count("R"):
