@@ -29,8 +29,6 @@ from curate.validation.answers import ANSWERS
 from curate.validation.batches import NONE
 from curate.validation.judging.opinions import opinion, table_of
 from curate.validation.judging.panel import Panel
-from curate.validation.judging.report import guarantee
-from curate.validation.judging.trust import distrusted, without
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import tally
 
@@ -76,11 +74,9 @@ def compare(items: list[dict[str, Any]], truth: Truth, panel: Panel) -> dict[str
         audited |= {item["id"] for item in more}
         seen |= {item["id"] for item in [*doubtful, *more]}
     answers = people(sorted(seen), truth, names, settings.workers)
-    opinions, table, final = panel.final_routes(items, answers, audited)
-    decided = {i: route.label for i, route in final.items() if route.to in ("skip", "audit")}
-    verdicts = tally(items, answers, settings, without(opinions, distrusted(table)), decided)
-    together, kept = precision(verdicts, truth)
-    cells = [row for row in guarantee(items, final, answers, seen, audited, settings) if row["unseen"]]
+    final = panel.final_routes(items, answers, seen, audited)
+    together, kept = precision(panel.verdicts(items, answers, seen, final), truth)
+    cells = [row for row in panel.guarantee(items, answers, seen, audited, final) if row["unseen"]]
     return {
         "images": len(ids),
         "questions_alone": 3 * len(ids),
@@ -90,7 +86,7 @@ def compare(items: list[dict[str, Any]], truth: Truth, panel: Panel) -> dict[str
         "precision": round(together, 4),
         "kept_alone": kept_alone,
         "kept": kept,
-        "caught": [[row["judge"], row["bucket"]] for row in table if row["worse"]],
+        "caught": [[row["judge"], row["bucket"]] for row in final[1] if row["worse"]],
         "half_width": round(float(np.mean([row["half_width"] for row in cells])), 3) if cells else None,
     }
 

@@ -191,7 +191,7 @@ def questions_left(context: Context) -> dict[str, Any]:
     items = candidates.filter(asked).select(["id", "concept"]).to_pylist()
     valid: Counter[str] = Counter()
     if (known := answers_of(context, folder_of(context.root, "bucket"))) is not None:
-        table = known.earlier({"batch": "", "items": {item["id"]: item["id"] for item in items}}, items)
+        table = known.earlier({"batch": "", "items": {item["id"]: item["id"] for item in items}})
         valid.update(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
     left = {item["id"] for item in items if valid[item["id"]] < settings.workers}
     answers = len(left) * settings.workers

@@ -98,7 +98,7 @@ def compose(
             "Write them into the file release.judgement, or set release.strict: false.",
         )
     accepted: Rows = collection.verdicts.filter(pc.equal(collection.verdicts["verdict"], "kept")).to_pylist()
-    group = near_copy_groups(collection, accepted)
+    group = near_copy_groups(collection.embedded, _ids(accepted), collection.settings)
     former = Former.of(collection.previous) if settings.append and collection.previous is not None else None
     classes = list(collection.classes) if former is None else former.classes(collection.classes)
     known: Mapping[str, Any] = {} if former is None else former.rows
@@ -116,7 +116,7 @@ def compose(
         groups = former.groups(chosen, groups)
     splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
     # the card counts near copies among published images only
-    copies = _numbers(chosen, near_copy_groups(collection, chosen))
+    copies = _numbers(chosen, near_copy_groups(collection.embedded, _ids(chosen), collection.settings))
     for i, row in enumerate(chosen):
         row |= {"class": row["concept"], "label": classes.index(row["concept"]), "group": groups[i]}
         row["split"] = splits["split_0"][i]
@@ -196,10 +196,13 @@ def publishable(
     return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
 
 
-def near_copy_groups(collection: Collection, rows: Rows) -> dict[str, str]:
-    """id → the id that names its group of near copies."""
-    embedded, settings = collection.embedded, collection.settings
-    ids = sorted({row["id"] for row in rows})
+def _ids(rows: Rows) -> list[str]:
+    return [row["id"] for row in rows]
+
+
+def near_copy_groups(embedded: Path, ids: Sequence[str], settings: ReleaseSettings) -> dict[str, str]:
+    """id → the id that names its group of near copies. embedded: output of the stage embed."""
+    ids = sorted(set(ids))
     hashes: dict[str, int] = {}
     for table, _ in parts(embedded):
         hashes |= {i: h for i, h in rows_of(table, "id", "phash") if h is not None}

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig, Shortage
+from curate.core.seeding import rng_for
 from curate.encoders import Encoder, Vectors
 from curate.retrieval.exact_search import Ranked
 from curate.retrieval.settings import Concept, RetrieveSettings
@@ -57,6 +58,9 @@ def _unit(vector: Vectors) -> Vectors:
     return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-12), np.float32)
 
 
+RESERVE = 4  # further images to ask if too few are accepted, as a multiple of those asked
+
+
 @dataclass(frozen=True)
 class Lookup:
     """Functions of rows (n,) that the additional rules call; None: the rule cannot be used."""
@@ -69,6 +73,10 @@ class Lookup:
     """(n, D) float32, unit length"""
     scores: Callable[[Ints], Vectors] | None = None
     """(n, C) cosines with all C concepts"""
+    seed: int = 0
+    """draws the parts of the time span that get one image more"""
+    bucket: int = 0
+    """for this draw"""
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,8 @@ class Chosen:
     """The candidates of one bucket."""
 
     fates: list[list[str]]
-    """[concept][rank]: kept, ambiguous (in several lists), surplus (beyond per_class), user_cap, near_copy,
-    small_margin"""
+    """[concept][rank]: kept, reserve (the next ones by the same rules), ambiguous (in several lists), surplus (beyond
+    per_class), user_cap, near_copy, small_margin"""
     background: list[tuple[int, int, int, float]]
     """(concept in whose bottom list it is, its rank there, row, score)"""
     reserve: list[tuple[int, int, int, float]]
@@ -89,16 +97,17 @@ def choose(
     bottoms: Sequence[Ranked],
     settings: RetrieveSettings,
     lookup: Lookup | None = None,
-    reserve: int = 0,
+    reserve: bool = False,
 ) -> Chosen:
     """The candidates of one bucket from the top and bottom lists of every concept (same order of concepts).
 
-    reserve: further background images for each concept, to be asked if too few are accepted.
+    reserve: choose further images, too, to be asked if too few are accepted.
     """
-    kept = _resolve_overlap(tops, settings, lookup or Lookup())
+    kept = _resolve_overlap(tops, settings, lookup or Lookup(), reserve)
     fates = [[fate.get(row, "surplus") for row in top.rows.tolist()] for fate, top in zip(kept, tops, strict=True)]
     used = {row for fate in kept for row, name in fate.items() if name == "kept"}
-    counts = (settings.negatives_each, reserve) if settings.background else (0, 0)
+    each = settings.negatives_each if settings.background else 0
+    counts = (each, RESERVE * each * reserve)
     return Chosen(fates, *(_lowest(bottoms, n, used) for n in counts))
 
 
@@ -117,11 +126,13 @@ def _lowest(bottoms: Sequence[Ranked], wanted: int, used: set[int]) -> list[tupl
     return lowest
 
 
-def _resolve_overlap(tops: Sequence[Ranked], settings: RetrieveSettings, lookup: Lookup) -> list[dict[int, str]]:
+def _resolve_overlap(
+    tops: Sequence[Ranked], settings: RetrieveSettings, lookup: Lookup, reserve: bool
+) -> list[dict[int, str]]:
     """Per concept: row → fate; all other rows are surplus."""
     lists = [top.rows.tolist() for top in tops]
     if settings.overlap == "allow":
-        return [_pick(c, rows, settings, lookup) for c, rows in enumerate(lists)]
+        return [_pick(c, rows, settings, lookup, reserve) for c, rows in enumerate(lists)]
     if settings.overlap == "highest":
         best: dict[int, tuple[float, int]] = {}
         for c, top in enumerate(tops):
@@ -130,7 +141,7 @@ def _resolve_overlap(tops: Sequence[Ranked], settings: RetrieveSettings, lookup:
                     best[row] = (score, c)
         return [
             {row: "ambiguous" for row in rows if best[row][1] != c}
-            | _pick(c, [row for row in rows if best[row][1] == c], settings, lookup)
+            | _pick(c, [row for row in rows if best[row][1] == c], settings, lookup, reserve)
             for c, rows in enumerate(lists)
         ]
     discarded: set[int] = set()
@@ -139,29 +150,44 @@ def _resolve_overlap(tops: Sequence[Ranked], settings: RetrieveSettings, lookup:
         times = Counter(row for fates in picked for row, fate in fates.items() if fate == "kept")
         twice = {row for row, n in times.items() if n > 1}
         if not twice:
-            return [
-                {row: "ambiguous" for row in rows if row in discarded} | fates
-                for rows, fates in zip(lists, picked, strict=True)
-            ]
+            break
         discarded |= twice
+    if reserve:
+        picked = [
+            _pick(c, [r for r in rows if r not in discarded], settings, lookup, True) for c, rows in enumerate(lists)
+        ]
+        times = Counter(row for fates in picked for row, fate in fates.items() if fate in ("kept", "reserve"))
+        discarded |= {row for fates in picked for row, fate in fates.items() if fate == "reserve" and times[row] > 1}
+    return [
+        fates | {row: "ambiguous" for row in rows if row in discarded and fates.get(row) != "kept"}
+        for rows, fates in zip(lists, picked, strict=True)
+    ]
 
 
-def _pick(concept: int, rows: Sequence[int], settings: RetrieveSettings, lookup: Lookup) -> dict[int, str]:
-    """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails."""
+def _pick(
+    concept: int, rows: Sequence[int], settings: RetrieveSettings, lookup: Lookup, reserve: bool = False
+) -> dict[int, str]:
+    """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails.
+
+    reserve: the following rows that pass the same rules, beside all kept ones, are "reserve"; with `near_copies`, whose
+    check takes long, RESERVE × `per_class` of them.
+    """
     checks = _AdditionalRules(concept, np.array(rows, np.int64), settings, lookup)
     fates: dict[int, str] = {}
     if settings.strata is not None and lookup.strata is not None and rows:
         strata = lookup.strata(np.array(rows, np.int64))
-        share = -(-settings.per_class // settings.strata)
+        share, remainder = divmod(settings.per_class, settings.strata)
+        drawn = rng_for(lookup.seed, "strata", lookup.bucket, concept).permutation(settings.strata)[:remainder].tolist()
         for stratum in range(settings.strata):
-            _take(np.flatnonzero(strata == stratum).tolist(), rows, share, checks, fates)
+            _take(np.flatnonzero(strata == stratum).tolist(), rows, share + (stratum in drawn), checks, fates)
     missing = settings.per_class - sum(fate == "kept" for fate in fates.values())
     _take(range(len(rows)), rows, missing, checks, fates)
-    if len(fates) > settings.per_class:  # the shares of the strata are rounded up: drop the lowest scores
-        kept = [row for row in rows if fates.get(row) == "kept"]
-        for row in kept[settings.per_class :]:
-            del fates[row]
-    return fates
+    if not reserve:
+        return fates
+    further = dict(fates)
+    wanted = len(rows) if settings.near_copies is None else RESERVE * settings.per_class
+    _take(range(len(rows)), rows, wanted, checks, further)
+    return {row: "reserve" if fate == "kept" and row not in fates else fate for row, fate in further.items()}
 
 
 def _take(

@@ -38,7 +38,6 @@ CANDIDATES = pa.schema(
 # An image may be in several lists; its own fate is the best of them, in this order.
 FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
 SIDES: tuple[Side, ...] = ("top", "bottom")
-RESERVE = 4  # further background images, as a multiple of those asked
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,13 @@ def retrieve(
     run_log: RunLog,
     executor: Executor,
     reserve: bool = False,
+    seed: int = 0,
 ) -> tuple[int, Counter[str]]:
     """Write candidates.parquet, queries.npy and search.json into `out`; returns the number of images, also by fate.
 
-    reserve: list further background images, too, to be asked if too few are accepted. Raises Shortage with a table if a
-    concept retrieves too few images, and BadInput for a labelled bucket without images.
+    reserve: list further images, too, to be asked if too few are accepted. seed: draws the shares that get one image
+    more. Raises Shortage with a table if a concept retrieves too few images, and BadInput for a labelled bucket without
+    images.
     """
     concepts = settings.complete_concepts()
     _warn_of_cuts(encoder, concepts, run_log)
@@ -101,8 +102,7 @@ def retrieve(
     ranked = _ranked(store, texts, groups, settings, numbers, out, run_log, executor)
     counts: Counter[str] = Counter(unlabelled_bucket=sum(n for b, n in sizes.items() if b not in set(numbers)))
     kept: dict[tuple[str, str], int] = {}
-    lookup = _lookups(collection, store, texts, groups, settings)
-    extra = RESERVE * settings.negatives_each if reserve else 0
+    lookup = _lookups(collection, store, texts, groups, settings, seed)
     with (
         run_log.progress("retrieve", len(numbers), "buckets") as tick,
         writing(out / "candidates.parquet") as file,
@@ -110,7 +110,7 @@ def retrieve(
     ):
         for bucket in collection.buckets:
             tops, bottoms = (ranked[side][bucket["index"]] for side in SIDES)
-            chosen = choose(tops, bottoms, settings, lookup(bucket), extra)
+            chosen = choose(tops, bottoms, settings, lookup(bucket), reserve)
             rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
             writer.write_table(rows)
             fates = _best_fates(rows)
@@ -177,7 +177,7 @@ def _ranked(
 
 
 def _lookups(
-    collection: Collection, store: Store, texts: Vectors, groups: list[int], settings: RetrieveSettings
+    collection: Collection, store: Store, texts: Vectors, groups: list[int], settings: RetrieveSettings, seed: int
 ) -> Callable[[Mapping[str, Any]], Lookup]:
     """bucket → what the additional rules need; reads only the data of rules that are on."""
     users: dict[str, str | None] | None = None
@@ -207,6 +207,8 @@ def _lookups(
             strata if times else None,
             lambda rows: store.take(rows).astype(np.float32),
             scores,
+            seed,
+            bucket["index"],
         )
 
     return lookup

@@ -1,7 +1,8 @@
 """Answers of people in a store, by the SHA-256 of an image and the fingerprint of the question that they read.
 
-A page asks one question for each concept: does the image show it? An answer to an earlier page counts for an image of a
-concept that this page had, too; for an image of the background it counts if the page had no concept that is gone now.
+A page asks one question for each concept: does the image show it? An answer to an earlier page counts if that page had
+every option that there is now, with the same text; ticks of options that are gone are left out. Who did not see an
+option cannot have ticked it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from curate.core.atomic_io import fingerprint
 from curate.core.parsing import rows_of
-from curate.retrieval.settings import BACKGROUND, Concept
+from curate.retrieval.settings import Concept
 from curate.store.database import Place, Store, opened
 from curate.validation.answers import ANSWERS, Line, read_answers
 from curate.validation.batches import NONE
@@ -60,13 +61,10 @@ class Answers:
                 _take(store, name, lines[name], self.key)
         return known
 
-    def earlier(self, batch: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> pa.Table:
+    def earlier(self, batch: Mapping[str, Any]) -> pa.Table:
         """What was answered about the images of a batch on other pages, as a table of ANSWERS with the names of this
-        batch, sorted by item and worker. items: id and concept of what is asked; other images are gold questions."""
+        batch, sorted by item and worker."""
         ids = {id_: item for item, id_ in batch["items"].items()}
-        concepts: dict[str, set[str]] = {}
-        for item in items:
-            concepts.setdefault(item["id"], set()).add(item["concept"])
         rows: list[dict[str, Any]] = []
         with opened(self.place.folder) as store:
             for id_, digest in self.digests(ids).items():
@@ -76,7 +74,7 @@ class Answers:
                     (bytes.fromhex(digest), batch["batch"]),
                 )
                 for worker, options, assignment, labels, sensitive, seconds, fault in found:
-                    if not _counts(json.loads(options), concepts.get(id_, {BACKGROUND}), self.options):
+                    if not _counts(json.loads(options), self.options):
                         continue
                     ticked = [label for label in json.loads(labels) if label in self.options]
                     rows.append(
@@ -103,16 +101,13 @@ def merged(own: pa.Table, earlier: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=ANSWERS)
 
 
-def _counts(then: Mapping[str, str], concepts: Collection[str], now: Mapping[str, str]) -> bool:
-    """Whether an answer to a page with the options `then` says what is asked now about an image of these concepts.
+def _counts(then: Mapping[str, str], now: Mapping[str, str]) -> bool:
+    """Whether an answer to a page with the options `then` answers the page of `now`, too.
 
-    >>> now = {"car": "a", "bus": "b"}
-    >>> [_counts({"car": "a"}, {concept}, now) for concept in ("car", "bus", BACKGROUND)]
-    [True, False, True]
+    >>> [_counts(then, {"car": "a", "bus": "b"}) for then in ({"car": "a"}, {"car": "a", "bus": "b", "van": "c"})]
+    [False, True]
     """
-    if BACKGROUND in concepts:
-        return all(now.get(name) == text for name, text in then.items())
-    return all(name in then and then[name] == now.get(name) for name in concepts)
+    return all(then.get(name) == text for name, text in now.items())
 
 
 def _take(store: Store, name: str, lines: Sequence[Line], key: str) -> None:

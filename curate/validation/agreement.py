@@ -17,6 +17,7 @@ from curate.core.errors import BadInput
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 SMALLEST = 1e-10  # least probability of an error; zero would make an answer impossible
+PRIOR = 10.0  # answers of the mean worker in each row of a worker's confusion matrix, chosen by simulation
 
 
 @dataclass(frozen=True)
@@ -91,54 +92,82 @@ def krippendorff_alpha(answers: Answers) -> float:
     return 1 - disagree / expected if expected else float("nan")
 
 
-def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Aggregated:
+def dawid_skene(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
     """EM for the labels and a confusion matrix per worker [Dawid & Skene 1979, sec. 3].
 
     Starts with the shares of votes; stops if no probability changes by more than `tolerance`, or after `rounds`.
+    prior: answers by which each worker is known before, those of the mean worker, whose errors are equally frequent.
+    With it, an item's probabilities come from what *other* items tell of its workers, and are nearly as often right as
+    they say; those of the classical model (`prior` 0), which counts every answer twice, say .99 where .8 are right.
     """
     n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
     given = answers.workers * n_labels + answers.labels
-    errors = np.zeros((n_workers, n_labels, n_labels))
+    counts = np.zeros((n_workers, n_labels, n_labels))
 
     def update(probabilities: Floats, logs: Floats) -> Floats:
-        for true in range(n_labels):  # errors: (worker, true, given)
+        for true in range(n_labels):  # counts: (worker, true, given)
             weights = probabilities[answers.items, true]
-            errors[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
-        np.maximum(errors, SMALLEST, out=errors)
-        errors[:] /= errors.sum(2, keepdims=True)
-        log_errors = np.log(errors)
+            counts[:, true] = np.bincount(given, weights, n_workers * n_labels).reshape(n_workers, n_labels)
+        right = _mean_skill(float(np.trace(counts.sum(0))), len(given))
+        totals = counts.sum(2)
         for true in range(n_labels):
-            logs[:, true] += np.bincount(answers.items, log_errors[answers.workers, true, answers.labels], len(logs))
-        return errors
+            own = probabilities[answers.items, true] if prior else 0.0
+            usual = np.where(answers.labels == true, right, (1 - right) / max(1, n_labels - 1))
+            chances = (counts[answers.workers, true, answers.labels] - own + prior * usual).clip(SMALLEST)
+            chances /= (totals[answers.workers, true] - own + prior).clip(SMALLEST)
+            logs[:, true] += np.bincount(answers.items, np.log(chances.clip(SMALLEST)), len(logs))
+        errors = np.maximum(counts + prior * _usual_errors(right, n_labels), SMALLEST)
+        return np.asarray(errors / errors.sum(2, keepdims=True))
 
-    return _maximise(answers, update, rounds, tolerance)
+    return _maximise(answers, update, rounds, tolerance, prior)
 
 
-def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9) -> Aggregated:
-    """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label."""
+def one_coin(answers: Answers, rounds: int = 200, tolerance: float = 1e-9, prior: float = PRIOR) -> Aggregated:
+    """One-coin Dawid–Skene: each worker is correct with one probability, else gives any other label.
+
+    prior: as for `dawid_skene`.
+    """
     n_labels, n_workers = int(answers.labels.max()) + 1, int(answers.workers.max()) + 1
     given = np.bincount(answers.workers, minlength=n_workers).astype(np.float64)
 
     def update(probabilities: Floats, logs: Floats) -> Floats:
-        right = np.bincount(answers.workers, probabilities[answers.items, answers.labels], n_workers)
-        skill = np.clip(right / np.maximum(given, 1), SMALLEST, 1 - SMALLEST)
+        said = probabilities[answers.items, answers.labels]
+        right = np.bincount(answers.workers, said, n_workers)
+        mean = prior * _mean_skill(float(said.sum()), len(said))
+        own = (said, 1.0) if prior else (0.0, 0.0)
+        skill = (right[answers.workers] - own[0] + mean) / (given[answers.workers] - own[1] + prior).clip(SMALLEST)
+        skill = np.clip(skill, SMALLEST, 1 - SMALLEST)
         wrong = np.log((1 - skill) / max(1, n_labels - 1))
-        logs += np.bincount(answers.items, wrong[answers.workers], len(logs))[:, None]
-        gains = (np.log(skill) - wrong)[answers.workers]
+        logs += np.bincount(answers.items, wrong, len(logs))[:, None]
+        gains = np.log(skill) - wrong
         logs += np.bincount(answers.items * n_labels + answers.labels, gains, logs.size).reshape(logs.shape)
-        return np.asarray(skill)
+        return np.asarray(np.clip((right + mean) / np.maximum(given + prior, 1), SMALLEST, 1 - SMALLEST))
 
-    return _maximise(answers, update, rounds, tolerance)
+    return _maximise(answers, update, rounds, tolerance, prior)
+
+
+def _mean_skill(right: float, n: int) -> float:
+    """Share of right answers of all workers, with one right and one wrong answer more."""
+    return (right + 1) / (n + 2)
+
+
+def _usual_errors(right: float, n_labels: int) -> Floats:
+    """(true, given): the confusion matrix of a worker with the share `right` whose errors are equally frequent."""
+    errors = np.full((n_labels, n_labels), (1 - right) / max(1, n_labels - 1))
+    np.fill_diagonal(errors, right)
+    return errors
 
 
 def _maximise(
-    answers: Answers, update: Callable[[Floats, Floats], Floats], rounds: int, tolerance: float
+    answers: Answers, update: Callable[[Floats, Floats], Floats], rounds: int, tolerance: float, prior: float
 ) -> Aggregated:
     """EM from the shares of votes. update: (probabilities, log-priors, to which it adds the answers) → workers."""
     table = answers.counts()
     probabilities = table / np.maximum(table.sum(1, keepdims=True), 1)
+    unseen = 1.0 if prior else 0.0  # items of each label beside those that were asked
     for _ in range(rounds):
-        logs = np.log(np.maximum(probabilities.mean(0), 1e-300))[None].repeat(len(probabilities), 0)
+        shares = (probabilities.sum(0) + unseen) / (len(probabilities) + unseen * table.shape[1])
+        logs = np.log(np.maximum(shares, 1e-300))[None].repeat(len(probabilities), 0)
         workers = update(probabilities, logs)
         before, probabilities = probabilities, np.exp(logs - logs.max(1, keepdims=True))
         probabilities /= probabilities.sum(1, keepdims=True)
@@ -160,12 +189,12 @@ def numbered_answers(
     return Answers(*columns), names
 
 
-def summary(answers: Answers) -> dict[str, float | None]:
+def summary(answers: Answers | None) -> dict[str, float | None]:
     """κ, α and the share of equal pairs; None if it cannot be computed from the answers."""
     values: dict[str, float | None] = {}
     for measure in (pairwise, fleiss_kappa, krippendorff_alpha):
         try:
-            value = measure(answers)
+            value = float("nan") if answers is None else measure(answers)
         except BadInput:
             value = float("nan")
         values[measure.__name__] = None if np.isnan(value) else round(value, 6)
@@ -173,25 +202,41 @@ def summary(answers: Answers) -> dict[str, float | None]:
 
 
 def worker_table(
-    answers: Answers, aggregated: Aggregated, seconds: npt.NDArray[Any] | None = None
+    answers: Answers, seconds: npt.NDArray[Any] | None = None, order: npt.NDArray[Any] | None = None
 ) -> list[dict[str, Any]]:
-    """One row per worker: answers, share equal to the aggregated label, median seconds, longest run of one label.
+    """One row per worker: answers, agreement with the others, median seconds, longest run of one label.
 
-    A low value is a reason to check a worker's answers, not to reject them.
+    agreement: share of the answers that are the most frequent one of the *other* workers to the same item (equally
+    frequent ones count in parts), over items that others answered; None without any. order: (N,) when each answer was
+    given, nan if unknown; without it for all answers of a worker, `longest_run` is None. one_answer:
+    all answers are the same. A low agreement is a reason to
+    check a worker's answers, not to reject them.
     """
-    best = aggregated.probabilities.argmax(1)
+    table = answers.counts()
+    top = table.max(1)
+    second = np.where(table == top[:, None], -1.0, table).max(1)
+    alone = (table == top[:, None]).sum(1) == 1
+    items, own_votes = answers.items, table[answers.items, answers.labels] - 1
+    rival = np.where((own_votes + 1 == top[items]) & alone[items], np.maximum(second[items], 0), top[items])
+    equals = 1 + (table == second[:, None]).sum(1)[items]  # only used where the rival is the second
+    credit = np.where(own_votes > rival, 1.0, np.where((own_votes == rival) & (rival > 0), 1 / equals, 0.0))
+    shared = table.sum(1)[items] > 1
     rows = []
     for worker in range(int(answers.workers.max()) + 1):
-        own = answers.workers == worker
-        labels = answers.labels[own]
-        runs = np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1)))
+        own = np.flatnonzero(answers.workers == worker)
+        compared, when = own[shared[own]], None if order is None else order[own]
+        run = None
+        if when is not None and len(own) and not np.isnan(when).any():
+            labels = answers.labels[own[np.argsort(when, kind="stable")]]
+            run = int(np.diff(np.flatnonzero(np.diff(labels, prepend=-1, append=-1))).max())
         rows.append(
             {
                 "worker": worker,
-                "answers": int(own.sum()),
-                "agreement": float(np.mean(best[answers.items[own]] == labels)) if own.any() else None,
-                "median_seconds": float(np.median(seconds[own])) if seconds is not None and own.any() else None,
-                "longest_run": int(runs.max()) if len(runs) else 0,
+                "answers": len(own),
+                "agreement": float(credit[compared].mean()) if len(compared) else None,
+                "median_seconds": float(np.median(seconds[own])) if seconds is not None and len(own) else None,
+                "longest_run": run,
+                "one_answer": len(own) > 0 and bool((answers.labels[own] == answers.labels[own[0]]).all()),
             }
         )
     return rows

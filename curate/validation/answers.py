@@ -15,6 +15,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ ANSWERS = pa.schema(
         ("labels", pa.list_(pa.string())),
         ("sensitive", pa.bool_()),
         ("seconds", pa.int32()),
+        ("time", pa.float64()),
         ("fault", pa.string()),
     ]
 )
@@ -66,6 +68,9 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
     """Lines of `batch` (content of batch.json) → table of `ANSWERS`, sorted by item and worker.
 
     key: text for the keyed hash that replaces worker ids, because worker ids can be linked to public profiles.
+    time: seconds since the epoch, or the number of the screen, when the answer was given; null where the file does not
+    say it.
+
     An answer that does not count keeps its row, with the reason in the column fault: `duplicate` (same worker and
     image), `contradiction` ("none" with a concept), `empty`, `unknown_label`, `unreadable` (in an unknown form),
     `rejected` (by the requester), `over_cap` (above the batch's `per_worker`; the order of the files does not matter).
@@ -107,6 +112,7 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 "labels": sorted(labels),
                 "sensitive": sensitive,
                 "seconds": int(seconds) if re.fullmatch("[0-9]{1,9}", seconds) else None,
+                "time": _time(line),
                 "fault": reason,
             }
         )
@@ -125,6 +131,21 @@ def read_answers(lines: Sequence[Line], batch: Mapping[str, Any], key: str) -> p
                 counted[row["worker"]] += 1
         seen.add(key_)
     return pa.Table.from_pylist(rows, schema=ANSWERS)
+
+
+def _time(line: Mapping[str, str]) -> float | None:
+    """When an answer was given: the time that MTurk (`Thu Oct 09 07:30:20 PDT 2025`) or Label Studio (ISO 8601) wrote,
+    or the number of the screen of `annotate`. Times of one file have one zone, which does not change their order."""
+    text = (line.get("SubmitTime") or "").strip()
+    if re.fullmatch("[0-9]{1,15}", text):
+        return float(text)
+    words = text.split()
+    try:
+        if len(words) == 6:
+            return datetime.strptime(" ".join([*words[:4], words[5], "+0000"]), "%a %b %d %H:%M:%S %Y %z").timestamp()
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:

@@ -13,13 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from curate.core.atomic_io import csv_text, read_object, write_bytes, write_json, write_text
+from curate.core.atomic_io import csv_text, fingerprint, read_object, write_bytes, write_json, write_text
 from curate.core.errors import BadConfig, BadInput, DriftlineError, MissingFile
 from curate.core.outside.tables import csv_rows
 from curate.core.seeding import name_for, rng_for
 from curate.core.system.calls import sync_folder
 from curate.retrieval.settings import Concept
-from curate.validation.settings import ValidationSettings
+from curate.validation.settings import ValidationSettings, price
 
 NONE = "none"  # value of the exclusive checkbox "None of the above"
 COLUMNS = ("batch", "item", "image_url")
@@ -72,7 +72,8 @@ def write_batch(
             raise BadConfig(
                 f"A concept is named {concept.name!r}.", f"Expected a name without '|', other than {NONE!r}."
             )
-    batch = name_for(seed, "batch", *sorted(id_ for id_, *_ in asked))
+    # The page is part of the name: answers to other options are answers to another question.
+    batch = name_for(seed, "batch", fingerprint(question_page(concepts)), *sorted(id_ for id_, *_ in asked))
     order = rng_for(seed, "batch order").permutation(len(asked))
     items: dict[str, str] = {}
     rows = []
@@ -136,12 +137,29 @@ def marketplace_csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str
 
 
 def estimate(images: int, workers: int, reward: float) -> float:
-    """Cost in US dollars of `workers` answers per image with MTurk's fee of 20 %, at least $0.01 per answer.
+    """Cost in US dollars of `workers` answers per image, see `price`.
 
     >>> estimate(100, 3, 0.02)
     9.0
     """
-    return round(images * workers * (reward + max(0.2 * reward, 0.01)), 2)
+    return round(images * price(workers, reward), 2)
+
+
+def affordable(settings: ValidationSettings, spent: float = 0.0) -> int | None:
+    """Most images that `people_budget_usd` pays after `spent` US dollars, each with its share of gold questions; None
+    without a budget.
+
+    >>> affordable(ValidationSettings(people_budget_usd=3, judges=[{"name": "m", "kind": "margin"}]))
+    33
+    """
+    if settings.people_budget_usd is None:
+        return None
+    answers = int((settings.people_budget_usd - spent) / price(settings.workers, settings.reward_usd) + 1e-9)
+    share = settings.gold_share if settings.gold is not None else 0.0
+    images = max(0, answers)
+    while images and images + round(share * images) > answers:
+        images -= 1
+    return images
 
 
 def wage(reward: float, seconds: float) -> float:
@@ -194,5 +212,9 @@ def draw_gold(known: Mapping[str, frozenset[str]], wanted: int, seed: int) -> di
         order = rng_for(seed, "gold", *key).permutation(len(ids))
         strata[key] = [ids[i] for i in order.tolist()]
     longest = max(map(len, strata.values()), default=0)
-    in_turn = [ids[i] for i in range(longest) for _, ids in sorted(strata.items()) if i < len(ids)]
+    answers = sorted(strata)
+    in_turn = []
+    for i in range(longest):  # the last round is for some answers only
+        order = rng_for(seed, "gold round", i).permutation(len(answers)).tolist()
+        in_turn += [strata[answers[k]][i] for k in order if i < len(strata[answers[k]])]
     return {id_: known[id_] for id_ in in_turn[:wanted]}

@@ -18,10 +18,9 @@ from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
 from curate.store.answers import Answers, merged
 from curate.validation.answers import ANSWERS, Line, read_answers, refuse_foreign
-from curate.validation.batches import read_batch
+from curate.validation.batches import affordable, read_batch
 from curate.validation.judging.panel import Panel
-from curate.validation.judging.report import guarantee
-from curate.validation.judging.trust import distrusted, without
+from curate.validation.judging.routing import audit_name
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import agreement, suggested_rejections, tally, verdicts_from_labels
 
@@ -47,9 +46,9 @@ class Catalogue:
         """All items."""
         return items
 
-    def again(self, asked: Items) -> Items:
-        """None."""
-        return []
+    def again(self, asked: Items, further: Items, last: bool) -> Items:
+        """The further items."""
+        return further
 
     def answered(self, items: Items, number: int) -> bool:
         """Always."""
@@ -102,18 +101,27 @@ class Crowd:
         self.audited.update(id_ for id_, one in routes.items() if one.to == "audit")
         return [item for item in items if routes[item["id"]].to in ("people", "audit")]
 
-    def again(self, asked: Items) -> Items:
-        """Items that no person was asked, and that people must answer after all, see `Panel.again`."""
-        if self.panel is None:
-            return []
-        answers = pa.concat_tables(self.answers)
-        doubtful, audits = self.panel.again(asked, answers, self.seen, self.audited)
+    def again(self, asked: Items, further: Items, last: bool) -> Items:
+        """What people are asked in the next round: items that no person was asked and that they must answer after all,
+        see `Panel.again`, then `further` ones, as many as `people_budget_usd` pays. last: there are no more rounds."""
+        if self.panel is None or last:
+            return [] if last else further
+        doubtful, audits = self.panel.again(asked, pa.concat_tables(self.answers), self.seen, self.audited)
+        wanted = [*doubtful, *audits, *further]
+        left = affordable(self.settings, sum(batch["estimate_usd"] for batch in self.batches.values()))
+        if left is not None and len({item["id"] for item in wanted}) > left:
+            seed = self.panel.seed  # not the first classes and buckets: a seeded choice of each kind
+            order = [sorted(part, key=lambda i: audit_name(seed, i["id"])) for part in (doubtful, audits, further)]
+            paid = set(list(dict.fromkeys(item["id"] for part in order for item in part))[:left])
+            wanted = [item for item in wanted if item["id"] in paid]
+            self.run_log.say(f"tally: people_budget_usd pays {left:,} of the images that people should be asked")
+        ids = {item["id"] for item in wanted}
+        audits = [item for item in audits if item["id"] in ids]
         self.audited.update(item["id"] for item in audits)
         if doubtful or audits:
-            self.run_log.say(
-                f"tally: people are asked {len(doubtful):,} doubtful images and {len(audits):,} more audits"
-            )
-        return [*doubtful, *audits]
+            more = sum(item["id"] in ids for item in doubtful)
+            self.run_log.say(f"tally: people are asked {more:,} doubtful images and {len(audits):,} more audits")
+        return wanted
 
     def answered(self, items: Items, number: int) -> bool:
         """Whether round `number` has its answers. False: it has none, and `accept_incomplete` continues without them.
@@ -124,7 +132,7 @@ class Crowd:
         folder, batch = self._batch(items, number)
         self.batches[batch["batch"]] = batch
         lines = self.lines.get(batch["batch"], [])
-        earlier = ANSWERS.empty_table() if self.known is None else self.known.earlier(batch, items)
+        earlier = ANSWERS.empty_table() if self.known is None else self.known.earlier(batch)
         incomplete = self.settings.accept_incomplete
         if number > 1 and not lines and not len(earlier) and incomplete:
             del self.batches[batch["batch"]]
@@ -198,18 +206,18 @@ class Crowd:
         items = [_plain(i) for i in asked]
         if self.panel is None:
             return tally(items, answers, self.settings)
-        opinions, table, routes = self.panel.final_routes(items, answers, self.audited)
-        # Nobody's label is decided by models alone unless routing was asked for.
-        decided = {id_: one.label for id_, one in routes.items() if one.to in ("skip", "audit")}
-        return tally(items, answers, self.settings, without(opinions, distrusted(table)), decided)
+        return self.panel.verdicts(
+            items, answers, self.seen, self.panel.final_routes(items, answers, self.seen, self.audited)
+        )
 
     def write_judges(self, asked: Items, verdicts: pa.Table, out: Path) -> dict[str, Any]:
         """Write opinions, the table of judges and the guarantee; returns what the data card says of them."""
         if self.panel is None or not self.answers:
             return {}
         items, answers = [_plain(i) for i in asked], pa.concat_tables(self.answers)
-        opinions, table, routes = self.panel.final_routes(items, answers, self.audited)
-        rows = guarantee(items, routes, answers, self.seen, self.audited, self.settings)
+        final = self.panel.final_routes(items, answers, self.seen, self.audited)
+        opinions, table, _ = final
+        rows = self.panel.guarantee(items, answers, self.seen, self.audited, final)
         write_parquet(out / "opinions.parquet", opinions)
         write_json(out / "guarantee.json", {"judges": table, "cells": rows})
         for row in table:

@@ -15,6 +15,11 @@ TALLY = Stages(("tally", "publish"))  # how their answers are counted
 WITH_JUDGES = ("judges", "skip_people", "skip_confidence", "audit_share", "half_width", "people_budget_usd")
 
 
+def price(workers: int, reward: float) -> float:
+    """US dollars for `workers` answers to one image with MTurk's fee of 20 %, at least $0.01 per answer."""
+    return workers * (reward + max(0.2 * reward, 0.01))
+
+
 class ValidationSettings(Section):
     """Who validates the candidates: a crowd, or the labels of the source's catalogue."""
 
@@ -69,7 +74,8 @@ class ValidationSettings(Section):
     """skip_people: audit more images until the precision of every class and bucket is known to ± this (null: no
     more)"""
     people_budget_usd: Annotated[float, Field(gt=0)] | None = None
-    """most US dollars for people's answers of the first batch; the images that tell least are not asked (null: all)"""
+    """most US dollars for people's answers, with audits, gold questions and later batches; the images that tell least
+    are not asked (null: all)"""
 
     @model_validator(mode="after")
     def _judges_have_names(self) -> ValidationSettings:
@@ -78,6 +84,11 @@ class ValidationSettings(Section):
             raise ValueError(f"two judges have the same name: {sorted({n for n in names if names.count(n) > 1})}")
         if self.skip_people != "never" and not self.judges:
             raise ValueError("skip_people: confident needs judges")
+        if self.people_budget_usd is not None:
+            if not self.judges:
+                raise ValueError("people_budget_usd needs judges: they say whose answer tells most")
+            if self.people_budget_usd < (least := price(self.workers, self.reward_usd)):
+                raise ValueError(f"people_budget_usd is less than the ${least:.2f} of the answers to one image")
         return self
 
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:

@@ -16,7 +16,14 @@ import pyarrow as pa
 
 from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND
-from curate.validation.agreement import dawid_skene, numbered_answers, one_coin, summary, worker_table
+from curate.validation.agreement import (
+    Answers,
+    dawid_skene,
+    numbered_answers,
+    one_coin,
+    summary,
+    worker_table,
+)
 from curate.validation.batches import NONE
 from curate.validation.judging.opinions import worker_columns
 from curate.validation.settings import ValidationSettings
@@ -49,34 +56,64 @@ def verdict(
 ) -> str:
     """Answers (ticked checkboxes, called sensitive) to one image → "kept", or the reason why the image is dropped.
 
-    joint: probability of each set of checkboxes, if workers are weighted; `unsure`: the expected answer is the most
-    probable one, but not probable enough. people: how many of the answers, the first ones, are of people (default:
-    all); without `settings.workers` of them the image is `pending`, and without the vote of one it is not kept.
+    The expected answer needs `settings.agree` votes and a strict majority, of all answers and of the people's: models
+    cannot outvote people, and are no reason to keep what people doubt. people: how many of the answers, the first ones,
+    are of people (default: all); without `settings.workers` of them the image is `pending`. joint: probability of each
+    set of checkboxes, if workers are weighted; the expected one needs `settings.confidence` and the vote of a person;
+    `unsure`: it is the most probable one, but not probable enough.
 
     >>> yes, other = (frozenset({"bus"}), False), (frozenset({"bus", "car"}), False)
     >>> rules = ValidationSettings()
     >>> verdict([yes, yes, other], "bus", rules), verdict([yes, other, other], "bus", rules)
     ('kept', 'several_concepts')
     """
-    if (len(answers) if people is None else people) < settings.workers:
+    people = len(answers) if people is None else people
+    if people < settings.workers:
         return "pending"
     sensitive = sum(flag for _, flag in answers)
     if sensitive >= settings.sensitive_drop:
         return "sensitive"
-    expected = NONE if concept == BACKGROUND else concept
+    expected = frozenset({NONE if concept == BACKGROUND else concept})
     sets = [ticked for ticked, _ in answers]
+    agreed = [ticked >= expected if settings.rule == "per-option" else ticked == expected for ticked in sets]
     if joint is not None:
-        if joint.get(frozenset({expected}), 0.0) < settings.confidence:
+        if joint.get(expected, 0.0) < settings.confidence:
             top = max(sorted(joint, key=sorted), key=lambda ticked: joint[ticked])
-            return "unsure" if top == {expected} else "several_concepts" if len(top) > 1 else "wrong_concept"
-    else:
-        given = [t == {expected} if settings.rule == "exact" else expected in t for t in sets]
-        if sum(given) < settings.agree or not any(given[:people]):
-            top, n = Counter(sets).most_common(1)[0]
-            if n < settings.agree or top == {expected}:
-                return "no_majority"
-            return "several_concepts" if len(top) > 1 else "wrong_concept"
+            return "unsure" if top == expected else "several_concepts" if len(top) > 1 else "wrong_concept"
+        if not any(ticked == expected for ticked in sets[:people]):
+            return "unsure"
+    elif not _carried(agreed, settings) or 2 * sum(agreed[:people]) <= people:
+        top, votes = Counter(sets[:people]).most_common(1)[0]
+        if top == expected or 2 * votes <= people or sets.count(top) < settings.agree:
+            return "no_majority"
+        return "several_concepts" if len(top) > 1 else "wrong_concept"
     return "held_for_review" if sensitive >= settings.sensitive_hold else "kept"
+
+
+def _carried(votes: Sequence[bool], settings: ValidationSettings) -> bool:
+    """Whether an answer has the votes that the settings ask for, and more than half."""
+    return sum(votes) >= settings.agree and 2 * sum(votes) > len(votes)
+
+
+def people_alone(settings: ValidationSettings) -> ValidationSettings:
+    """The same rules for people's answers alone, who may be fewer than the answers that must agree."""
+    return settings.model_copy(update={"agree": min(settings.agree, settings.workers)})
+
+
+def people_say(answers: pa.Table, settings: ValidationSettings) -> dict[str, frozenset[str]]:
+    """id → the one set of checkboxes that people agree on by the rules of `verdict`; the empty set where enough of them
+    answered and do not agree, so that nobody's answer is right. answers: table of ANSWERS."""
+    rules = people_alone(settings)
+    said: dict[str, list[frozenset[str]]] = {}
+    for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
+        if fault is None:
+            said.setdefault(id_, []).append(frozenset(labels))
+    agreed = {}
+    for id_, sets in said.items():
+        if len(sets) >= rules.workers:
+            top = Counter(sets).most_common(1)[0][0]
+            agreed[id_] = top if _carried([ticked == top for ticked in sets], rules) else frozenset()
+    return agreed
 
 
 def tally(
@@ -164,23 +201,28 @@ def joint_probabilities(
 def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = None) -> dict[str, Any]:
     """Fleiss' κ, Krippendorff's α, the share of equal pairs, and a row for every worker (hashed id).
 
-    gold: id → known labels; adds to each worker the share of correct answers to them. `reasons` of a worker, and
+    gold: id → known labels: questions that do not count for κ, α and pairs, because they were chosen to be easy; adds
+    to each worker the share of correct answers to them. `reasons` of a worker, and
     `suggest_reject` where there is one: gold questions below LEAST_GOLD on at least ENOUGH_GOLD answers, faster than
-    FASTEST of the typical worker, one answer to everything against the joint labels. They are suggestions for a person
+    FASTEST of the typical worker, one answer to everything against the others. They are suggestions for a person
     to check; nothing is rejected automatically.
     """
     columns = valid_answers(answers)
     if not columns[0]:
         return {"answers": 0}
-    numbered, (_, workers, _) = numbered_answers(*columns)
-    times = [seconds for seconds, fault in rows_of(answers, "seconds", "fault") if fault is None]
-    seconds = None if None in times else np.array(times, np.float64)
-    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, one_coin(numbered), seconds)]
+    numbered, (ids, workers, _) = numbered_answers(*columns)
+    rows = [(seconds, when) for seconds, when, fault in rows_of(answers, "seconds", "time", "fault") if fault is None]
+    seconds, order = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    timed = None if np.isnan(seconds).any() else seconds
+    table = [row | {"worker": workers[row["worker"]]} for row in worker_table(numbered, timed, order)]
+    asked = ~np.isin(numbered.items, [i for i, id_ in enumerate(ids) if gold and id_ in gold])
+    columns_asked = (column[asked] for column in (numbered.items, numbered.workers, numbered.labels))
+    open_ones = Answers(*columns_asked) if asked.any() else None
     right: dict[str, list[bool]] = {}
     for id_, worker, labels in zip(*columns, strict=True):
         if gold and id_ in gold:
             right.setdefault(worker, []).append(frozenset(labels.split("|")) == gold[id_])
-    typical = None if seconds is None else float(np.median([row["median_seconds"] for row in table]))
+    typical = None if timed is None else float(np.median([row["median_seconds"] for row in table]))
     for row in table:
         results = right.get(row["worker"], [])
         if gold:
@@ -189,8 +231,8 @@ def agreement(answers: pa.Table, gold: Mapping[str, frozenset[str]] | None = Non
         row |= {"suggest_reject": bool(reasons), "reasons": reasons}
     return {
         "answers": len(columns[0]),
-        "median_seconds": None if seconds is None else float(np.median(seconds)),
-        **summary(numbered),
+        "median_seconds": None if timed is None else float(np.median(timed)),
+        **summary(open_ones),
         "workers": table,
     }
 
@@ -203,7 +245,7 @@ def _reasons(row: Mapping[str, Any], gold: Sequence[bool], typical: float | None
     if row["answers"] >= ENOUGH:
         if typical is not None and row["median_seconds"] < FASTEST * typical:
             reasons.append(f"{row['median_seconds']:g} seconds for an image, where {typical:g} are typical")
-        if row["longest_run"] == row["answers"] and row["agreement"] < LEAST_GOLD:
+        if row["one_answer"] and row["agreement"] is not None and row["agreement"] < LEAST_GOLD:
             reasons.append(f"the same answer to all {row['answers']} images; {row['agreement']:.0%} agree with others")
     return reasons
 

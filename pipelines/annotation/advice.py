@@ -42,7 +42,7 @@ def advice(context: Context, n: int = 20) -> Advice:
     helpful = []
     if len(opinions) and (ask / "items.parquet").is_file():
         items = pq.read_table(ask / "items.parquet", columns=["id", "bucket", "concept"]).to_pylist()
-        helpful = most_helpful(items, opinions, answered(context), n, distrusted(judges))
+        helpful = most_helpful(items, opinions, answered(context), n, distrusted(judges), context.config.seed)
     return Advice(judges, weakest(pq.read_table(verdicts)) if verdicts.is_file() else [], helpful)
 
 

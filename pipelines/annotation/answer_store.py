@@ -41,8 +41,8 @@ CREATE INDEX IF NOT EXISTS by_item ON answers (item, labels);
 """
 LONGEST = 500  # characters of a comment
 COLUMNS = (
-    "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "WorkTimeInSeconds", "Input.batch", "Input.item",
-    "Answer.labels", "Answer.sensitive", "Answer.shown",
+    "HITId", "AssignmentId", "WorkerId", "AssignmentStatus", "SubmitTime", "WorkTimeInSeconds", "Input.batch",
+    "Input.item", "Answer.labels", "Answer.sensitive", "Answer.shown",
 )  # fmt: skip
 AGREEMENT_SECONDS = 5.0  # between two computations of the agreement
 RECENT = 2000  # last screens, whose images the agreement counts
@@ -294,14 +294,14 @@ class AnswerStore:
         if not self._database.execute("SELECT 1 FROM answers LIMIT 1").fetchone():
             return 0
         answers = self._database.execute(
-            """SELECT annotator, item, labels, sensitive, seconds, said FROM answers LEFT JOIN shown
+            """SELECT annotator, item, labels, sensitive, seconds, said, number FROM answers LEFT JOIN shown
             USING (annotator, item) ORDER BY item, annotator"""
         ).fetchall()
         batch = self.batch["batch"]
         rows = [
-            (item, f"{item}-{annotator}", annotator, "Submitted", round(seconds), batch, item,
+            (item, f"{item}-{annotator}", annotator, "Submitted", number, round(seconds), batch, item,
              "|".join(json.loads(labels)), "yes" if sensitive else "no", said or "")
-            for annotator, item, labels, sensitive, seconds, said in answers
+            for annotator, item, labels, sensitive, seconds, said, number in answers
         ]  # fmt: skip
         write_text(path, marketplace_csv(COLUMNS, rows))
         return len(rows)

@@ -12,7 +12,7 @@ from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadInput
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.judging.settings import key_of
-from pipelines.stage import Context, Counts, Records, Stage
+from pipelines.stage import Context, Counts, Records, Stage, parts_of
 from pipelines.stages.embed import spec_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Ask(Stage):
     """Write the batch: a CSV for MTurk's requester page, the question page, images under opaque names."""
 
     name: ClassVar[str] = "ask"
+    version: ClassVar[int] = 2
     records: ClassVar[Records] = (("items.parquet", ""),)
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "embed", "retrieve")
 
@@ -120,7 +121,23 @@ def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -
 
     config = context.config
     names = tuple(concept.name for concept in config.retrieve.concepts)
-    return Panel(config.validation, names, opinions, lambda ids: vectors_of(inputs["embed"], ids), config.seed)
+    groups = (lambda ids: _groups(context, inputs, ids)) if "filter" in inputs else None
+    return Panel(config.validation, names, opinions, lambda ids: vectors_of(inputs["embed"], ids), config.seed, groups)
+
+
+def _groups(context: Context, inputs: Mapping[str, Path], ids: Sequence[str]) -> list[str]:
+    """The group of each photo, near copies and those of one uploader together, as splits keep them."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    from curate.core.parsing import rows_of
+    from curate.release.compose import near_copy_groups
+    from curate.release.selection import split_groups
+
+    copy_of = near_copy_groups(inputs["embed"], ids, context.config.release)
+    users = dict(rows_of(pq.read_table(parts_of(inputs["filter"]), columns=["id", "user"]), "id", "user"))
+    copies = np.unique([copy_of[id_] for id_ in ids], return_inverse=True)[1]
+    return split_groups([{"id": id_, "user": users.get(id_)} for id_ in ids], copies)
 
 
 def batch_of(

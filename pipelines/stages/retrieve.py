@@ -25,10 +25,11 @@ class Retrieve(Stage):
         config = self.context.config
         return [
             config.retrieve.identity(self.name),
-            config.release.short == "reopen",
+            "reserve" if config.release.short == "reopen" else False,
             config.buckets.unlabelled,
             config.embed.model,
             config.embed.weights,
+            *([config.seed] if config.retrieve.strata is not None else []),
         ]
 
     def check(self) -> None:
@@ -49,6 +50,7 @@ class Retrieve(Stage):
             context.run_log,
             context.executor,
             reserve=config.release.short == "reopen",
+            seed=config.seed,
         )
         kept = fates.pop("kept", 0) + fates.pop("background", 0)
         return Counts(read, kept, fates)

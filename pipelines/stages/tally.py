@@ -23,6 +23,7 @@ class Tally(Stage):
     """Import the answers and judge every image; waits while answers are missing."""
 
     name: ClassVar[str] = "tally"
+    version: ClassVar[int] = 2
     records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = "No image was accepted: see stages/08_tally/verdicts.parquet."
@@ -59,7 +60,9 @@ class Tally(Stage):
             asked += [item | {"round": number} for item in items]
             verdicts = judge.verdicts(asked)
             items = self._next_items(inputs, asked, verdicts, number) if config.release.short == "reopen" else []
-            to_people = [*items, *(judge.again(asked) if number < config.validation.rounds else [])]
+            to_people = judge.again(asked, items, number >= config.validation.rounds)
+            left_out = {item["id"] for item in items} - {item["id"] for item in to_people}
+            items = [item for item in items if item["id"] not in left_out]
             number += 1
         judge.write(out, asked, verdicts)
         schema = items_schema().append(pa.field("round", pa.int32()))

@@ -40,7 +40,7 @@ def test_dawid_skene_equals_crowd_kit() -> None:
 
     answers, truth = simulated()
     theirs = DawidSkene(n_iter=400, tol=1e-13).fit_predict_proba(frame(answers)).sort_index().sort_index(axis=1)
-    ours = dawid_skene(answers, 400, 1e-13)
+    ours = dawid_skene(answers, 400, 1e-13, prior=0)
     assert np.abs(ours.probabilities - theirs.to_numpy()).max() < 1e-6
     assert np.mean(ours.probabilities.argmax(1) == truth) > 0.9
 
@@ -51,7 +51,7 @@ def test_one_coin_equals_crowd_kit() -> None:
     answers, truth = simulated(1)
     model = OneCoinDawidSkene(n_iter=400, tol=1e-13)
     theirs = model.fit_predict_proba(frame(answers)).sort_index().sort_index(axis=1)
-    ours = one_coin(answers, 400, 1e-13)
+    ours = one_coin(answers, 400, 1e-13, prior=0)
     assert np.mean(ours.probabilities.argmax(1) == theirs.to_numpy().argmax(1)) > 0.99
     assert np.mean(ours.probabilities.argmax(1) == truth) >= np.mean(theirs.to_numpy().argmax(1) == truth) - 0.01
 
@@ -96,7 +96,7 @@ def test_a_worker_who_always_gives_one_label_is_visible() -> None:
         np.append(answers.workers, [4] * 60),
         np.append(answers.labels, [2] * 60),
     )
-    row = worker_table(lazy, one_coin(lazy), np.ones(len(lazy.items)))[4]
+    row = worker_table(lazy, np.ones(len(lazy.items)), np.arange(len(lazy.items)))[4]
     assert (row["answers"], row["longest_run"], row["median_seconds"]) == (60, 60, 1.0)
     assert row["agreement"] < 0.5
 

@@ -22,11 +22,11 @@ from curate.validation.judging.guarantee import (
     share_of,
 )
 from curate.validation.judging.opinions import opinion, table_of
-from curate.validation.judging.report import guarantee, majority
+from curate.validation.judging.report import guarantee, people_would, verdicts_of
 from curate.validation.judging.routing import Rules, information, route
 from curate.validation.judging.trust import judge_table
 from curate.validation.settings import ValidationSettings
-from curate.validation.verdicts import joint_probabilities, tally
+from curate.validation.verdicts import joint_probabilities, people_say, tally
 
 Floats = npt.NDArray[np.floating]
 
@@ -167,7 +167,7 @@ def test_a_judge_has_a_confusion_matrix_in_each_bucket() -> None:
         [max(pooled[i], key=lambda v: pooled[i][v]) == {t} for i, t in zip(ids, truth, strict=True)]
     )
     assert right[bucket == 1].mean() > 0.98
-    assert right[bucket == 0].mean() > 0.93
+    assert right[bucket == 0].mean() > 0.92, "one person, who is right on 93 %"
     assert right.mean() > pooled_right.mean()
 
 
@@ -270,11 +270,15 @@ def test_the_report_has_a_row_for_each_class_and_bucket() -> None:
     routes = route(ITEMS, opinions, RULES)
     audited = {i for i, r in routes.items() if r.to == "audit"}
     answers = answers_table([(i, "ann", ["bus"]) for i in sorted(audited)])
-    rows = guarantee(ITEMS, routes, answers, audited, audited, ValidationSettings(workers=1))
+    rules = ValidationSettings(workers=1)
+    decided = {i: r.label for i, r in routes.items() if i not in audited}
+    verdicts = verdicts_of(tally(ITEMS, answers, rules, opinions, decided))
+    rows = guarantee(ITEMS, routes, verdicts, people_would(ITEMS, answers, rules), audited, audited, rules)
     assert [(r["bucket"], r["labels"], r["unseen"], r["audited"]) for r in rows] == [(0, 50, 45, 5), (1, 50, 45, 5)]
     assert rows[0]["precision_low"] < rows[0]["precision"] == 1.0
     assert rows[0]["usd_a_point"] > 0 < rows[0]["minutes_a_point"]
-    assert majority(answers_table([("a", "x", ["bus"]), ("a", "y", ["car"])])) == {}
+    split = answers_table([("a", "x", ["bus"]), ("a", "y", ["car"])])
+    assert people_say(split, ValidationSettings(workers=2)) == {"a": frozenset()}
 
 
 def test_judges_alone_do_not_outvote_people() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from curate.core.parsing import rows_of
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.judging.guarantee import classical
-from curate.validation.judging.routing import Rules, route
+from curate.validation.judging.routing import Rules, information_first, route
 from curate.validation.judging.trust import Pair
 
 UNANSWERED = {"pending", "unlabelled"}  # verdicts that say nothing of the prompts
@@ -40,14 +40,17 @@ def most_helpful(
     answered: Collection[str],
     n: int,
     distrusted: Collection[Pair] = (),
+    seed: int = 0,
 ) -> list[dict[str, Any]]:
     """The `n` images without an answer of a person whose answer would tell most: id, bucket, concept, bits.
 
     items: id, bucket, concept. opinions: table of OPINIONS. distrusted: (judge, bucket) pairs that do not count.
+    seed: orders images that tell equally much.
     """
     left = [item for item in items if item["id"] not in answered]
     routes = route(left, opinions, Rules(skip=False, confidence=1.0, audit_share=0.0), distrusted)
-    order = sorted({item["id"]: item for item in left}.values(), key=lambda i: (-routes[i["id"]].bits, i["id"]))
+    unique = {item["id"]: item for item in left}
+    order = [unique[i] for i in sorted(unique, key=lambda i: information_first(routes[i].bits, seed, i))]
     return [
         {"id": i["id"], "bucket": i["bucket"], "concept": i["concept"], "bits": round(routes[i["id"]].bits, 3)}
         for i in order[:n]

@@ -150,10 +150,13 @@ def precision(seen: int, accepted: Sample, level: float = 0.95, plain: bool = Fa
     return Estimate(value, weight**2 * share.variance, low, high)
 
 
-def recall(seen: int, accepted: Sample, rejected: Sample, level: float = 0.95) -> Estimate:
-    """Share of the images of a class among those asked that got its label; delta method for the ratio.
+def recall(
+    seen: int, accepted: Sample, rejected: Sample, level: float = 0.95, undecided: int = 0, share: float = math.nan
+) -> Estimate:
+    """Share of the images of a class among the candidates that got its label; delta method for the ratio.
 
-    rejected: images that judges alone rejected.
+    rejected: images that judges alone rejected. undecided: images that nobody decided, because people's answers cost
+    too much; share: of the class among such images. The lower end counts all of them as lost, the upper end none.
     """
     yes, no = accepted.share(level), rejected.share(level)
     if math.isnan(yes.value) or math.isnan(no.value):
@@ -164,9 +167,13 @@ def recall(seen: int, accepted: Sample, rejected: Sample, level: float = 0.95) -
     by_yes = len(accepted.f_rest) * lost / (found + lost) ** 2
     by_no = len(rejected.f_rest) * found / (found + lost) ** 2
     variance = by_yes**2 * yes.variance + by_no**2 * no.variance
-    if variance == 0.0 and not len(rejected.f_rest):
-        return Estimate(1.0, 0.0, 1.0, 1.0)
-    return score_interval(found / (found + lost), variance, level)
+    decided = found + lost
+    certain = variance == 0.0 and not len(rejected.f_rest)
+    both = Estimate(1.0, 0.0, 1.0, 1.0) if certain else score_interval(found / decided, variance, level)
+    if not undecided:
+        return both
+    low = both.low * decided / (decided + undecided)
+    return Estimate(found / (decided + share * undecided), both.variance, low, both.high)
 
 
 def images_for(half_width: float, wanted: float, audited: int) -> int:

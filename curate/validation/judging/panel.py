@@ -15,22 +15,25 @@ import pyarrow.compute as pc
 from curate.core.atomic_io import sha256_bytes
 from curate.core.run_log import RunLog
 from curate.retrieval.settings import Concept
-from curate.validation.batches import NONE, estimate
+from curate.validation.batches import NONE, affordable
 from curate.validation.judging.cache import AnswerCache
 from curate.validation.judging.guarantee import classical, images_for
 from curate.validation.judging.opinions import of_endpoint, opinion, table_of
 from curate.validation.judging.question import question_of
-from curate.validation.judging.report import guarantee, majority
+from curate.validation.judging.report import Verdicts, accepts, guarantee, people_would, verdicts_of
 from curate.validation.judging.routing import Route, Rules, audit_name, route
 from curate.validation.judging.settings import JudgeSettings
 from curate.validation.judging.student import answers_of, cross_fitted
-from curate.validation.judging.trust import distrusted, judge_table
+from curate.validation.judging.trust import distrusted, judge_table, without
 from curate.validation.judging.zero_shot import zero_shot
 from curate.validation.settings import ValidationSettings
+from curate.validation.verdicts import people_say, tally
 
 Items = list[dict[str, Any]]  # id, bucket, concept, …
 ERROR = 0.05  # chance that a bucket is doubted although people confirm enough decisions in it
 VectorsOf = Callable[[list[str]], npt.NDArray[Any]]
+Final = tuple[pa.Table, list[dict[str, Any]], dict[str, Route]]  # opinions, table of judges, routes
+GroupsOf = Callable[[list[str]], Sequence[str]]
 
 
 def first_opinions(
@@ -107,23 +110,24 @@ class Panel:
     vectors_of: VectorsOf
     """ids → (N, D) vectors, for students"""
     seed: int
+    groups_of: GroupsOf | None = None
+    """ids → name of the group, near copies and photos of one uploader, that students see or do not see together; None:
+    each image by itself"""
 
     def rules(self, first: bool = True) -> Rules:
         """The rules of routing. first: for the first batch, whose cost is limited."""
         s = self.settings
-        affordable = None
-        if first and s.people_budget_usd is not None:
-            affordable = int(s.people_budget_usd / max(estimate(1, s.workers, s.reward_usd), 1e-9))
-        return Rules(s.skip_people == "confident", s.skip_confidence, s.audit_share, affordable, self.seed)
+        most = affordable(s) if first else None
+        return Rules(s.skip_people == "confident", s.skip_confidence, s.audit_share, most, self.seed)
 
     def routes(self, items: Items) -> dict[str, Route]:
         """The routes of the first batch."""
         return route(items, self.opinions, self.rules())
 
     def with_students(self, items: Items, answers: pa.Table) -> pa.Table:
-        """Opinions of all judges: students are trained on the labels that most people gave."""
+        """Opinions of all judges: students are trained on the labels that people agree on."""
         students = [judge for judge in self.settings.judges if judge.kind == "student"]
-        told = majority(answers)
+        told = people_say(answers, self.settings)
         if not students or not told:
             return self.opinions
         buckets = {item["id"]: item["bucket"] for item in items}
@@ -132,9 +136,10 @@ class Panel:
         number = {frozenset({name}): i for i, name in enumerate(names)}
         labels = np.array([number.get(told.get(id_, frozenset()), -1) for id_ in ids])
         vectors, where = self.vectors_of(ids), np.array([buckets[id_] for id_ in ids])
+        groups = None if self.groups_of is None else np.unique(self.groups_of(ids), return_inverse=True)[1]
         rows = []
         for judge in students:
-            said = cross_fitted(vectors, where, labels, len(names), judge.folds, judge.each, self.seed)
+            said = cross_fitted(vectors, where, labels, len(names), judge.folds, judge.each, self.seed, groups)
             rows += [
                 opinion(id_, buckets[id_], judge.name, one, confidence=sure)
                 for id_, (one, sure) in zip(ids, answers_of(said, names), strict=True)
@@ -142,26 +147,62 @@ class Panel:
             ]
         return pa.concat_tables([self.opinions, table_of(rows)])
 
-    def final_routes(
-        self, items: Items, answers: pa.Table, audited: set[str]
-    ) -> tuple[pa.Table, list[dict[str, Any]], dict[str, Route]]:
+    def final_routes(self, items: Items, answers: pa.Table, seen: set[str], audited: set[str]) -> Final:
         """(opinions of all judges, their table, routes).
 
         The opinions of a judge that proved worse in a bucket do not count there. Where people certainly confirm less
-        than `skip_confidence` of the audited decisions of a bucket, judges decide nothing in it.
+        than `skip_confidence` of the audited decisions of a bucket, judges decide nothing in it. seen, audited: as for
+        `again`.
         """
         opinions = self.with_students(items, answers)
-        told = majority(answers)
-        table = judge_table(opinions, told)
+        rules = self.rules(first=False)
+        people = people_would(items, answers, self.settings)
+        weights = self._weights(items, route(items, opinions, rules), seen, audited)
+        table = judge_table(opinions, people_say(answers, self.settings), weights)
         bad = distrusted(table)
-        routes = route(items, opinions, self.rules(first=False), bad)
-        right = _confirmed(items, routes, told, audited)
+        routes = route(items, opinions, rules, bad)
+        right = _confirmed(items, routes, people, audited)
         level = 1 - ERROR / max(1, len(right))  # of all buckets together (Bonferroni)
         failing = {b for b, r in right.items() if classical(sum(r), len(r), level).high < self.settings.skip_confidence}
         if failing:
             bad |= {(worker, b) for worker in pc.unique(opinions["worker"]).to_pylist() for b in failing}
-            routes = route(items, opinions, self.rules(first=False), bad)
+            routes = route(items, opinions, rules, bad)
         return opinions, table, routes
+
+    def verdicts(self, items: Items, answers: pa.Table, seen: set[str], final: Final) -> pa.Table:
+        """Verdicts of everything asked. Nobody's label is decided by models alone unless routing was asked for."""
+        opinions, table, routes = final
+        decided = {i: one.label for i, one in routes.items() if one.to in ("skip", "audit") and i not in seen}
+        return tally(items, answers, self.settings, without(opinions, distrusted(table)), decided)
+
+    def guarantee(
+        self, items: Items, answers: pa.Table, seen: set[str], audited: set[str], final: Final
+    ) -> list[dict[str, Any]]:
+        """See `report.guarantee`."""
+        verdicts = verdicts_of(self.verdicts(items, answers, seen, final))
+        people = people_would(items, answers, self.settings)
+        return guarantee(items, final[2], verdicts, people, seen, audited, self.settings)
+
+    def _weights(
+        self, items: Items, routes: Mapping[str, Route], seen: set[str], audited: set[str]
+    ) -> dict[str, float]:
+        """id → how many images each one that people answered stands for: the inverse of its chance to be asked.
+
+        Images that judges agreed on stand for those of their class, bucket and decision that were not drawn; a doubtful
+        one only for doubtful ones. Hard images stand for those that the budget left out.
+        """
+        before = self.routes(items)
+        cells: dict[tuple[Any, ...], set[str]] = {}
+        for item in items:
+            first, now = before[item["id"]], routes[item["id"]]
+            sure = first.to in ("skip", "audit")
+            kind = (accepts(first, item["concept"]), now.to in ("skip", "audit")) if sure else ()
+            cells.setdefault((item["bucket"], item["concept"], *kind), set()).add(item["id"])
+        weights = dict.fromkeys(seen, 1.0)
+        for cell, ids in cells.items():
+            drawn = ids & (audited if len(cell) > 2 else seen)
+            weights |= dict.fromkeys(drawn, 1 + len(ids - seen) / max(1, len(drawn)))
+        return weights
 
     def again(self, items: Items, answers: pa.Table, seen: set[str], audited: set[str]) -> tuple[Items, Items]:
         """(doubtful items, further audits) among those that no person saw, to be asked in the next round.
@@ -171,32 +212,33 @@ class Panel:
         few decisions; and where the interval of a class and bucket is wider than `half_width`. seen: ids that people
         were asked. audited: those of them that were drawn at random.
         """
-        _, _, routes = self.final_routes(items, answers, audited)
+        final = self.final_routes(items, answers, seen, audited)
+        routes = final[2]
         before = self.routes(items)
-        unseen = [i for i in items if i["id"] not in seen and before[i["id"]].to == "skip"]
+        unseen = [i for i in items if i["id"] not in seen and before[i["id"]].to in ("skip", "audit")]
         doubtful = [i for i in unseen if routes[i["id"]].to == "people"]
         rest = sorted(
             (i for i in unseen if routes[i["id"]].to != "people"), key=lambda i: audit_name(self.seed, i["id"])
         )
         more: Items = []
-        for bucket, right in _confirmed(items, routes, majority(answers), audited).items():
+        people = people_would(items, answers, self.settings)
+        for bucket, right in _confirmed(items, routes, people, audited).items():
             if classical(sum(right), len(right), 1 - ERROR).high < self.settings.skip_confidence:
                 more += [i for i in rest if i["bucket"] == bucket][: len(right)]
         if self.settings.half_width is not None:
-            rows = guarantee(items, routes, answers, seen, audited, self.settings)
-            for row in rows:
+            for row in self.guarantee(items, answers, seen, audited, final):
                 wanted = images_for(row["half_width"], self.settings.half_width, row["audited"])
                 more += [i for i in rest if (i["bucket"], i["concept"]) == (row["bucket"], row["concept"])][:wanted]
         return doubtful, list({(i["id"], i["concept"]): i for i in more}.values())
 
 
-def _confirmed(
-    items: Items, routes: Mapping[str, Route], told: Mapping[str, frozenset[str]], audited: set[str]
-) -> dict[int, list[bool]]:
-    """bucket → whether people gave the judges' answer, for each audited decision."""
+def _confirmed(items: Items, routes: Mapping[str, Route], people: Verdicts, audited: set[str]) -> dict[int, list[bool]]:
+    """bucket → whether people would keep what judges accept, or not keep what they reject, for each audited decision;
+    False where too few answered."""
     right: dict[int, list[bool]] = {}
     for item in items:
-        one = routes[item["id"]]
-        if item["id"] in audited and item["id"] in told and one.to in ("skip", "audit"):
-            right.setdefault(item["bucket"], []).append(told[item["id"]] == one.label)
+        one, verdict = routes[item["id"]], people[item["id"], item["concept"]]
+        if item["id"] in audited and one.to in ("skip", "audit"):
+            agreed = verdict != "pending" and (verdict == "kept") == accepts(one, item["concept"])
+            right.setdefault(item["bucket"], []).append(agreed)
     return right

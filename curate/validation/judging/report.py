@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,22 +15,22 @@ from curate.validation.batches import estimate
 from curate.validation.judging.guarantee import Estimate, Sample, images_for, precision, recall
 from curate.validation.judging.routing import Route, expected_of
 from curate.validation.settings import ValidationSettings
+from curate.validation.verdicts import people_alone, tally
 
 POINT = 0.01  # a percentage point
 
 
-def majority(answers: pa.Table) -> dict[str, frozenset[str]]:
-    """id → the label set that most people gave; images with a tie have none. answers: table of ANSWERS."""
-    votes: dict[str, Counter[frozenset[str]]] = defaultdict(Counter)
-    for id_, labels, fault in rows_of(answers, "id", "labels", "fault"):
-        if fault is None:
-            votes[id_][frozenset(labels)] += 1
-    told = {}
-    for id_, counts in votes.items():
-        (top, n), *rest = counts.most_common(2)
-        if not rest or rest[0][1] < n:
-            told[id_] = top
-    return told
+Verdicts = Mapping[tuple[str, str], str]  # (id, concept) → verdict
+
+
+def verdicts_of(table: pa.Table) -> Verdicts:
+    """(id, concept) → verdict. table: of VERDICTS."""
+    return {(id_, concept): verdict for id_, concept, verdict in rows_of(table, "id", "concept", "verdict")}
+
+
+def people_would(items: Sequence[Mapping[str, Any]], answers: pa.Table, settings: ValidationSettings) -> Verdicts:
+    """The verdicts of people's answers alone, by the rules of the run: what audits measure judges by."""
+    return verdicts_of(tally([dict(item) for item in items], answers, people_alone(settings)))
 
 
 def accepts(one: Route, concept: str) -> bool:
@@ -41,21 +41,26 @@ def accepts(one: Route, concept: str) -> bool:
 def guarantee(
     items: Sequence[Mapping[str, Any]],
     routes: Mapping[str, Route],
-    answers: pa.Table,
+    verdicts: Verdicts,
+    people: Verdicts,
     seen: set[str],
     audited: set[str],
     settings: ValidationSettings,
 ) -> list[dict[str, Any]]:
     """One row per bucket and class: labels, precision and recall with their intervals, and what a narrower one costs.
 
-    items: id, bucket, concept of everything asked. routes: the final ones. seen: ids that people were asked. audited:
-    those drawn at random among the images on which judges agree.
+    items: id, bucket, concept of everything asked. routes: the final ones. verdicts: those of the run. people:
+    what people would keep, see `people_would`: an audited label is right if and only if they would. An audited image
+    without enough answers counts against the judges. seen: ids that people were asked. audited: those drawn at random
+    among the images on which judges agree.
     """
-    told = majority(answers)
     cells: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
     for item in items:
         cells[item["bucket"], item["concept"]].append(item)
-    return [_row(*cell, members, routes, told, seen, audited, settings) for cell, members in sorted(cells.items())]
+    return [
+        _row(*cell, members, routes, verdicts, people, seen, audited, settings)
+        for cell, members in sorted(cells.items())
+    ]
 
 
 def _row(
@@ -63,22 +68,27 @@ def _row(
     concept: str,
     members: Sequence[Mapping[str, Any]],
     routes: Mapping[str, Route],
-    told: Mapping[str, frozenset[str]],
+    verdicts: Verdicts,
+    people: Verdicts,
     seen: set[str],
     audited: set[str],
     settings: ValidationSettings,
 ) -> dict[str, Any]:
-    expected = expected_of(concept)
     ids = [item["id"] for item in members]
     samples = {}
     for accepted in (True, False):
         decided = [i for i in ids if routes[i].to in ("skip", "audit") and accepts(routes[i], concept) == accepted]
-        drawn = [i for i in decided if i in audited and i in told]
+        drawn = [i for i in decided if i in audited]
         rest = [i for i in decided if i not in seen]
         f, f_rest = ([_probability(routes[i], accepted) for i in part] for part in (drawn, rest))
-        y = [float(told[i] == expected) for i in drawn]
+        counted = {"kept"} if accepted else {"kept", "pending"}
+        y = [float(people[i, concept] in counted) for i in drawn]
         samples[accepted] = Sample(np.array(y), np.array(f), np.array(f_rest))
-    confirmed = sum(told.get(i) == expected for i in ids if i in seen)
+    confirmed = sum(verdicts[i, concept] == "kept" for i in ids if i in seen)
+    hard = [i for i in ids if routes[i].to not in ("skip", "audit")]
+    asked = [people[i, concept] == "kept" for i in hard if i in seen]
+    share = sum(asked) / len(asked) if asked else math.nan
+    undecided = len(hard) - len(asked)
     right, plain = (precision(confirmed, samples[True], plain=p) for p in (False, True))
     n, unseen = len(samples[True].y), len(samples[True].f_rest)
     more = 0
@@ -92,7 +102,8 @@ def _row(
         "audited": n,
         **_named("precision", right),
         **_named("classical", plain),
-        **_named("recall", recall(confirmed, samples[True], samples[False])),
+        "undecided": undecided,
+        **_named("recall", recall(confirmed, samples[True], samples[False], undecided=undecided, share=share)),
         "half_width": right.half_width,
         "usd_a_point": estimate(more, settings.workers, settings.reward_usd),
         "minutes_a_point": round(more * settings.workers * settings.seconds / 60, 1),

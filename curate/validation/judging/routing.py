@@ -53,7 +53,7 @@ class Rules:
     audit_share: float
     """share of the images that would skip people which are audited, in each class and bucket"""
     affordable: int | None = None
-    """most images that people answer; None: any number"""
+    """most images that people answer, audited ones among them; None: any number"""
     seed: int = 0
 
 
@@ -78,8 +78,8 @@ def route(
     bits = information(posterior)
     sure = unanimous & (top >= rules.confidence) if rules.skip else np.zeros(len(unique), bool)
     audited = _audited(items, row_of, sure, labels, rules)
-    people = sorted(np.flatnonzero(~sure).tolist(), key=lambda i: (-bits[i], unique[i]))
-    left = len(people) if rules.affordable is None else max(0, rules.affordable - len(audited))
+    people = sorted(np.flatnonzero(~sure).tolist(), key=lambda i: information_first(bits[i], rules.seed, unique[i]))
+    left = len(people) if rules.affordable is None else rules.affordable - len(audited)
     to = ["skip"] * len(unique)
     for place, i in enumerate(people):
         to[i] = "people" if place < left else "unaffordable"
@@ -146,23 +146,29 @@ def _audited(
     rules: Rules,
 ) -> list[int]:
     """Rows of the audited images: in each class and bucket, of those that judges accept and of those that they reject,
-    the ones with the lowest random names, so that a larger share holds the smaller one."""
+    the ones with the lowest random names, so that a larger share holds the smaller one. If fewer are affordable, every
+    cell has one before any has two."""
     cells: dict[tuple[int, str, bool], list[tuple[str, int]]] = defaultdict(list)
     for item in items:
         row = row_of[item["id"]]
         if sure[row]:
             accepted = labels[row] == expected_of(item["concept"])
             cells[item["bucket"], item["concept"], accepted].append((audit_name(rules.seed, item["id"]), row))
-    chosen: set[int] = set()
+    drawn = []
     for members in cells.values():
         wanted = int(np.ceil(rules.audit_share * len(members)))
-        chosen |= {row for _, row in sorted(members)[:wanted]}
-    return sorted(chosen)
+        drawn += [(place, *member) for place, member in enumerate(sorted(members)[:wanted])]
+    return list(dict.fromkeys(row for *_, row in sorted(drawn)))[: rules.affordable]
 
 
 def expected_of(concept: str) -> frozenset[str]:
     """The answer that accepts an image which was asked for a concept."""
     return frozenset({NONE if concept == BACKGROUND else concept})
+
+
+def information_first(bits: Any, seed: int, id_: str) -> tuple[float, str]:
+    """Sorts images by information, equal ones at random: by id, one bucket or uploader would get all answers."""
+    return -round(float(bits), 9), name_for(seed, "people", id_)
 
 
 def audit_name(seed: int, id_: str) -> str:

@@ -21,14 +21,23 @@ Ints = npt.NDArray[np.int64]
 
 
 def cross_fitted(
-    features: Floats, buckets: Ints, labels: Ints, n_labels: int, folds: int, each: int, seed: int
+    features: Floats,
+    buckets: Ints,
+    labels: Ints,
+    n_labels: int,
+    folds: int,
+    each: int,
+    seed: int,
+    groups: Ints | None = None,
 ) -> Floats:
     """(N, L) probabilities; rows of zeros where the student does not answer.
 
     features: (N, D). buckets: (N,). labels: (N,) people's labels, -1 where they gave none. A class with fewer than
     `each` answered images in a bucket is not learned there, and a bucket with fewer than two such classes is not
-    judged. Images without a label get the mean of the classifiers of all folds.
+    judged. groups: (N,) near copies and photos of one uploader have one number; default: each image its own. Images
+    whose group has a label are judged by the classifier that did not see the group, others by the mean of all.
     """
+    groups = np.arange(len(features)) if groups is None else groups
     out = np.zeros((len(features), n_labels))
     for bucket in np.unique(buckets).tolist():
         rows = np.flatnonzero(buckets == bucket)
@@ -41,26 +50,34 @@ def cross_fitted(
         x = (x - x.mean(0)) / max(float(x.std()), 1e-12)
         place = np.searchsorted(rows, answered)
         y = np.searchsorted(classes, labels[answered])
-        fold = _folds(y, folds, rng_for(seed, "student", bucket))
-        others = np.ones(len(rows), bool)
-        others[place] = False
-        for k in range(folds):
-            if not (fold == k).any():
-                continue
-            weights = _softmax_regression(x[place[fold != k]], y[fold != k], len(classes))
+        fold_of = _folds(y, groups[answered], folds, rng_for(seed, "student", bucket))
+        fold = np.array([fold_of.get(g, -1) for g in groups[rows].tolist()])  # -1: no answer in its group
+        used = [k for k in range(folds) if (fold[place] == k).any()]
+        if len(used) < 2:  # one group has all answers: nothing else to learn from
+            continue
+        for k in used:
+            learned = place[fold[place] != k]
+            weights = _softmax_regression(x[learned], y[fold[place] != k], len(classes))
             said = _softmax(np.c_[x, np.ones(len(x))] @ weights)
-            held = place[fold == k]
-            out[rows[held][:, None], classes] = said[held]
-            out[rows[others][:, None], classes] += said[others] / folds
+            out[rows[fold == k][:, None], classes] = said[fold == k]
+            out[rows[fold == -1][:, None], classes] += said[fold == -1] / len(used)
     return out
 
 
-def _folds(y: Ints, folds: int, rng: np.random.Generator) -> Ints:
-    """A fold for each sample, every class in equal parts."""
-    order = np.lexsort((rng.random(len(y)), y))
-    fold = np.empty(len(y), np.int64)
-    fold[order] = np.arange(len(y)) % folds
-    return fold
+def _folds(y: Ints, groups: Ints, folds: int, rng: np.random.Generator) -> dict[int, int]:
+    """Group → fold: large groups first, each to the fold that has the smallest part of its classes, so that every class
+    is in nearly equal parts."""
+    _, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = np.lexsort((rng.random(len(sizes)), -sizes))
+    members = np.split(np.argsort(number, kind="stable"), np.cumsum(sizes)[:-1])
+    load = np.zeros((folds, int(y.max()) + 1))
+    fold_of = {}
+    for g in order.tolist():
+        counts = np.bincount(y[members[g]], minlength=load.shape[1])
+        k = int(np.lexsort((load.sum(1), load @ counts))[0])
+        load[k] += counts
+        fold_of[int(groups[members[g][0]])] = k
+    return fold_of
 
 
 def _softmax(logits: Floats) -> Floats:

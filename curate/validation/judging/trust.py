@@ -7,28 +7,39 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from curate.core.parsing import rows_of
-from curate.validation.judging.guarantee import classical
+from curate.validation.judging.guarantee import classical, score_interval
 
 LEVEL = 0.01  # of false alarms, over all judges and buckets together (Holm)
 Pair = tuple[str, int]  # worker, bucket
 
 
-def judge_table(opinions: pa.Table, people: Mapping[str, frozenset[str]]) -> list[dict[str, Any]]:
+def judge_table(
+    opinions: pa.Table, people: Mapping[str, frozenset[str]], weights: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
     """One row per judge and bucket: answers that people gave, too, share of equal ones with its interval, and `worse`.
 
-    people: id → labels, of the images that people answered. worse: the judge agrees with people less often here than in
-    the other buckets (Fisher's exact test, one-sided, Holm's correction over all rows).
+    people: id → labels, of the images that people answered; empty where they do not agree, which no judge does.
+    weights: id → how many images each of them stands for (default: 1): people answer hard images more often than
+    others, so that the plain share is not that of all images. Intervals and test use the effective number of images,
+    (Σw)² / Σw² [Kish 1965]. worse: the judge agrees with people less often here than in the other buckets (Fisher's
+    exact test, one-sided, Holm's correction over all rows).
     """
-    right: dict[Pair, int] = defaultdict(int)
-    n: dict[Pair, int] = defaultdict(int)
+    of_pair: dict[Pair, list[tuple[float, bool]]] = defaultdict(list)
     for id_, worker, bucket, labels, fault in rows_of(opinions, "id", "worker", "bucket", "labels", "fault"):
         if fault is None and id_ in people:
-            n[worker, bucket] += 1
-            right[worker, bucket] += frozenset(labels) == people[id_]
-    pairs = sorted(n)
+            weight = 1.0 if weights is None else weights[id_]
+            of_pair[worker, bucket].append((weight, frozenset(labels) == people[id_]))
+    pairs = sorted(of_pair)
+    n: dict[Pair, int] = {}
+    right: dict[Pair, int] = {}
+    for pair in pairs:
+        w, equal = np.array(of_pair[pair]).T
+        n[pair] = max(1, round(w.sum() ** 2 / (w**2).sum()))
+        right[pair] = round(float(w @ equal / w.sum()) * n[pair])
     chances = {pair: _chance(pair, right, n) for pair in pairs}
     worse: set[Pair] = set()
     for place, pair in enumerate(sorted(pairs, key=lambda p: chances[p])):
@@ -37,13 +48,17 @@ def judge_table(opinions: pa.Table, people: Mapping[str, frozenset[str]]) -> lis
         worse.add(pair)
     rows = []
     for pair in pairs:
-        agreed = classical(right[pair], n[pair])
+        w, equal = np.array(of_pair[pair]).T
+        share = float(w @ equal / w.sum())
+        agreed = (
+            score_interval(share, share * (1 - share) / n[pair]) if 0 < share < 1 else classical(right[pair], n[pair])
+        )
         rows.append(
             {
                 "judge": pair[0],
                 "bucket": pair[1],
-                "answers": n[pair],
-                "agreement": agreed.value,
+                "answers": len(w),
+                "agreement": share,
                 "low": agreed.low,
                 "high": agreed.high,
                 "worse": pair in worse,

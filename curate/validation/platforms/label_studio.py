@@ -102,6 +102,7 @@ def _line(data: Mapping[str, str], annotation: Mapping[str, Any]) -> dict[str, s
         "AssignmentId": str(annotation.get("id", "")),
         "AssignmentStatus": "Submitted",
         "WorkTimeInSeconds": seconds,
+        "SubmitTime": str(annotation.get("created_at") or ""),
         "Answer.labels": "|".join(_chosen(annotation["result"], "labels")),
         "Answer.sensitive": "|".join(_chosen(annotation["result"], "sensitive")).lower(),
     }
