@@ -107,7 +107,7 @@ def _mark(stage: Stage, settings: Any, outside: Outside) -> str | None:
         if done is None:
             return None
         inputs[need] = fingerprint({k: v for k, v in done.items() if k != "seconds"})
-    return fingerprint([stage.name, stage.version, settings, outside, inputs])
+    return fingerprint([stage.name, stage.edition(), settings, outside, inputs])
 
 
 def record_of(root: Path) -> dict[str, Any]:

@@ -129,6 +129,10 @@ class Stage(ABC):
     def settings(self) -> Any:
         """Plain data: everything that changes the output, besides the inputs."""
 
+    def edition(self) -> int:
+        """`version` for these settings: larger where other bytes follow from them, but not from all settings."""
+        return self.version
+
     def settings_of_0_1(self) -> Any:
         """The same as driftline 0.1.0 had it."""
         return self.settings()

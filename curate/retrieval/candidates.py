@@ -84,8 +84,8 @@ class Chosen:
     """The candidates of one bucket."""
 
     fates: list[list[str]]
-    """[concept][rank]: kept, reserve (the next ones by the same rules), ambiguous (in several lists), surplus (beyond
-    per_class), user_cap, near_copy, small_margin"""
+    """[concept][rank]: kept, ambiguous (in several lists), surplus (beyond per_class), user_cap, near_copy,
+    small_margin, unchecked (beyond per_class and the images that later rounds may ask)"""
     background: list[tuple[int, int, int, float]]
     """(concept in whose bottom list it is, its rank there, row, score)"""
     reserve: list[tuple[int, int, int, float]]
@@ -152,12 +152,11 @@ def _resolve_overlap(
         if not twice:
             break
         discarded |= twice
-    if reserve:
+    if reserve:  # nor may what is asked later be in two lists
         picked = [
             _pick(c, [r for r in rows if r not in discarded], settings, lookup, True) for c, rows in enumerate(lists)
         ]
-        times = Counter(row for fates in picked for row, fate in fates.items() if fate in ("kept", "reserve"))
-        discarded |= {row for fates in picked for row, fate in fates.items() if fate == "reserve" and times[row] > 1}
+        discarded |= {row for row, n in Counter(row for rows in lists for row in rows).items() if n > 1}
     return [
         fates | {row: "ambiguous" for row in rows if row in discarded and fates.get(row) != "kept"}
         for rows, fates in zip(lists, picked, strict=True)
@@ -169,8 +168,8 @@ def _pick(
 ) -> dict[int, str]:
     """Row → "kept" for the first `per_class` rows that pass the additional rules, or the rule that a row fails.
 
-    reserve: the following rows that pass the same rules, beside all kept ones, are "reserve"; with `near_copies`, whose
-    check takes long, RESERVE × `per_class` of them.
+    reserve: the following rows, which later rounds may ask, must pass the same rules beside all kept ones; with
+    `near_copies`, whose check takes long, RESERVE × `per_class` of them are checked, and others are not asked.
     """
     checks = _AdditionalRules(concept, np.array(rows, np.int64), settings, lookup)
     fates: dict[int, str] = {}
@@ -182,12 +181,14 @@ def _pick(
             _take(np.flatnonzero(strata == stratum).tolist(), rows, share + (stratum in drawn), checks, fates)
     missing = settings.per_class - sum(fate == "kept" for fate in fates.values())
     _take(range(len(rows)), rows, missing, checks, fates)
-    if not reserve:
+    if not (reserve and settings.has_rules):
         return fates
     further = dict(fates)
     wanted = len(rows) if settings.near_copies is None else RESERVE * settings.per_class
     _take(range(len(rows)), rows, wanted, checks, further)
-    return {row: "reserve" if fate == "kept" and row not in fates else fate for row, fate in further.items()}
+    asked = {row for row, fate in fates.items() if fate == "kept"}
+    later = {row: "surplus" if fate == "kept" and row not in asked else fate for row, fate in further.items()}
+    return dict.fromkeys(rows, "unchecked") | later
 
 
 def _take(

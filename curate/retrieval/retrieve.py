@@ -36,7 +36,7 @@ CANDIDATES = pa.schema(
     ]
 )
 # An image may be in several lists; its own fate is the best of them, in this order.
-FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve")
+FATES = ("kept", "background", "surplus", "ambiguous", "user_cap", "near_copy", "small_margin", "reserve", "unchecked")
 SIDES: tuple[Side, ...] = ("top", "bottom")
 
 

@@ -103,6 +103,11 @@ class RetrieveSettings(Section):
         return int(self.per_class * self.negative_ratio)
 
     @property
+    def has_rules(self) -> bool:
+        """Whether one of the rules is on that are not CLEAR's."""
+        return any(rule is not None for rule in (self.per_user, self.near_copies, self.margin, self.strata))
+
+    @property
     def classes(self) -> list[str]:
         """Names of the concepts, in order, and of the background."""
         return [c.name for c in self.concepts] + ([BACKGROUND] if self.background else [])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.core.parsing import rows_of
+from curate.retrieval.settings import BACKGROUND
 
 LEAST_RATE = 0.1  # limits the number of candidates for a class that was rarely accepted
 Cell = tuple[int, str]  # bucket, concept
@@ -38,14 +39,15 @@ def next_candidates(
 ) -> list[dict[str, Any]]:
     """The next candidates of every short cell; their number follows from the share accepted so far.
 
-    candidates: `candidates.parquet` of retrieve. Each list continues with its `reserve`, which obeys the rules that the
-    first images obeyed. No image is asked twice. Rows: id, bucket, concept, score.
+    candidates: `candidates.parquet` of retrieve. A concept continues in its list after the images that were asked
+    (`surplus`, which passed the same rules), the background with its `reserve`. No image is asked twice. Rows: id,
+    bucket, concept, score.
     """
-    unused = candidates.filter(pc.equal(candidates["fate"], "reserve"))
+    unused = candidates.filter(pc.is_in(candidates["fate"], value_set=pa.array(["surplus", "reserve"])))
     lists: dict[Cell, list[tuple[int, str, float]]] = defaultdict(list)
     for row in unused.to_pylist():
         cell = (row["bucket"], row["concept"])
-        if cell in short:
+        if cell in short and (row["fate"] == "reserve") == (row["concept"] == BACKGROUND):
             lists[cell].append((row["rank"], row["id"], row["score"]))
     taken = set(asked)
     rows: list[dict[str, Any]] = []

@@ -34,7 +34,6 @@ class Ask(Stage):
     """Write the batch: a CSV for MTurk's requester page, the question page, images under opaque names."""
 
     name: ClassVar[str] = "ask"
-    version: ClassVar[int] = 2
     records: ClassVar[Records] = (("items.parquet", ""),)
     needs: ClassVar[tuple[str, ...]] = ("fetch", "bucket", "embed", "retrieve")
 
@@ -43,6 +42,11 @@ class Ask(Stage):
         config = self.context.config
         concepts = [[c.name, c.option, c.examples] for c in config.retrieve.complete_concepts()]
         return [config.seed, config.validation.identity(self.name), concepts]
+
+    def edition(self) -> int:
+        """2 where gold and the images that people see are drawn."""
+        section = self.context.config.validation
+        return 2 if section.gold is not None or section.judges else 1
 
     def outside(self) -> list[Path]:
         """The gold questions."""

@@ -21,16 +21,26 @@ class Retrieve(Stage):
     needs: ClassVar[tuple[str, ...]] = ("filter", "bucket", "embed")
 
     def settings(self) -> Any:
-        """Concepts, rules, and which buckets stay unlabelled."""
+        """Concepts, rules, and which buckets stay unlabelled; the seed where equal shares have a remainder."""
+        config = self.context.config
+        return [*self.settings_of_0_1(), *([] if config.retrieve.strata is None else [config.seed])]
+
+    def settings_of_0_1(self) -> Any:
+        """The same without the seed."""
         config = self.context.config
         return [
             config.retrieve.identity(self.name),
-            "reserve" if config.release.short == "reopen" else False,
+            config.release.short == "reopen",
             config.buckets.unlabelled,
             config.embed.model,
             config.embed.weights,
-            *([config.seed] if config.retrieve.strata is not None else []),
         ]
+
+    def edition(self) -> int:
+        """2 for equal shares, and where rules hold in later rounds, too."""
+        rules = self.context.config.retrieve
+        later = rules.has_rules and self.context.config.release.short == "reopen"
+        return 2 if rules.strata is not None or later else 1
 
     def check(self) -> None:
         """The model that reads the prompts can be loaded."""

@@ -23,7 +23,6 @@ class Tally(Stage):
     """Import the answers and judge every image; waits while answers are missing."""
 
     name: ClassVar[str] = "tally"
-    version: ClassVar[int] = 2
     records: ClassVar[Records] = (("answers.parquet", ""), ("verdicts.parquet", "verdict"))
     needs: ClassVar[tuple[str, ...]] = ("filter", "fetch", "bucket", "embed", "retrieve", "ask")
     hint: ClassVar[str] = "No image was accepted: see stages/08_tally/verdicts.parquet."
@@ -37,6 +36,12 @@ class Tally(Stage):
             [c.label for c in config.retrieve.complete_concepts()],
             self._wanted() if config.release.short == "reopen" else None,
         ]
+
+    def edition(self) -> int:
+        """2 where other rules than CLEAR's 2 of 3 people decide."""
+        section = self.context.config.validation
+        other = section.gold is not None or section.judges or section.aggregate != "votes"
+        return 2 if other or section.workers >= 2 * section.agree else 1
 
     def outside(self) -> list[Path]:
         """The answer files."""

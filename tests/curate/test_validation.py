@@ -209,7 +209,7 @@ class TestRounds:
                 "concept": ["bus"] * 5 + [BACKGROUND] * 2,
                 "score": [0.5, 0.4, 0.3, 0.2, 0.1, -0.2, -0.1],
                 "rank": [1, 2, 3, 4, 5, 8, 9],
-                "fate": ["kept", "reserve", "ambiguous", "reserve", "reserve", "reserve", "reserve"],
+                "fate": ["kept", "surplus", "ambiguous", "surplus", "surplus", "reserve", "reserve"],
             }
         )
         found = next_candidates(candidates, {"b"}, {(1, "bus"): (1, 0.5), (1, BACKGROUND): (1, 1.0)})

@@ -156,12 +156,12 @@ class Panel:
         """
         opinions = self.with_students(items, answers)
         rules = self.rules(first=False)
-        people = people_would(items, answers, self.settings)
+        said, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
         weights = self._weights(items, route(items, opinions, rules), seen, audited)
-        table = judge_table(opinions, people_say(answers, self.settings), weights)
+        table = judge_table(opinions, said, weights)
         bad = distrusted(table)
         routes = route(items, opinions, rules, bad)
-        right = _confirmed(items, routes, people, audited)
+        right = _confirmed(items, routes, said, people, audited)
         level = 1 - ERROR / max(1, len(right))  # of all buckets together (Bonferroni)
         failing = {b for b, r in right.items() if classical(sum(r), len(r), level).high < self.settings.skip_confidence}
         if failing:
@@ -221,8 +221,8 @@ class Panel:
             (i for i in unseen if routes[i["id"]].to != "people"), key=lambda i: audit_name(self.seed, i["id"])
         )
         more: Items = []
-        people = people_would(items, answers, self.settings)
-        for bucket, right in _confirmed(items, routes, people, audited).items():
+        said, people = people_say(answers, self.settings), people_would(items, answers, self.settings)
+        for bucket, right in _confirmed(items, routes, said, people, audited).items():
             if classical(sum(right), len(right), 1 - ERROR).high < self.settings.skip_confidence:
                 more += [i for i in rest if i["bucket"] == bucket][: len(right)]
         if self.settings.half_width is not None:
@@ -232,13 +232,19 @@ class Panel:
         return doubtful, list({(i["id"], i["concept"]): i for i in more}.values())
 
 
-def _confirmed(items: Items, routes: Mapping[str, Route], people: Verdicts, audited: set[str]) -> dict[int, list[bool]]:
-    """bucket → whether people would keep what judges accept, or not keep what they reject, for each audited decision;
-    False where too few answered."""
+def _confirmed(
+    items: Items,
+    routes: Mapping[str, Route],
+    said: Mapping[str, frozenset[str]],
+    people: Verdicts,
+    audited: set[str],
+) -> dict[int, list[bool]]:
+    """bucket → whether people agree on the judges' answer, and would keep what judges accept, for each audited
+    decision; False where too few answered. said: see `people_say`; people: see `people_would`."""
     right: dict[int, list[bool]] = {}
     for item in items:
-        one, verdict = routes[item["id"]], people[item["id"], item["concept"]]
+        one, kept = routes[item["id"]], people[item["id"], item["concept"]] == "kept"
         if item["id"] in audited and one.to in ("skip", "audit"):
-            agreed = verdict != "pending" and (verdict == "kept") == accepts(one, item["concept"])
+            agreed = said.get(item["id"]) == one.label and kept == accepts(one, item["concept"])
             right.setdefault(item["bucket"], []).append(agreed)
     return right

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.parsing import rows_of
@@ -15,6 +16,7 @@ from curate.validation.judging.guarantee import classical, score_interval
 
 LEVEL = 0.01  # of false alarms, over all judges and buckets together (Holm)
 Pair = tuple[str, int]  # worker, bucket
+Floats = npt.NDArray[np.floating]
 
 
 def judge_table(
@@ -24,8 +26,8 @@ def judge_table(
 
     people: id → labels, of the images that people answered; empty where they do not agree, which no judge does.
     weights: id → how many images each of them stands for (default: 1): people answer hard images more often than
-    others, so that the plain share is not that of all images. Intervals and test use the effective number of images,
-    (Σw)² / Σw² [Kish 1965]. worse: the judge agrees with people less often here than in the other buckets (Fisher's
+    others, so that the plain share is not that of all images. Intervals and test use the effective number of images.
+    worse: the judge agrees with people less often here than in the other buckets (Fisher's
     exact test, one-sided, Holm's correction over all rows).
     """
     of_pair: dict[Pair, list[tuple[float, bool]]] = defaultdict(list)
@@ -38,7 +40,7 @@ def judge_table(
     right: dict[Pair, int] = {}
     for pair in pairs:
         w, equal = np.array(of_pair[pair]).T
-        n[pair] = max(1, round(w.sum() ** 2 / (w**2).sum()))
+        n[pair] = _effective(w, equal)
         right[pair] = round(float(w @ equal / w.sum()) * n[pair])
     chances = {pair: _chance(pair, right, n) for pair in pairs}
     worse: set[Pair] = set()
@@ -65,6 +67,22 @@ def judge_table(
             }
         )
     return rows
+
+
+def _effective(weights: Floats, equal: Floats) -> int:
+    """Number of images drawn at random that tell the share of `equal` as well as these, of which some were all asked
+    and others drawn: two strata [Cochran 1977, sec. 5]; at most those that they stand for. In each stratum one more
+    answer is half right."""
+    if len(np.unique(weights)) == 1:
+        return len(weights)
+    share = variance = 0.0
+    for stratum in (weights == 1, weights != 1):
+        w = weights[stratum]
+        if len(w):
+            right = (w @ equal[stratum] / w.mean() + 0.5) / (len(w) + 1)
+            share += right * w.sum() / weights.sum()
+            variance += right * (1 - right) * float(w @ w) / weights.sum() ** 2
+    return max(1, round(min(share * (1 - share) / variance, float(weights.sum()))))
 
 
 def _chance(pair: Pair, right: Mapping[Pair, int], n: Mapping[Pair, int]) -> float:
