@@ -29,7 +29,7 @@ from curate.release.card_sections import missing_sections
 from curate.release.drift import drift
 from curate.release.format import Release
 from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
-from curate.release.selection import all_splits, select, split_groups
+from curate.release.selection import all_splits, gaps_of, select, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.unlabelled import write_unlabelled
 from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
@@ -115,6 +115,8 @@ def compose(
     if former is not None:
         groups = former.groups(chosen, groups)
     splits = all_splits(chosen, groups, settings, seed, None if former is None else partial(former.sides, chosen))
+    for gap in gaps_of(chosen, groups, splits, settings.test_share):
+        collection.run_log.say(gap)
     # the card counts near copies among published images only
     copies = _numbers(chosen, near_copy_groups(collection.embedded, _ids(chosen), collection.settings))
     for i, row in enumerate(chosen):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from curate.core.group_split import draw_sides
+from curate.core.group_split import describe_splits, draw_sides
 from curate.core.seeding import name_for, rng_for
 from curate.images.near_duplicates import group_pairs
 from curate.release.settings import ReleaseSettings
@@ -104,3 +104,30 @@ def all_splits(
         n: split_sides(rows, group, settings.test_share, seed, k, {} if known is None else known(n))
         for k, n in enumerate(names)
     }
+
+
+def represented(
+    rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequence[str]], share: float
+) -> dict[str, Any]:
+    """`describe_splits` of a release's rows (dicts with bucket, concept)."""
+    strata = {"bucket": np.array([r["bucket"] for r in rows]), "class": np.array([r["concept"] for r in rows])}
+    sides = {name: np.array(side) == "test" for name, side in splits.items()}
+    return describe_splits(strata, np.array(group, np.str_), sides, share)
+
+
+def gaps_of(rows: Sequence[Row], group: Sequence[str], splits: Mapping[str, Sequence[str]], share: float) -> list[str]:
+    """A sentence for each gap that users of the release must know before they use it."""
+    facts = represented(rows, group, splits, share)
+    gaps = []
+    if (large := facts["too_large"])["groups"]:
+        gaps.append(
+            f"{large['groups']:,} groups (an uploader, near copies) with {large['samples']:,} of {len(rows):,} images "
+            "are too large to be tested; they train in every split."
+        )
+    untested: dict[str, list[str]] = defaultdict(list)
+    for name, split in facts["splits"].items():
+        for label in split["untested"]["class"]:
+            untested[label].append(name)
+    gaps += [f"The class {label!r} has no test image in {', '.join(names)}." for label, names in untested.items()]
+    same = [" and ".join(pair["splits"]) for pair in facts["overlap"] if pair["jaccard"] == 1]
+    return gaps + ([f"These splits are the same draw: {', '.join(same)}."] if same else [])

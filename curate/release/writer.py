@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from curate.core.atomic_io import csv_text, sha256_file, write_array, write_json, write_parquet, write_text
-from curate.core.group_split import describe_splits
 from curate.core.outside.escaping import no_formula
 from curate.images.near_duplicates import copy_report
 from curate.release.croissant import croissant_tars
 from curate.release.data_card import card
 from curate.release.format import FORMAT, METADATA
 from curate.release.packing import Packed
+from curate.release.selection import represented
 from curate.release.settings import ReleaseSettings
 from curate.release.versions.changelog import changes_markdown, withdrawn_csv
 from curate.release.versions.identity import FILE as MANIFEST
@@ -75,10 +75,10 @@ def write_release(
         "per_class": {str(b["index"]): dict(sorted(classes_in[b["index"]].items())) for b in buckets},
         "splits": list(splits),
         "test_images": {name: list(sides).count("test") for name, sides in splits.items()},
-        "represented": describe_splits(
-            {"bucket": np.array(known["bucket"], np.int64), "class": np.array(known["class"], np.str_)},
-            np.array([row.get("group") or row["id"] for row in rows], np.str_),
-            {name: np.array(sides) == "test" for name, sides in splits.items()},
+        "represented": represented(
+            [{"bucket": r["bucket"], "concept": r["class"]} for r in rows],
+            [row.get("group") or row["id"] for row in rows],
+            splits,
             settings.test_share,
         ),
         "features": list(vectors),

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import mannwhitneyu
 
+from curate.core.errors import BadConfig
 from curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
 from curate.core.seeding import rng_for
 
@@ -68,13 +69,13 @@ class TestEveryCollection:
         assert abs(np.mean([p["jaccard"] - p["by_chance"] for p in pairs])) <= 0.05
 
     def test_the_share_is_within_two_percent_of_what_groups_allow(self, kind: str, seed: int) -> None:
-        """Of the whole, each bucket and each class. Groups allow: share of all, at most .7 of what can move; and half
-        of the largest group that can move is no fault of the draw."""
+        """Of the whole, each bucket and each class. Groups allow: share of all, at most half of what can move; and what
+        the largest group that can move has there is no fault of the draw."""
         bucket, label, group = collection(kind, seed)
         counted = count_groups((bucket, label), group)
         free = ~too_large(counted, SHARE)
         movable = np.bincount(counted.cell[free[group]], minlength=counted.counts.shape[1])
-        allowed = np.minimum(SHARE * np.bincount(counted.cell), 0.7 * movable)
+        allowed = np.minimum(SHARE * np.bincount(counted.cell), 0.5 * movable)
         for side in drawn(kind, seed):
             for values in (np.zeros(N, np.int64), bucket, label):
                 for value in np.unique(values):
@@ -82,7 +83,7 @@ class TestEveryCollection:
                     cells = np.unique(counted.cell[rows])
                     largest = np.bincount(group[rows & free[group]], minlength=1).max()
                     off = abs(side[rows].sum() - allowed[cells].sum())
-                    assert off <= max(0.02 * rows.sum(), largest / 2, 1.5)
+                    assert off <= max(0.02 * rows.sum(), largest, 1.5)
 
     def test_no_group_is_on_both_sides_and_one_that_is_too_large_is_in_training(self, kind: str, seed: int) -> None:
         bucket, label, group = collection(kind, seed)
@@ -185,6 +186,17 @@ class TestWhatCannotBeSplit:
         bucket, group = np.arange(600) % 6, np.arange(600) // 12
         often = np.mean([draw_sides((bucket,), group, SHARE, rng_for(k)) for k in range(100)], axis=0)
         assert (often > 0.1).all()
+
+    @pytest.mark.parametrize("share", [-0.1, 1.0, 1.5, float("nan")])
+    def test_a_share_that_is_none_is_refused(self, share: float) -> None:
+        with pytest.raises(BadConfig, match="Expected a number from 0 to below 1"):
+            draw_sides((np.zeros(9),), np.arange(9), share, rng_for(0))
+
+    def test_more_splits_than_draws_show_in_their_overlap(self) -> None:
+        """Four photos have few draws; fifty splits repeat them."""
+        sides = {f"split_{k}": draw_sides((np.zeros(4),), np.arange(4), SHARE, rng_for(k)) for k in range(50)}
+        pairs = describe_splits({"bucket": np.zeros(4)}, np.arange(4), sides, SHARE)["overlap"]
+        assert any(pair["jaccard"] == 1 for pair in pairs)
 
     def test_nothing_and_a_share_of_zero_test_nothing(self) -> None:
         assert not draw_sides((np.zeros(0),), np.zeros(0), SHARE, rng_for(0)).any()
