@@ -5,7 +5,7 @@ whatever its size, and each bucket, class and cell (bucket × class) has about i
 
 1. A group is too large, and stays in training, if it alone has more samples of the whole, of a bucket or of a class
    than are to be tested there, or all of them. In the cells that it leaves behind, the groups that can move are tested
-   more often, but at most half of their samples (share, if that is more).
+   more often, but at most 1 − share of their samples (share, if that is more).
 2. The others are drawn systematically in order of their size, with the probability of their cells. Groups of one sample
    then fill what their cell lacks.
 3. Groups change sides, one or two at a time, while that lowers the imbalance of cells, buckets, classes, the whole, and
@@ -121,10 +121,8 @@ def draw_sides(
 def _draw(groups: Groups, free: Sides, side: Sides, share: float, rng: np.random.Generator) -> None:
     """Sets the sides of the groups that are free."""
     counts, size = groups.counts, groups.size
-    movable = total(counts[free], 0)
-    target = np.maximum(share * total(counts, 0) - total(counts[side], 0), 0)
-    target = np.minimum(target, max(share, 0.5) * movable)
-    chance = _chances(counts, free, target, movable)
+    target = _targets(counts, free, share, total(counts[side], 0))
+    chance = _chances(counts, free, target)
     features, unit = _features(groups, free, share)
     bands = total(features[free].multiply(chance[free][:, None]), 0)[sum(len(u) for u in unit[:-1]) :]
     wanted = [target, *(np.bincount(place, target) for place in groups.place), bands * unit[-1]]
@@ -137,14 +135,18 @@ def _draw(groups: Groups, free: Sides, side: Sides, share: float, rng: np.random
     _improve(features, np.flatnonzero(free), side, imbalance, rng)
 
 
-def _chances(
-    counts: Any, free: Sides, target: npt.NDArray[np.float64], movable: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def _targets(counts: Any, free: Sides, share: float, tested: Any = 0) -> npt.NDArray[np.float64]:
+    """(cells,) tests that are wanted of the groups that can move. tested: of each cell, samples that are tests already."""
+    wanted = np.maximum(share * total(counts, 0) - tested, 0)
+    return np.minimum(wanted, max(share, 1 - share) * total(counts[free], 0))
+
+
+def _chances(counts: Any, free: Sides, target: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """(G,) probability that a group is tested: the mean rate of its cells, corrected until each cell's expected tests
     are its target."""
     chance = np.where(free, 1.0, 0.0)
     size = total(counts, 1)
-    expected = movable
+    expected = total(counts[free], 0)
     for _ in range(10):
         ratio = np.divide(target, expected, out=np.zeros(len(target)), where=expected > 0)
         chance = np.minimum(chance * (counts @ ratio) / size, 0.9)
@@ -283,20 +285,12 @@ def describe_splits(
                 which: _sizes(size[~large & (tested == (which == "test"))]) for which in ("train", "test")
             },
         }  # fmt: skip
-    movable = ~large[number]
-    can_move = np.bincount(counted.cell[movable], minlength=n_cells)
-    rates = {
-        name: np.divide(np.bincount(counted.cell[movable], side[movable], minlength=n_cells), np.maximum(can_move, 1))
-        for name, side in sides.items()
-    }
+    chance = _chances(counted.counts, ~large, _targets(counted.counts, ~large, share))[~large]
+    both, either = (size[~large] * chance**2).sum(), (size[~large] * (2 * chance - chance**2)).sum()
     for i, (a, one) in enumerate(sides.items()):
         for b, other in list(sides.items())[:i]:
-            both = can_move * rates[a] * rates[b]
-            either = can_move * (rates[a] + rates[b]) - both
-            out["overlap"].append(
-                {"splits": [b, a], "jaccard": _ratio((one & other).sum(), (one | other).sum()),
-                 "by_chance": _ratio(both.sum(), either.sum())}
-            )  # fmt: skip
+            jaccard = _ratio((one & other).sum(), (one | other).sum())
+            out["overlap"].append({"splits": [b, a], "jaccard": jaccard, "by_chance": _ratio(both, either)})
     return out
 
 
