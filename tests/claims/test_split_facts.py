@@ -54,7 +54,7 @@ def test_facts_of_splits_are_those_of_a_count_by_hand(seed: int) -> None:
             cell: (tests[cell], n)
             for cell, n in samples.items()
             if abs(tests[cell] - SHARE * n)
-            > 1e-9 + max(1, 0.02 * n, max((m for g, m in in_cell[cell].items() if g not in large), default=0) / 2)
+            > 1e-9 + max(1, 0.02 * n, max((m for g, m in in_cell[cell].items() if g not in large), default=0))
         }
         split = facts["splits"][name]
         assert {(m["bucket"], m["class"]): (m["tests"], m["samples"]) for m in split["missed"]} == missed
