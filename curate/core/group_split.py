@@ -136,7 +136,7 @@ def _draw(groups: Groups, free: Sides, side: Sides, share: float, rng: np.random
 
 
 def _targets(counts: Any, free: Sides, share: float, tested: Any = 0) -> npt.NDArray[np.float64]:
-    """(cells,) tests that are wanted of the groups that can move. tested: of each cell, samples that are tests already."""
+    """(cells,) wanted tests among the groups that can move. tested: of each cell, samples that are tests already."""
     wanted = np.maximum(share * total(counts, 0) - tested, 0)
     return np.minimum(wanted, max(share, 1 - share) * total(counts[free], 0))
 
