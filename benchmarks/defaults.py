@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,16 @@ def _candidates(name: str, values: Grid) -> list[str]:
     return [f"{name}({','.join(f'{key}={value}' for key, value in chosen.items())})" for chosen in settings]
 
 
-def photos(per_year: int = 300, years: int = 6) -> Stream:
-    """Photos of one thing each, as the cameras of six years would take them, in vectors of the demo's model."""
+def photos(per_year: int = 300, years: int = 6, draw: int = 0) -> Stream:
+    """Photos of one thing each, as the cameras of six years would take them, in vectors of the demo's model. draw: seed
+    of the held-out photos."""
+    x, y, names = _photographed(per_year, years)
+    return _stream("photos", x, y, np.arange(len(y)), names, draw)
+
+
+@cache
+def _photographed(per_year: int, years: int) -> tuple[Any, Any, list[str]]:
+    """Vectors, classes, names of classes."""
     import torch
 
     from curate.encoders.clip import Clip
@@ -112,7 +121,7 @@ def photos(per_year: int = 300, years: int = 6) -> Stream:
     model = Clip(str(Path(draw.__file__).parent / "model"), device="cpu")
     batches = [torch.stack([model.prepare(p) for p in pictures[i : i + 200]]) for i in range(0, n, 200)]
     x = np.concatenate([np.asarray(model.images(batch), np.float32) for batch in batches])
-    return _stream("photos", x, y, np.arange(n), names)
+    return x, y, names
 
 
 def usda(data: Path, draw: int = 0) -> Stream:

@@ -90,10 +90,15 @@ def test_no_closed_form_ends_ten_points_below_the_best_of_its_grid(name: str, se
 
 @pytest.mark.slow
 def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_on_the_photo_world() -> None:
-    """The three with the largest grids; `benchmarks/defaults.py` does it with all, near-future too, on other data."""
+    """The three with the largest grids, over three draws of 40 test photos (ten points are four of them);
+    `benchmarks/defaults.py` does it with all, near-future too, on other data."""
     defaults = benchmark("defaults")
-    rows = defaults.gaps("clear-iid", defaults.photos(per_year=80), ["reservoir", "ewc", "lwf"])
-    assert max(row["below"] for row in rows) < 0.1, rows
+    draws = [
+        defaults.gaps("clear-iid", defaults.photos(per_year=80, draw=draw), ["reservoir", "ewc", "lwf"])
+        for draw in range(3)
+    ]
+    for rows in zip(*draws, strict=True):
+        assert np.mean([row["below"] for row in rows]) < 0.1, rows
 
 
 @pytest.mark.shared
@@ -103,10 +108,12 @@ def test_no_default_of_clear_ends_ten_points_below_the_best_of_its_papers_grid_o
     ("data", "learner"), [("usda", "ace"), ("usda", "ewc"), ("banking77", "fc-only"), ("banking77", "slda")]
 )
 def test_no_default_ends_ten_points_below_the_best_of_its_papers_grid_on_real_data(data: str, learner: str) -> None:
-    """ACE ended 11 points below on the USDA's pictures, when a rate was chosen by 31 updates."""
+    """ACE ended 11 points below on the USDA's pictures, when a rate was chosen by 31 updates. Three orders of equal
+    times are drawn there: between them ACE's standard deviation is 3.5 points."""
     defaults = benchmark("defaults")
-    (row,) = defaults.gaps("near-future", getattr(defaults, data)(DATA), [learner])
-    assert row["below"] < 0.1, row
+    streams = [defaults.usda(DATA, draw) for draw in range(3)] if data == "usda" else [getattr(defaults, data)(DATA)]
+    rows = [row for stream in streams for row in defaults.gaps("near-future", stream, [learner])]
+    assert np.mean([row["below"] for row in rows]) < 0.1, rows
 
 
 @pytest.mark.shared
