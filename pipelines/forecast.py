@@ -54,7 +54,7 @@ class Sample:
     """The photos of a run as far as they are known, after its filters."""
 
     table: pa.Table
-    """columns id, uploaded, url, path of N photos"""
+    """columns id, uploaded, url, path, user of N photos"""
     photos: float
     """how many photos there are; N of them are in the table"""
     known_by: str
@@ -95,6 +95,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
             "expected": photos, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
         "buckets": buckets,
+        "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
         "questions": _questions(context, wanted) if "ask" in todo else None,
         "disk": _disk(context, sample, photos, todo),
@@ -120,7 +121,7 @@ def _noted(problems: dict[str, None], work: Callable[[], Any]) -> Any:
 
 def sample_of(context: Context, todo: set[str]) -> Sample | None:
     """From the last stage that is kept; else from the first records of the source. None if the source is not here."""
-    columns = ["id", "uploaded", "url", "path"]
+    columns = ["id", "uploaded", "url", "path", "user"]
     if "filter" not in todo:
         table = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts_of(_folder(context, "filter"))])
         if "fetch" in todo:
@@ -197,6 +198,14 @@ def _buckets(context: Context, sample: Sample, todo: set[str]) -> list[dict[str,
     share = sample.photos / max(1, len(times))
     labelled = {b["index"] for b in settings.labelled([b.plain() for b in buckets])}
     return [{"name": b.name, "photos": round(b.count * share)} for b in buckets if b.index in labelled]
+
+
+def _uploaders(sample: Sample, share: float) -> dict[str, Any] | None:
+    """How many there are in the sample, and those that alone have more photos than are to be tested; None if the source
+    names none. Which are too large for a bucket or class shows when the release is made."""
+    photos = Counter(user for user in sample.table["user"].to_pylist() if user)
+    large = [n for n in photos.values() if n > share * len(sample.table)]
+    return {"number": len(photos), "too_large": len(large), "photos_of_these": sum(large)} if photos else None
 
 
 def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str, None]) -> dict[str, Any]:
@@ -334,6 +343,11 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
     if (buckets := found["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
+    if (uploaders := found["uploaders"]) is not None and uploaders["too_large"]:
+        add(
+            "uploaders",
+            f"{uploaders['too_large']} of {uploaders['number']:,} always train: too many photos to be tested",
+        )
     if (wanted := found["candidates"]) is not None:
         background = f" + {wanted['background']:,} of the background" if wanted["background"] else ""
         add("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")

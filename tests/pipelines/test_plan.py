@@ -179,6 +179,22 @@ def test_servers_are_tried_and_sent_nothing(tmp_path: Path, listener: Listener) 
     assert alone["problems"] == [f"No server of the photos answers: {gone}."]
 
 
+def test_an_uploader_who_is_too_large_to_be_tested_is_counted(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    users = ["big"] * 7 + [f"u{i}" for i in range(11)]
+    days = (f"https://127.0.0.1:9/{i}.jpg,20{10 + i % 3}-05-01,{user}" for i, user in enumerate(users))
+    (root / "photos.csv").write_text("\n".join(["url,day,who", *days]))
+    source = "{source: delimited, path: photos.csv, columns: {url: url, uploaded: day, user: who}}"
+    old = "{source: folder, path: photos, label: parent, dates: [path]}"
+    (root / "driftline.yaml").write_text(photo_config("  per_class: 6").replace(old, source))
+    here = context(root)
+    document = forecast(here, plan(here))
+    assert document["uploaders"] == {"number": 12, "too_large": 1, "photos_of_these": 7}
+    assert "uploaders  1 of 12 always train: too many photos to be tested" in text(plan(here), document)
+    assert found(root, "release.test_share=0.5")["uploaders"]["too_large"] == 0
+
+
 def test_a_refused_address_is_not_asked(listener: Listener) -> None:
     assert not reachable(f"http://127.0.0.1:{listener.port}", refused=lambda address: address == "127.0.0.1")
     assert listener.connections == 0
