@@ -1,8 +1,9 @@
 """Every learner under every protocol on every stream, in one table, and which of them differ beyond chance.
 
-A column is a protocol with its settings on a stream, with the protocol's primary score. Ranks are means over columns,
-of learners with a result in every column. Two learners differ if the distance of their mean ranks is above the
-critical difference of Nemenyi's test [Demšar 2006, sec. 3.2.2].
+A column is a protocol with its settings on a stream, with the protocol's primary score. Ranks are of learners with a
+result in every column: the mean over a stream's columns, which test the same samples, is its rank on that stream, and
+streams count alike. Two learners differ if the distance of their mean ranks over streams is above the critical
+difference of Nemenyi's test, whose data sets are streams [Demšar 2006, sec. 3.2.2].
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Column:
 
 Cells = dict[str, dict[Column, Mapping[str, Any]]]  # learner → column → a result, or {"because"} if it was skipped
 ALPHA = 0.05
+LEAST_STREAMS = 5  # a convention: with fewer, the normal approximation is rough and hardly any difference is seen
 
 
 def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
@@ -60,7 +62,8 @@ def cells_of(documents: Sequence[Document]) -> tuple[list[Column], Cells]:
 
 
 def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
-    """Learner → mean rank, 1 the best, ties shared; of learners with a mean in every column."""
+    """Learner → mean over streams of its mean rank over the stream's columns, 1 the best, ties shared; of learners with
+    a mean in every column."""
     gains = {
         name: [column.score.gain(column.score.mean(row[column]) if column in row else None) for column in columns]
         for name, row in cells.items()
@@ -68,13 +71,14 @@ def ranks(columns: Sequence[Column], cells: Cells) -> dict[str, float]:
     ranked_names = [name for name, values in gains.items() if np.isfinite(values).all() and not upper_bound(name)]
     if not ranked_names or not columns:
         return {}
-    of_columns = np.array([gains[name] for name in ranked_names]).T
-    mean_ranks = np.mean([ranks_of(values) for values in of_columns], axis=0)
+    of_columns = ranks_of(np.array([gains[name] for name in ranked_names]).T)
+    streams = np.array([column.sha256 for column in columns])
+    mean_ranks = np.mean([of_columns[streams == sha256].mean(0) for sha256 in np.unique(streams)], axis=0)
     return dict(sorted(zip(ranked_names, mean_ranks.tolist(), strict=True), key=lambda pair: pair[1]))
 
 
-def critical_difference(learners: int, columns: int, alpha: float = ALPHA) -> float:
-    """The least distance of mean ranks that differ: q √(k(k + 1) / 6N), q of the studentised range over √2.
+def critical_difference(learners: int, streams: int, alpha: float = ALPHA) -> float:
+    """The least distance of mean ranks that differ: q √(k(k + 1) / 6N), q of the studentised range over √2, N streams.
 
     >>> round(critical_difference(4, 14), 2)  # [Demšar 2006, sec. 3.2.4]: 1.25
     1.25
@@ -82,7 +86,7 @@ def critical_difference(learners: int, columns: int, alpha: float = ALPHA) -> fl
     from scipy.stats import studentized_range
 
     q = studentized_range.ppf(1 - alpha, learners, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(learners * (learners + 1) / (6 * columns)))
+    return float(q * np.sqrt(learners * (learners + 1) / (6 * streams)))
 
 
 def alike(order: Mapping[str, float], difference: float) -> list[tuple[int, int]]:
@@ -128,24 +132,36 @@ def _cell(result: Mapping[str, Any] | None, score: Score, best: float | None) ->
     return f"<td{mark}>{link} <span class='sd'>{score.detail(result)}</span></td>"
 
 
-def diagram(order: Mapping[str, float], difference: float) -> Figure:
+def diagram(order: Mapping[str, float], streams: int) -> Figure:
     """Learners on an axis of mean ranks; a bar joins those that do not differ."""
+    difference = critical_difference(len(order), streams)
     picture = ranked(order, alike(order, difference), difference)
-    caption = "A bar joins learners whose mean ranks do not differ (Nemenyi, 5 %, which is conservative)."
+    caption = (
+        f"Mean ranks over {streams} streams. A bar joins learners that do not differ (Nemenyi, 5 %). Streams count as "
+        "independent: several made of the same samples prove less."
+    )
     return Figure("Mean ranks", caption, picture)
 
 
 def overview(documents: Sequence[Document]) -> str:
-    """HTML of the table and, for at least three columns and three ranked learners, the diagram; "" for one column."""
+    """HTML of the table and, of three ranked learners or more, the diagram or why there is none; "" for one column."""
     columns, cells = cells_of(documents)
     if len(columns) < 2:
         return ""
     order = ranks(columns, cells)
     parts = [
         "<p class='soft'>Each protocol's primary score, per cent, mean ± standard deviation over seeds. Ranks are of "
-        "learners that have a result in every column, without upper bounds.</p>",
+        "learners that have a result in every column, without upper bounds: means over a stream's columns, then over "
+        "streams.</p>",
         f"<div class='scroll' tabindex='0'>{table(columns, cells, order)}</div>",
     ]
-    if len(columns) > 2 and len(order) > 2:
-        parts.append(figure(diagram(order, critical_difference(len(order), len(columns)))))
+    streams = len({column.sha256 for column in columns})
+    if len(order) > 2 and streams >= LEAST_STREAMS:
+        parts.append(figure(diagram(order, streams)))
+    elif len(order) > 2:
+        counted = f"{streams} stream{'' if streams == 1 else 's'}"
+        parts.append(
+            f"<p class='soft'>Which learners differ is not tested: the ranks are of {counted}, and fewer than "
+            f"{LEAST_STREAMS} tell too little.</p>"
+        )
     return "".join(parts)

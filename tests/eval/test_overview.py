@@ -38,13 +38,21 @@ DOCUMENTS = [document("a", "x", one=0.9, two=0.8, three=0.7), document("a", "y",
 def test_ranks_share_ties_and_want_every_column() -> None:
     found = ranks(*cells_of(DOCUMENTS))
 
-    assert found == {"one": pytest.approx(1.5), "two": pytest.approx(4.5 / 3), "three": 3.0}
+    assert found == {"one": pytest.approx(1.5), "two": pytest.approx(1.5), "three": 3.0}
 
 
-@pytest.mark.parametrize(("learners", "columns", "printed"), [(4, 14, 1.25), (5, 30, 1.11)])
-def test_the_critical_difference_is_demsars(learners: int, columns: int, printed: float) -> None:
+def test_a_stream_counts_once_however_many_protocols_it_has() -> None:
+    """Stream x under three protocols: "two" is the best in each; on y and z "one" is."""
+    xs = [document(protocol, "x", one=0.8, two=0.9) for protocol in "abc"]
+    others = [document("a", stream, one=0.9, two=0.8) for stream in "yz"]
+
+    assert ranks(*cells_of([*xs, *others])) == {"one": pytest.approx(4 / 3), "two": pytest.approx(5 / 3)}
+
+
+@pytest.mark.parametrize(("learners", "streams", "printed"), [(4, 14, 1.25), (5, 30, 1.11)])
+def test_the_critical_difference_is_demsars(learners: int, streams: int, printed: float) -> None:
     """[Demšar 2006, sec. 3.2.4, and table 5: q(5) = 2.728]."""
-    assert critical_difference(learners, columns) == pytest.approx(printed, abs=0.005)
+    assert critical_difference(learners, streams) == pytest.approx(printed, abs=0.005)
 
 
 @given(st.lists(st.floats(1, 9), min_size=1, max_size=8, unique=True), st.floats(0.1, 5))
@@ -64,8 +72,17 @@ def test_the_table_has_the_best_of_each_column_and_dashes_for_what_is_missing() 
 
     assert page.count("class='best'") == 1 + 2 + 1
     assert page.count("<td>–</td>") == 2 + 1  # four: two columns and no rank
-    assert "critical difference" in page
     assert overview(DOCUMENTS[:1]) == ""
+
+
+def test_what_differs_is_said_from_five_streams_on() -> None:
+    five = [document(protocol, stream, one=0.9, two=0.8, three=0.1) for protocol in "ab" for stream in "vwxyz"]
+
+    assert "critical difference" in overview(five)
+    assert "Mean ranks over 5 streams" in overview(five)
+    four = overview([d for d in five if d["stream"]["name"] != "z"])
+    assert "critical difference" not in four
+    assert "the ranks are of 4 streams, and fewer than 5 tell too little" in four
 
 
 def test_ranks_and_best_follow_the_direction_of_the_primary_score(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +96,7 @@ def test_ranks_and_best_follow_the_direction_of_the_primary_score(monkeypatch: p
 
 
 def test_names_cannot_leave_the_diagram() -> None:
-    figure = diagram({"<script>": 1.0, 'a"b': 2.0, "c": 3.0}, 1.5)
+    figure = diagram({"<script>": 1.0, 'a"b': 2.0, "c": 3.0}, 5)
 
     assert "<script>" not in figure.picture.svg
     assert 'a"b' not in figure.picture.svg.partition("aria-label=")[2].partition(">")[0]
