@@ -11,6 +11,7 @@ from eval.protocol import Score, primary_of
 from eval.reporting.ageing import BLIND, half_life_text, interval, oldest, points, span
 from eval.scoring.comparing import ALPHA
 from eval.scoring.ranking import upper_bound
+from eval.scoring.significance import LEAST_SEEDS
 
 NAMED = 6  # learners that a sentence names
 Result = Mapping[str, Any]
@@ -137,8 +138,10 @@ def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score
     """Which learners cannot be told from the best."""
     if len(results) < 2:
         return ""
-    if not document.get("best_tie") and all(len(r["seeds"]) == 1 for r in results):
-        return "<span class='unsure'>Each learner ran with 1 seed: differences over seeds are not tested.</span>"
+    seeds = max(len(r["seeds"]) for r in results)
+    if not document.get("best_tie") and seeds < LEAST_SEEDS:
+        counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
+        return f"<span class='unsure'>Each learner ran with {counted}: differences over seeds are not tested.</span>"
     best = max(results, key=lambda r: score.gain(score.mean(r)))
     if tie := document.get("best_tie"):
         names = [f"<strong>{html.escape(name)}</strong>" for name in tie]
@@ -146,16 +149,16 @@ def _unsure(document: Mapping[str, Any], results: Sequence[Result], score: Score
         if len(names) == 1:
             return f"<span class='unsure'>{names[0]} differs from all others{others}.</span>"
         return f"<span class='unsure'>No significant difference{others} between {_list(names)}.</span>"
-    ps = [(r, r.get("p_against_best", {}).get(score.name)) for r in results if r is not best]
+    ps = [(r, r.get("p_against_best_adjusted", {}).get(score.name)) for r in results if r is not best]
     alike = [_name(r) for r, p in ps if p is not None and p >= ALPHA]
     unknown = [_name(r) for r, p in ps if p is None]
-    text = ""
+    text, test = "", f"paired t tests over seeds, Holm over all pairs, {100 * ALPHA:.0f} %"
     if alike:
-        text = f"Not significantly different from {_name(best)} (paired t test over seeds, 5 %): {_list(alike)}."
+        text = f"Not significantly different from {_name(best)} ({test}): {_list(alike)}."
     elif len(unknown) < len(ps):
-        text = f"All tested differences to {_name(best)} are significant (paired t test over seeds, 5 %)."
+        text = f"All tested differences to {_name(best)} are significant ({test})."
     if unknown:
-        text += f" Not tested, since seeds change nothing or differ: {_list(unknown)}."
+        text += f" Not tested, since seeds change nothing, differ or are fewer than {LEAST_SEEDS}: {_list(unknown)}."
     return f"<span class='unsure'>{text.strip()}</span>"
 
 

@@ -14,7 +14,7 @@ from eval.protocol import Protocol, Result, Score, scores_of, stored_protocol
 from eval.rows import Row, Run, digest
 from eval.scoring import published_values as published
 from eval.scoring.ranking import comparable, upper_bound
-from eval.scoring.significance import half_width, over_samples, paired
+from eval.scoring.significance import half_width, holm, over_samples, paired
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
@@ -89,14 +89,21 @@ def _over_samples(protocol: Protocol, run: Run) -> dict[str, float | None]:
 
 
 def _compare(results: Sequence[dict[str, Any]], score: Score) -> None:
-    """Add to every result the p of a paired test against the best learner's same seeds (None: the best itself, a single
-    seed, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
-    rivals = [result for result in results if not upper_bound(result["learner"])]
-    best = max(rivals or results, key=lambda result: score.gain(score.mean(result)))
-    for result in results:
-        values = [r["scores"].get(score.name, {}).get("values", [None]) for r in (result, best)]
-        comparable = result is not best and result["seeds"] == best["seeds"] and None not in [*values[0], *values[1]]
-        result.setdefault("p_against_best", {})[score.name] = paired(*values) if comparable else None
+    """Add to every result the p of a paired test against the best learner's same seeds, after Holm over all pairs of
+    the results: the best was selected on the same scores, so any pair could have been the one shown (None: the best
+    itself, fewer than three seeds, other seeds, or seeds that change nothing). Upper bounds are no rivals."""
+    rivals = [k for k, result in enumerate(results) if not upper_bound(result["learner"])]
+    best = max(rivals or range(len(results)), key=lambda k: score.gain(score.mean(results[k])))
+    values = [result["scores"].get(score.name, {}).get("values", []) for result in results]
+    of_seeds: dict[tuple[int, ...], list[int]] = {}
+    for k, result in enumerate(results):
+        if values[k] and None not in values[k]:
+            of_seeds.setdefault(tuple(result["seeds"]), []).append(k)
+    p = np.full((len(results), len(results)), np.nan)
+    for members in of_seeds.values():
+        p[np.ix_(members, members)] = paired(np.array([values[k] for k in members], np.float64))
+    for result, value in zip(results, holm(p)[best].tolist(), strict=True):
+        result.setdefault("p_against_best_adjusted", {})[score.name] = None if np.isnan(value) else value
 
 
 def _mean_by_class(found: Sequence[Sequence[float | None] | None]) -> list[float | None] | None:

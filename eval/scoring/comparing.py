@@ -18,6 +18,7 @@ from eval.rows import Row, Run
 from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
 from eval.scoring.cells import Resampling, draws_for, weighted_sums
+from eval.scoring.significance import holm
 from stream_builder.stream import Stream
 
 ALPHA = 0.05
@@ -97,18 +98,6 @@ def mcnemar(only_a: Array, only_b: Array) -> Floats:
 
     a, b = np.asarray(only_a, np.int64), np.asarray(only_b, np.int64)
     return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(a, b), a + b, 0.5)))
-
-
-def holm(p: Floats) -> Floats:
-    """(L, L) symmetric p → p after Holm over the pairs that have one [Holm 1979]."""
-    out = np.full(p.shape, np.nan)
-    i, j = np.triu_indices(len(p), 1)
-    known = ~np.isnan(p[i, j])
-    i, j = i[known], j[known]
-    order = np.argsort(p[i, j], kind="stable")
-    adjusted = np.minimum(1.0, np.maximum.accumulate(p[i, j][order] * np.arange(len(order), 0, -1)))
-    out[i[order], j[order]] = out[j[order], i[order]] = adjusted
-    return out
 
 
 def _right(row: Row) -> Array:

@@ -1,4 +1,4 @@
-"""Confidence intervals over seeds and over test samples, and a paired test between learners."""
+"""Confidence intervals over seeds and over test samples, and paired tests between all learners."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from eval.rows import Row, changed
+from eval.scoring.bands import Floats
 from stream_builder.measures.label_correlation import half_width as of_runs
 from stream_builder.measures.label_correlation import independent
 
 EQUAL = 1e-12  # rounding
+LEAST_SEEDS = 3  # of a test over seeds: two have one degree of freedom
 FINE = 1000  # factor of all counts, so that rounding does not matter
 
 
@@ -28,20 +30,40 @@ def half_width(values: Sequence[float], level: float = 0.95) -> float | None:
     return float(stdtrit(len(values) - 1, (1 + level) / 2)) * deviation / float(np.sqrt(len(values)))
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Two-sided p of the paired t test: the same seeds under two learners. None for fewer than two, and where all seeds
-    have the same difference: then they are copies of one run, and there is nothing to test with.
+def paired(scores: Floats) -> Floats:
+    """(L, S) scores of learners under the same seeds → (L, L) two-sided p of the paired t test. NaN for fewer than
+    three seeds, and where all seeds have the same difference: then they are copies of one run, and there is nothing to
+    test with.
 
-    >>> paired([0.9, 0.9], [0.8, 0.8]), paired([0.9, 0.9], [0.9, 0.9])
-    (None, None)
+    >>> paired(np.array([[0.9, 0.9, 0.9], [0.8, 0.8, 0.8]]))[0, 1]
+    np.float64(nan)
     """
-    differences = np.asarray(a, np.float64) - np.asarray(b, np.float64)
-    if len(differences) < 2 or np.ptp(differences) <= EQUAL * max(1.0, np.abs(a).max(), np.abs(b).max()):
-        return None
+    learners, seeds = scores.shape
+    p = np.full((learners, learners), np.nan)
+    if seeds < LEAST_SEEDS:
+        return p
     from scipy.special import stdtr  # scipy.stats.ttest_rel takes a millisecond
 
-    error = float(np.std(differences, ddof=1)) / float(np.sqrt(len(differences)))
-    return float(2 * stdtr(len(differences) - 1, -abs(float(differences.mean())) / error))
+    i, j = np.triu_indices(learners, 1)
+    differences = scores[i] - scores[j]
+    size = np.maximum(1.0, np.abs(scores).max(1))
+    vary = np.ptp(differences, axis=1) > EQUAL * np.maximum(size[i], size[j])
+    i, j, differences = i[vary], j[vary], differences[vary]
+    error = np.std(differences, axis=1, ddof=1) / np.sqrt(seeds)
+    p[i, j] = p[j, i] = 2 * stdtr(seeds - 1, -np.abs(differences.mean(1)) / error)
+    return p
+
+
+def holm(p: Floats) -> Floats:
+    """(L, L) symmetric p → p after Holm over the pairs that have one [Holm 1979]."""
+    out = np.full(p.shape, np.nan)
+    i, j = np.triu_indices(len(p), 1)
+    known = ~np.isnan(p[i, j])
+    i, j = i[known], j[known]
+    order = np.argsort(p[i, j], kind="stable")
+    adjusted = np.minimum(1.0, np.maximum.accumulate(p[i, j][order] * np.arange(len(order), 0, -1)))
+    out[i[order], j[order]] = out[j[order], i[order]] = adjusted
+    return out
 
 
 def over_samples(

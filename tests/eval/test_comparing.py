@@ -20,7 +20,8 @@ from eval.rows import Answers, Row, Run
 from eval.run import evaluate
 from eval.scoring.aggregate import summary
 from eval.scoring.cells import Resampling
-from eval.scoring.comparing import Comparison, _stability, compare, holm, mcnemar, ranks_of
+from eval.scoring.comparing import Comparison, _stability, compare, mcnemar, ranks_of
+from eval.scoring.significance import holm
 from eval.scoring.slices import MOST, OTHER, UNKNOWN, column_of, slices
 from stream_builder.stream import SPLITS
 

@@ -36,7 +36,7 @@ def result(learner: str, scores: dict[str, float | None], **settings: Any) -> di
     values = {name: {"mean": v, "sd": None if v is None else 0.0, "values": [v]} for name, v in scores.items()}
     return {
         "learner": learner, "settings": settings, "seeds": [0], "scores": values, "measures": {}, "matrix": None,
-        "p_against_best": dict.fromkeys(scores), "gradient_steps": 0, "stored_bytes": 1, "seconds": 0.0,
+        "p_against_best_adjusted": dict.fromkeys(scores), "gradient_steps": 0, "stored_bytes": 1, "seconds": 0.0,
     }  # fmt: skip
 
 
