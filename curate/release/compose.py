@@ -341,10 +341,13 @@ def _pack_unlabelled(
 def _drift(
     packed: Packed, splits: Mapping[str, Sequence[str]], vectors: Mapping[str, npt.NDArray[np.float16]]
 ) -> dict[str, Any]:
-    """Accuracy of nearest class means by distance of the buckets, for the first split and the first features that did
-    not choose the images, if there are any: those that chose them recognise them in every bucket."""
+    """How the accuracy of nearest class means changes with the distance of the buckets, for the first split and the
+    first features that did not choose the images, if there are any: those that chose them recognise them in every
+    bucket."""
     name = list(vectors)[:2][-1]
     y = np.array([row["label"] for row in packed.rows], np.int64)
     bucket = np.array([row["bucket"] for row in packed.rows])
     found = drift(np.asarray(vectors[name], np.float32), y, bucket, np.array(splits["split_0"]))
-    return {"features": name, "by_distance": {d: round(v, 4) for d, v in found["by_distance"].items() if int(d) >= 0}}
+    later = {d: v | {"change": round(v["change"], 4)} for d, v in found["by_distance"].items() if int(d) > 0}
+    in_domain = None if found["in_domain"] is None else round(found["in_domain"], 4)
+    return {"features": name, "in_domain": in_domain, "by_distance": later}

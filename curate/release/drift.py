@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ def drift(
 ) -> dict[str, Any]:
     """Accuracy of a nearest-class-mean classifier: trained on one bucket (row), tested on another (column).
 
-    x: (N, D) vectors. y: (N,) labels from 0. bucket: (N,) numbers. side: (N,) "train" or "test". by_distance: mean over
-    pairs of buckets at the same distance (0: in-domain; positive: forward in time).
+    x: (N, D) vectors. y: (N,) labels from 0. bucket: (N,) numbers. side: (N,) "train" or "test". Adds what `paired`
+    says of the matrix.
     """
     numbers = sorted(set(bucket.tolist()))
     classes = int(y.max()) + 1
@@ -36,13 +37,32 @@ def drift(
             scores[:, counts == 0] = -np.inf
             row.append(float(np.mean(scores.argmax(1) == y[test])) if len(test) else None)
         matrix.append(row)
-    at_distance: dict[int, list[float]] = defaultdict(list)
+    return {"buckets": numbers, "matrix": matrix, **paired(matrix)}
+
+
+def paired(matrix: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    """What the distance in time changes on the same test bucket: buckets differ in how hard they are, and each distance
+    has other ones, so that means of all tests at a distance are no falls.
+
+    matrix: (T, T) values, trained on (row) and tested on (column). Returns "in_domain", the mean of the diagonal (None
+    if it is empty), and "by_distance": test bucket minus training bucket (negative: trained later) → "change", the mean
+    difference to the model of the test bucket itself, and "tests", the number of test buckets that have both.
+
+    >>> paired([[0.75, 0.5], [None, 0.25]])["by_distance"]["1"]  # 0.5 - 0.25, not 0.5 - 0.5
+    {'change': 0.25, 'tests': 1}
+    """
+    changes: dict[int, list[float]] = defaultdict(list)
+    own = [row[j] for j, row in enumerate(matrix)]
     for i, row in enumerate(matrix):
         for j, value in enumerate(row):
-            if value is not None:
-                at_distance[j - i].append(value)
+            reference = own[j]
+            if value is not None and reference is not None:
+                changes[j - i].append(value - reference)
+    tested = [value for value in own if value is not None]
     return {
-        "buckets": numbers,
-        "matrix": matrix,
-        "by_distance": {str(d): float(np.mean(v)) for d, v in sorted(at_distance.items())},
+        "in_domain": float(np.mean(tested)) if tested else None,
+        "by_distance": {
+            str(d): {"change": float(np.mean(of_tests)), "tests": len(of_tests)}
+            for d, of_tests in sorted(changes.items())
+        },
     }

@@ -14,7 +14,7 @@ from curate.core.errors import MissingFile
 from curate.core.seeding import time_order
 from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
 from curate.release import Release
-from curate.release.drift import drift
+from curate.release.drift import drift, paired
 from pipelines.reporting.leaks import leaks
 from pipelines.web.dates import labels as bucket_labels
 from stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
@@ -199,8 +199,9 @@ def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Seque
 def distances(x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], side: npt.NDArray[Any]) -> dict[str, Any]:
     """Distance between the mean features of the training images of one bucket and the test images of another.
 
-    by_distance: mean over pairs that are as many buckets apart, earlier to later; "0" is the noise floor: both halves
-    are of one bucket, so only chance separates them. {} where no bucket has both halves.
+    in_domain: the noise floor, its mean where both halves are of one bucket, so that only chance separates them.
+    by_distance: what it gains with so many buckets from training to test, on the same test images (see `paired`). {}
+    where no bucket has both halves.
     """
     numbers = sorted(set(bucket.tolist()))
     means = {
@@ -209,14 +210,17 @@ def distances(x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], side: npt.ND
         for s in ("train", "test")
         if len(rows := np.flatnonzero((bucket == b) & (side == s)))
     }
-    found: dict[int, list[float]] = defaultdict(list)
-    for i, a in enumerate(numbers):
-        for j, b in enumerate(numbers[i:]):
-            if (a, "train") in means and (b, "test") in means:
-                found[j].append(float(np.linalg.norm(means[a, "train"] - means[b, "test"])))
-    if 0 not in found:
-        return {}
-    return {"by_distance": {str(d): float(np.mean(v)) for d, v in sorted(found.items())}}
+    matrix = [
+        [
+            float(np.linalg.norm(means[a, "train"] - means[b, "test"]))
+            if a <= b and (a, "train") in means and (b, "test") in means
+            else None
+            for b in numbers
+        ]
+        for a in numbers
+    ]
+    found = paired(matrix)
+    return {} if found["in_domain"] is None else found
 
 
 def overlap(release: Release, hashed: npt.NDArray[np.uint64], other: Release, bits: int) -> dict[str, Any]:

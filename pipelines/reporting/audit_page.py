@@ -101,12 +101,12 @@ def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, An
 
 
 def _drift(findings: Mapping[str, Any]) -> str:
-    """Accuracy over the distance in time."""
+    """What the distance in time changes of the accuracy on the same tests."""
     by = findings.get("drift", {}).get("by_distance", {})
     if len(by) < 2:
         return ""
-    pairs = sorted((int(k), v) for k, v in by.items())
-    series = {"accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
+    pairs = sorted((int(k), at["change"]) for k, at in by.items())
+    series = {"change of accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
     return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}, from_zero=False).svg
 
 
@@ -127,8 +127,10 @@ def _blind(findings: Mapping[str, Any]) -> str:
 
 
 def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-    """(buckets apart, distance, its share of the largest) of the mean features; the first is the noise floor."""
-    by = findings.get("distance", {}).get("by_distance", {})
+    """(buckets apart, distance, its share of the largest) of the mean features; the first is the noise floor, and the
+    others add to it what the distance gains on the same tests."""
+    found = findings.get("distance") or {"in_domain": 0.0, "by_distance": {}}
+    by = {k: max(0.0, found["in_domain"] + at["change"]) for k, at in found["by_distance"].items()}
     most = max(by.values(), default=0.0) or 1.0
     return [(k, v, v / most) for k, v in sorted(by.items(), key=lambda pair: int(pair[0]))]
 
@@ -160,19 +162,21 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     if "label_noise" in findings:
         sentences.append(f"labels: {findings['label_noise']['share']:.1%} have mostly neighbours of one other class")
     if "drift" in findings:
-        by = findings["drift"]["by_distance"]
-        last = max(by, key=int)
-        if "0" in by:
+        by, in_domain = findings["drift"]["by_distance"], findings["drift"]["in_domain"]
+        if in_domain is not None:
             on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
+            last = max(by, key=int)
+            change = f"; trained {last} buckets earlier, {100 * by[last]['change']:+.1f} points on the same tests "
+            change += f"({by[last]['tests']} test bucket{'' if by[last]['tests'] == 1 else 's'})"
             sentences.append(
-                f"drift: nearest class means{on} have accuracy {by['0']:.1%} in-domain, {by[last]:.1%} {last} buckets "
-                "later"
+                f"drift: nearest class means{on} have accuracy {in_domain:.1%} in-domain{change if last != '0' else ''}"
             )
     if findings.get("distance"):
-        d = findings["distance"]["by_distance"]
+        d, floor = findings["distance"]["by_distance"], findings["distance"]["in_domain"]
         last = max(d, key=int)
         sentences.append(
-            f"distance of mean features: {d[last]:.3g} over {last} buckets; noise floor (within a bucket) {d['0']:.3g}"
+            f"distance of mean features: {floor + d[last]['change']:.3g} over {last} buckets; noise floor (within a "
+            f"bucket) {floor:.3g}"
         )
     s = findings["label_correlation"]["suggested_shift"]
     sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from curate.core.seeding import rng_for
+from curate.release.drift import drift
 from eval.protocol import Score
 from eval.reporting.overview import alike, cells_of, critical_difference, ranks
 from eval.scoring.aggregate import _compare
@@ -112,3 +114,48 @@ def test_the_adjusted_p_is_that_of_two_libraries() -> None:
 
 def test_two_seeds_have_no_p() -> None:
     assert _ps(np.array([[0.1, 0.2], [0.8, 0.9]])) == []
+
+
+def _buckets(turn: float, noise: Sequence[float], seed: int) -> tuple[Any, Any, Any, Any]:
+    """Two classes on a circle that turns by `turn` degrees a bucket, each bucket with its own noise; half are tests."""
+    rng = rng_for(seed, "buckets")
+    bucket, y = np.repeat(np.arange(len(noise)), 400), np.tile([0, 0, 1, 1], 100 * len(noise))
+    angle = np.deg2rad(turn * bucket) + np.pi * y
+    x = np.stack([np.cos(angle), np.sin(angle)], 1) + np.array(noise)[bucket, None] * rng.normal(size=(len(y), 2))
+    return x.astype(np.float32), y, bucket, np.where(np.arange(len(y)) % 2, "test", "train")
+
+
+NOISIER = (0.3, 0.3, 0.5, 1.0, 2.0, 4.0)
+
+
+def test_a_noisier_end_is_no_fall_with_age() -> None:
+    """No drift: means of all tests at a distance fall by more than .15, paired changes by nothing."""
+    for seed in range(3):
+        found = drift(*_buckets(0, NOISIER, seed))
+        matrix = np.array(found["matrix"], float)
+
+        assert np.diagonal(matrix, 5).mean() - np.diagonal(matrix).mean() < -0.15
+        assert all(abs(at["change"]) < 0.05 for at in found["by_distance"].values())
+
+
+def test_changes_by_distance_are_those_counted_by_hand() -> None:
+    """Every model and every test in a loop; one bucket has no training, another no tests."""
+    x, y, bucket, side = _buckets(25, NOISIER, 3)
+    keep = ~((bucket == 1) & (side == "train")) & ~((bucket == 4) & (side == "test"))
+    x, y, bucket, side = x[keep], y[keep], bucket[keep], side[keep]
+
+    def right(trained: int, tested: int) -> float:
+        means = [x[(bucket == trained) & (side == "train") & (y == c)].mean(0) for c in (0, 1)]
+        rows = np.flatnonzero((bucket == tested) & (side == "test"))
+        nearest = [int(np.argmin([np.linalg.norm(x[row] - mean) for mean in means])) for row in rows]
+        return float(np.mean(np.array(nearest) == y[rows]))
+
+    by_distance: dict[str, dict[str, float]] = {}
+    for d in range(-5, 6):
+        tests = [j for j in (0, 2, 3, 5) if j - d in (0, 2, 3, 4, 5)]
+        if tests:
+            change = float(np.mean([right(j - d, j) - right(j, j) for j in tests]))
+            by_distance[str(d)] = {"change": pytest.approx(change), "tests": len(tests)}
+    found = drift(x, y, bucket, side)
+    assert found["by_distance"] == by_distance
+    assert found["in_domain"] == pytest.approx(np.mean([right(j, j) for j in (0, 2, 3, 5)]))

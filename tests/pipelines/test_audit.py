@@ -108,8 +108,9 @@ def test_drift_is_accuracy_by_distance_in_time() -> None:
             sides += ["train"] * 20 + ["test"] * 20
     found = drift(np.concatenate(rows).astype(np.float32), np.array(labels), np.array(buckets), np.array(sides))
     by = found["by_distance"]
-    assert by["0"] > 0.99
-    assert by["3"] < 0.5 < by["1"]
+    assert found["in_domain"] > 0.99
+    assert by["3"] == {"change": pytest.approx(-1, abs=0.05), "tests": 1}
+    assert by["1"]["change"] > -0.1
 
 
 def test_images_that_another_release_holds_are_counted(release: Release, tmp_path: Path) -> None:
@@ -132,6 +133,9 @@ def test_a_streams_copies_correlation_and_drift(tmp_path: Path) -> None:
     assert found["near_copies"]["groups_across"]["split"] == 6
     assert found["label_correlation"]["autocorrelation"]["1"] > 0.8
     assert set(found["drift"]["by_distance"]) == {"-2", "-1", "0", "1", "2"}
+    (sentence,) = [line for line in lines(found) if line.startswith("drift: ")]
+    change = 100 * found["drift"]["by_distance"]["2"]["change"]
+    assert f"; trained 2 buckets earlier, {change:+.1f} points on the same tests (1 test bucket)" in sentence
 
 
 def test_the_page_shows_outside_text_as_text(release: Release) -> None:
@@ -168,9 +172,9 @@ def test_only_drift_exceeds_the_noise_floor() -> None:
     bucket, side = np.repeat(np.arange(4), 100), np.tile(["train", "test"], 200)
     for speed in (0.0, 1.0):
         x = (rng.normal(0, 0.1, (400, 3)) + speed * bucket[:, None] * [1, 0, 0]).astype(np.float32)
-        by = distances(x, bucket, side)["by_distance"]
-        assert by["3"] == pytest.approx(3 * speed, abs=0.1)
-        assert by["0"] < 0.05
+        found = distances(x, bucket, side)
+        assert found["by_distance"]["3"] == {"change": pytest.approx(3 * speed, abs=0.1), "tests": 1}
+        assert found["in_domain"] < 0.05
     assert distances(x, bucket, np.array(["train"] * 400)) == {}
 
 
