@@ -22,6 +22,7 @@ from eval.scoring.timeline import record
 from stream_builder.stream import Stream
 
 PANELS = 24  # classes with a chart
+EVEN = 0.2  # of an age: ages that differ by no more are named by their mean
 BLIND = ("majority", "random", "blind")  # learners that never look at a sample
 Facts = Mapping[str, Any]
 
@@ -106,6 +107,8 @@ def _facts(one: Ageing) -> dict[str, Any]:
     causes = {name: _band(getattr(one.causes, name)) for name in ("drop", "prior", "harder", "older")}
     return {
         "age": one.age[later].tolist(),
+        "youngest": one.youngest[later].tolist(),
+        "oldest": one.oldest[later].tolist(),
         "lag": one.lags[later].tolist(),
         "pairs": one.pairs[later].tolist(),
         "accuracy": _band(one.accuracy, later),
@@ -157,6 +160,20 @@ def span(value: float | None, unit: str) -> str:
     if value is None:
         return "not reached"
     return f"{value:.0f} {unit}" if value >= 10 else f"{value:.1f} {unit}"
+
+
+def after(facts: Facts, at: int, unit: str) -> str:
+    """The age at a position, with its range where it is of several ages.
+
+    >>> facts = {"age": [1.0, 5.0], "youngest": [1.0, 2.0], "oldest": [1.0, 11.0]}
+    >>> after(facts, 0, "years"), after(facts, 1, "years")
+    ('1.0 years', '5.0 years (2.0 to 11)')
+    """
+    mean, least, most = (facts[key][at] for key in ("age", "youngest", "oldest"))
+    text = span(mean, unit)
+    if most - least <= EVEN * mean:
+        return text
+    return f"{text} ({span(least, unit).removesuffix(f' {unit}')} to {span(most, unit).removesuffix(f' {unit}')})"
 
 
 def half_life_parts(half: Facts, unit: str) -> tuple[str, str]:
@@ -252,7 +269,14 @@ def curves(document: Mapping[str, Any]) -> Figure | None:
 def _curve_note(document: Mapping[str, Any]) -> str:
     about, shown = document["ageing"], _seeing(document)
     facts = shown[0][1]
-    text = "Each point is the mean over all models and tests that lie so far apart."
+    text = (
+        "Each point is the accuracy of fresh models, changed by what models of that age differ from them on the same "
+        f"tests. Tested steps: {facts['pairs'][0]} at the youngest age, {facts['pairs'][-1]} at the oldest."
+    )
+    same = [name for name, facts in shown if not any(facts["causes"]["older"]["value"])]
+    if same and len(facts["age"]) > 1:
+        text += f" Flat, since they never learn again and have the same answers at every age: {', '.join(same)}."
+    text += _uneven(facts, about["unit"])
     if about["unit"] == "steps":
         text += " The stream has no usable dates: ages are in steps."
     drawn = "seeds and test samples" if facts["seeds"] > 1 else "test samples (1 seed)"
@@ -264,6 +288,13 @@ def _curve_note(document: Mapping[str, Any]) -> str:
     if left_out:
         text += f" Not drawn, since they see no sample: {', '.join(left_out)}."
     return text + _newer_note(document)
+
+
+def _uneven(facts: Facts, unit: str) -> str:
+    """The range of ages at each point, where steps are so unevenly apart that a mean misleads."""
+    ranges = [after(facts, at, unit) for at in range(len(facts["age"]))]
+    named = [text for text in ranges if text.endswith(")")]
+    return f" Steps are unevenly apart, and ages are means: {', '.join(named)}." if named else ""
 
 
 def _newer(document: Mapping[str, Any]) -> dict[str, float]:
@@ -336,8 +367,8 @@ def table(document: Mapping[str, Any]) -> Section | None:
         cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
         rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
     first = shown[0][1]
-    fresh = "fresh" if first["age"][0] == 0 else f"after {span(first['age'][0], unit)}"
-    old = f"after {span(first['age'][oldest(first)], unit)}"
+    fresh = "fresh" if first["age"][0] == 0 else f"after {after(first, 0, unit)}"
+    old = f"after {after(first, oldest(first), unit)}"
     edge = min(_newer(document).values(), default=math.inf)
     fresh, dated = (
         f"{head} †" if first["age"][at] >= edge else head for head, at in ((fresh, 0), (old, oldest(first)))
@@ -346,8 +377,11 @@ def table(document: Mapping[str, Any]) -> Section | None:
              f"points a {one_of(unit)}", "half-life"]  # fmt: skip
     head = "".join(f"<th scope='col'>{text}</th>" for text in heads)
     note = (
-        "Accuracy in per cent, losses in points, with 95 % intervals. Half-life: time until half of the accuracy above "
-        "chance is gone; nothing is said about times beyond those that were tested. "
+        "Accuracy in per cent, losses in points, with 95 % intervals. Accuracies differ by what models of that age "
+        f"lose to fresh ones on the same tests; tested steps {old}: {first['pairs'][oldest(first)]}. Points a "
+        f"{one_of(unit)} and half-life follow the same models over later tests, and so include that these may be "
+        "harder. Half-life: time until half of the accuracy above chance is gone; nothing is said about times beyond "
+        "those that were tested. "
         f"What the same models lose {old} has three parts: fresh models do better on the same tests "
         "(model is old), fresh models fail there (data got harder), and the tests have other shares of the classes."
     ) + _newer_note(document)

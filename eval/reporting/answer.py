@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eval.protocol import Score, primary_of
-from eval.reporting.ageing import BLIND, half_life_text, interval, oldest, points, span
+from eval.reporting.ageing import BLIND, after, half_life_text, interval, oldest, points
 from eval.scoring.comparing import ALPHA
 from eval.scoring.ranking import upper_bound
 from eval.scoring.significance import LEAST_SEEDS
@@ -55,14 +55,16 @@ def _best(results: Sequence[Result], score: Score) -> str:
 def _ageing(aged: Sequence[Result], unit: str, dated: bool) -> list[str]:
     """Who is best when old, who ages least and most, and how fast."""
     at = oldest(aged[0]["ageing"])
-    age = span(aged[0]["ageing"]["age"][at], unit)
+    age = after(aged[0]["ageing"], at, unit)
     known = [r for r in aged if len(r["ageing"]["age"]) > at and _older(r, at)["value"] is not None]
     moving = [r for r in known if any(r["ageing"]["causes"]["older"]["value"])]  # others never learn again
     if not moving:
         return []
     best_old = max(known, key=lambda r: r["ageing"]["accuracy"]["value"][at])
     fresh, old = (points(best_old["ageing"]["accuracy"]["value"][k]) for k in (0, at))
-    sentences = [f"After {age}, {_name(best_old)} is the most accurate: {old} %, after {fresh} % when fresh."]
+    sentences = [
+        f"After {age}, {_name(best_old)} is the most accurate: {old} %, after {fresh} % when fresh, on the same tests."
+    ]
     ordered = sorted(moving, key=lambda r: _older(r, at)["value"])
     least, most = ordered[0], ordered[-1]
     if len(ordered) == 1:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eval.plotting.charts import Figure, Section, lines
-from eval.reporting.ageing import interval, oldest, span
+from eval.reporting.ageing import after, interval, oldest
 from eval.rows import Run
 from eval.scoring.calibration import Calibration, calibration
 from stream_builder.stream import Stream
@@ -31,7 +31,8 @@ def _facts(one: Calibration) -> dict[str, Any] | None:
         name: {end: [_plain(v) for v in getattr(getattr(one, name), end)[later]] for end in ("value", "low", "high")}
         for name in ("gap", "ece", "brier")
     }
-    return {"age": one.age[later].tolist(), "pairs": one.n[later].sum(1).tolist(), **bands}
+    ages = {name: getattr(one, name)[later].tolist() for name in ("age", "youngest", "oldest")}
+    return {**ages, "pairs": one.n[later].sum(1).tolist(), **bands}
 
 
 def _plain(value: float) -> float | None:
@@ -61,7 +62,7 @@ def section(document: Mapping[str, Any]) -> tuple[Figure, Section] | None:
         values = [interval(facts[what], at) for what in ("gap", "ece", "brier") for at in (0, oldest(facts))]
         cells = "".join(f"<td>{value}<br><span class='sd'>{ends}</span></td>" for value, ends in values)
         rows.append(f"<tr><th scope='row'>{html.escape(name)}</th>{cells}</tr>")
-    old = f"after {span(shown[0][1]['age'][oldest(shown[0][1])], unit)}"
+    old = f"after {after(shown[0][1], oldest(shown[0][1]), unit)}"
     titles = ("confidence − accuracy", "calibration error", "Brier score")
     heads = ["learner", *(f"{title}, {when}" for title in titles for when in ("fresh", old))]
     head = "".join(f"<th scope='col'>{text}</th>" for text in heads)

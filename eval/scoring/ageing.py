@@ -19,7 +19,7 @@ from eval.scoring.aggregate import groups
 from eval.scoring.bands import Array, Band, Floats, band
 from eval.scoring.causes import Causes, causes
 from eval.scoring.cells import Cells, Resampling, cells_of, draws_for, replicates
-from eval.scoring.decay import HalfLife, by_lag, half_lives, slope
+from eval.scoring.decay import HalfLife, by_lag, columns_of, half_lives, slope
 from eval.scoring.timeline import Timeline, timeline
 from stream_builder.stream import Stream
 
@@ -38,10 +38,15 @@ class Ageing:
     """position of the base lag in `lags`; K if there are only tests on the past"""
     age: Floats
     """(K,) mean time from training to test, in the timeline's unit"""
+    youngest: Floats
+    """(K,) the shortest of these times: where steps are unevenly apart, one lag has many ages"""
+    oldest: Floats
+    """(K,) the longest of these times"""
     pairs: npt.NDArray[np.int64]
-    """(K,) number of pairs of training and tested step"""
+    """(K,) number of pairs of training and tested step whose test also has a model at the base lag"""
     accuracy: Band
-    """(K,) mean of R over the pairs of a lag"""
+    """(K,) on the average test: mean of R at the base lag, and the change to it on the same tests (see `by_lag`). With
+    tests on the past alone, the lag nearest to 0 takes the place of the base lag"""
     accuracy_of: Band
     """(C, K) the same for each class"""
     matrix: Band
@@ -114,7 +119,15 @@ def _ageing(
     base = int(np.searchsorted(lags, 0))
     ages, later = times.ages(), lags[base:]
     first = int(later[0]) if len(later) else steps
-    age = np.array([np.diagonal(ages, k)[np.diagonal(tested, k)].mean() for k in lags.tolist()])
+    fresh = int(lags[min(base, len(lags) - 1)])
+    own = np.zeros(steps, bool)  # whether a step has a test of a fresh model
+    own[columns_of(fresh)] = np.diagonal(tested, fresh)
+    pairs = [np.diagonal(tested & own, k) for k in lags.tolist()]
+    of_lags = [
+        np.diagonal(ages, k)[both if both.any() else np.diagonal(tested, k)]
+        for k, both in zip(lags.tolist(), pairs, strict=True)
+    ]
+    age = np.array([of_lag.mean() for of_lag in of_lags])
     r, drawn = _share(right.sum(-1), n.sum(-1)), _share(drawn_right.sum(-1), drawn_n.sum(-1))
     r_of, drawn_of = (  # (L, C, T, T), (B, L, C, T, T)
         np.moveaxis(_share(a, b), -1, -3)[..., : width if classes else 0, :, :]
@@ -128,7 +141,7 @@ def _ageing(
         np.full((len(counted) * of_class, steps), 1 / width), age[base:], later, loss,
     )  # fmt: skip
     accuracy, accuracy_of = (
-        band(by_lag(*one), by_lag(*two)) for one, two in (((r, lags), (drawn, lags)), ((r_of, lags), (drawn_of, lags)))
+        band(by_lag(one, lags, fresh), by_lag(two, lags, fresh)) for one, two in ((r, drawn), (r_of, drawn_of))
     )
     slopes, slopes_of = (
         band(slope(one, ages, first), slope(two, ages, first)) for one, two in ((r, drawn), (r_of, drawn_of))
@@ -140,7 +153,9 @@ def _ageing(
             lags=lags,
             base=base,
             age=age,
-            pairs=np.array([np.diagonal(tested, k).sum() for k in lags.tolist()], np.int64),
+            youngest=np.array([of_lag.min() for of_lag in of_lags]),
+            oldest=np.array([of_lag.max() for of_lag in of_lags]),
+            pairs=np.array([both.sum() for both in pairs], np.int64),
             accuracy=accuracy[k],
             accuracy_of=accuracy_of[k],
             matrix=matrix[k],

@@ -37,6 +37,10 @@ class Calibration:
     """(K,) steps from training to test, rising"""
     age: Floats
     """(K,) mean time from training to test"""
+    youngest: Floats
+    """(K,) the shortest of these times"""
+    oldest: Floats
+    """(K,) the longest of these times"""
     gap: Band
     """(K,) mean confidence minus accuracy; above 0: overconfident"""
     ece: Band
@@ -87,12 +91,14 @@ def _calibration(runs: Sequence[Run], stream: Stream | None, clusters: Array | N
         return None
     lags, ages = sorted(by_lag), times.ages()
     found = [_of_lag(by_lag[k], len(runs), clusters) for k in lags]
-    age = np.array([np.mean([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags])
+    of_lags = [np.array([ages[i, i + k] for _, i, _ in by_lag[k]]) for k in lags]
     gap, ece, brier = (_band([one.measures[m] for one in found]) for m in range(3))
     return Calibration(
         timeline=times,
         lags=np.array(lags, np.int64),
-        age=age,
+        age=np.array([of_lag.mean() for of_lag in of_lags]),
+        youngest=np.array([of_lag.min() for of_lag in of_lags]),
+        oldest=np.array([of_lag.max() for of_lag in of_lags]),
         gap=gap,
         ece=ece,
         ece_debiased=np.array([one.debiased for one in found]),

@@ -30,9 +30,19 @@ class HalfLife:
     """why there is none"""
 
 
-def by_lag(r: Array, lags: npt.NDArray[np.int64]) -> Array:
-    """(..., K) mean over the pairs of each lag."""
-    return np.stack([mean(np.diagonal(r, k, -2, -1), -1) for k in lags.tolist()], -1)
+def by_lag(r: Array, lags: npt.NDArray[np.int64], fresh: int) -> Array:
+    """(..., K) accuracy at each lag as on the average test: the mean of the models at lag `fresh` on all their tests,
+    and what models at the lag differ from those on the same tests. Steps differ in how hard they are, and each lag has
+    other ones: means of all tests at a lag would take hard last steps for age."""
+    own = np.full((*r.shape[:-2], r.shape[-1]), np.nan, r.dtype)  # (..., T) on each test
+    own[..., columns_of(fresh)] = np.diagonal(r, fresh, -2, -1)
+    changes = [mean(np.diagonal(r, k, -2, -1) - own[..., columns_of(k)], -1) for k in lags.tolist()]
+    return np.asarray(mean(own, -1)[..., None] + np.stack(changes, -1))
+
+
+def columns_of(lag: int) -> slice:
+    """The tested steps of a lag's pairs, in the order of `np.diagonal`."""
+    return slice(lag, None) if lag >= 0 else slice(None, lag)
 
 
 def slope(r: Array, ages: Floats, base: int) -> Array:

@@ -12,8 +12,12 @@ from scipy.stats import ttest_rel
 from curate.core.seeding import rng_for
 from curate.release.drift import drift
 from eval.protocol import Score
+from eval.reporting.ageing import curves, facts_of, table
 from eval.reporting.overview import alike, cells_of, critical_difference, ranks
-from eval.scoring.aggregate import _compare
+from eval.rows import Row, Run
+from eval.scoring.ageing import ageing
+from eval.scoring.aggregate import _compare, summary
+from eval.scoring.cells import Resampling
 
 
 def _documents(scores: Any) -> list[dict[str, Any]]:
@@ -159,3 +163,60 @@ def test_changes_by_distance_are_those_counted_by_hand() -> None:
     found = drift(x, y, bucket, side)
     assert found["by_distance"] == by_distance
     assert found["in_domain"] == pytest.approx(np.mean([right(j, j) for j in (0, 2, 3, 5)]))
+
+
+YEAR = 365.2425 * 86400
+
+
+def _runs(r: Any, years: Sequence[float]) -> list[Run]:
+    """clear-iid with accuracies r (T, T), NaN: not tested, of 10,000 samples each."""
+    about = {
+        "protocol": "clear-iid", "learner": "er", "settings": {}, "protocol_settings": {}, "seed": 0, "seconds": 0.0,
+        "stream": {"name": "s", "sha256": "s"}, "stored_bytes": 0, "gradient_steps": 0, "steps": len(r),
+        "timeline": {"names": [str(year) for year in years], "dates": [round(year * YEAR) for year in years]},
+    }  # fmt: skip
+    cells = [(i, j) for i in range(len(r)) for j in range(len(r)) if not np.isnan(r[i, j])]
+    return [Run(about, [Row(str(j), 10_000, round(10_000 * r[i, j]), i) for i, j in cells])]
+
+
+def test_curves_by_age_are_flat_where_only_the_last_steps_are_harder() -> None:
+    hard = np.array([0.9, 0.9, 0.8, 0.6, 0.4])
+    (curve,) = ageing(_runs(np.tile(hard, (5, 1)), range(5)))
+
+    assert curve is not None
+    assert np.allclose(curve.accuracy.value, hard.mean(), atol=1e-4)
+
+
+def test_a_curve_by_age_is_that_of_a_loop() -> None:
+    """Holes included: a test without a fresh model has no fall."""
+    r = rng_for(0, "cells").uniform(0.3, 0.9, (5, 5))
+    r[3, 3] = r[0, 2] = np.nan
+    (curve,) = ageing(_runs(r, range(5)))
+
+    assert curve is not None
+    level = np.mean([r[j, j] for j in (0, 1, 2, 4)])
+    for lag, value, n in zip(curve.lags.tolist(), curve.accuracy.value, curve.pairs.tolist(), strict=True):
+        falls = [r[j - lag, j] - r[j, j] for j in range(5) if 0 <= j - lag < 5]
+        falls = [fall for fall in falls if not np.isnan(fall)]
+        assert n == len(falls)
+        assert value == pytest.approx(level + np.mean(falls), abs=1e-3) if falls else np.isnan(value)
+
+
+def test_ages_of_unevenly_spaced_steps_are_named_with_their_range() -> None:
+    """Steps at years 0, 1, 2, 3 and 13: two steps later is 2, 2 or 11 years."""
+    years = (0, 1, 2, 3, 13)
+    lag = np.arange(5)[None, :] - np.arange(5)[:, None]
+    runs = _runs(0.9 - 0.05 * np.maximum(lag, 0), years)
+    facts = facts_of(runs, None, Resampling())
+    assert facts is not None
+    (of_learner,) = facts["results"]
+
+    assert [of_learner[key][2] for key in ("youngest", "age", "oldest")] == pytest.approx([2, 5, 11], abs=1e-3)
+    document = summary(runs, "s", "s", "clear-iid")
+    document["ageing"], document["results"][0]["ageing"] = facts, of_learner
+    section = table(document)
+    assert section is not None
+    assert "after 5.0 years (2.0 to 11)" in section.html
+    figure = curves(document)
+    assert figure is not None
+    assert "ages are means: 3.2 years (1.0 to 10), 5.0 years (2.0 to 11), 7.5 years (3.0 to 12)" in figure.caption
