@@ -7,14 +7,15 @@ no source is "unknown".
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.core.atomic_io import write_text
 from curate.core.errors import BadConfig, reason
 
-UNKNOWN = "unknown"
+UNKNOWN, NO_DATA = "unknown", "no data"
 FILE = "seen.yaml"  # of a model's folder: trained_until, data, source
 DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
@@ -91,7 +92,7 @@ def seen(kind: str, model: str, weights: str | None = None) -> Seen:
         if place in BUILT_IN:
             return BUILT_IN[place]
     if kind == "ngrams":
-        return Seen("no data", "none: counts of letters", "part of driftline")
+        return Seen(NO_DATA, "none: counts of letters", "part of driftline")
     if kind == "sentence":
         return _matching(SENTENCES, model)
     return _matching({"clip": CLIP_TAGS, "backbone": TIMM_TAGS}.get(kind, {}), weights or "")
@@ -116,6 +117,31 @@ def declared(path: Path) -> Seen:
         raise BadConfig(f"{path} does not say what its model has seen.", "Expected trained_until, data, source.")
     texts = {key: str(value) for key, value in values.items()}
     return Seen(**texts | {"trained_until": checked(texts["trained_until"])})
+
+
+def write_seen(folder: Path, seen: Seen) -> None:
+    """Write `seen.yaml` beside a model's weights."""
+    import yaml
+
+    names = {"trained_until": seen.trained_until, "data": seen.data, "source": seen.source}
+    write_text(folder / FILE, yaml.safe_dump(names, sort_keys=False, allow_unicode=True))
+
+
+def joint(parts: Sequence[Seen], maker: str) -> Seen:
+    """What a model made of several has seen: until the last of their dates, or unknown if one of them is. maker: the
+    command that joins them."""
+    dates = [part.trained_until for part in parts if part.trained_until != NO_DATA]
+    until = UNKNOWN if UNKNOWN in dates else max(dates, default=UNKNOWN, key=_last_day)
+    return Seen(until, "; ".join(part.data for part in parts), maker)
+
+
+def _last_day(date: str) -> str:
+    """A date that is compared as text: a year lasts until its last day.
+
+    >>> _last_day("2004"), _last_day("2004-03-05")
+    ('2004-99-99', '2004-03-05')
+    """
+    return date + "-99" * (2 - date.count("-"))
 
 
 def recorded(provenance: Mapping[str, Any], features: str) -> Seen:

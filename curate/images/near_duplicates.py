@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from curate.encoders import Vectors
 Hashes = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.int64]
 SIDE, LOW = 32, 8
+BLOCK = 1024  # images that are hashed at once
 THUMB = 64  # edge in pixels of the image that is hashed
 QUERIES = 4096  # hashes per search
 MANY = 100_000  # from so many hashes on, multi-index hashing is faster than comparing all pairs
@@ -58,6 +59,16 @@ def thumbnail(data: bytes, decoded: Any = None) -> Any:
             decoded = decoded if same else image.convert("RGB")
     small = decoded.resize((THUMB, THUMB), Image.Resampling.BOX)
     return torch.from_numpy(np.array(small)).permute(2, 0, 1)
+
+
+def hashes_of(images: Iterable[bytes]) -> Hashes:
+    """(N,) perceptual hashes of encoded images."""
+    import torch
+
+    small, found = map(thumbnail, images), [np.zeros(0, np.uint64)]
+    while block := list(islice(small, BLOCK)):
+        found.append(perceptual_hashes(torch.stack(block)))
+    return np.concatenate(found)
 
 
 @lru_cache(maxsize=1)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import BadInput, MissingFile
 from curate.core.parsing import rows_of
+from curate.encoders.seen import Seen
 from curate.images.checks import ImageLimits, check_image
-from curate.images.shards import read_images
 from curate.pretrain.gather import fit_image
+from curate.pretrain.pool import is_release, open_pool, seen_of
+from curate.release.format import Release
 
 FEWEST = 16  # images, for a model that is more than noise
 TEXTS = ("caption", "label", "title")  # columns of the collection, the best first
@@ -35,64 +35,61 @@ class Captioned:
     """(N, size, size, 3)"""
     texts: list[str]
     """(N,) caption, or name of the class; photos of equal text are not negatives of each other"""
+    dropped: Mapping[str, int]
+    """reason → photos with a text that were left out"""
+    seen: Seen
+    """what a model that learns from them has seen"""
+    tests: str
+    """"left out" (those of every split), "included" or "unknown\""""
 
     def caption(self, i: int, rng: np.random.Generator) -> str:
         """One of the captions of image `i`: its text in a random template."""
         return TEMPLATES[int(rng.integers(len(TEMPLATES)))].format(self.texts[i])
 
 
-def captioned(source: Path, size: int) -> Captioned:
-    """The images with a text. source: a release (labelled images, without the test images of its first split: the class
-    is the text), or a run whose fetch is done (caption, else label, else the words of the title).
+def captioned(source: Path, size: int, include_tests: bool = False) -> Captioned:
+    """The images with a text, without the tests of every split (see `open_pool`). source: a release (labelled images,
+    whose class is the text), or a run whose fetch is done (caption, else label, else the words of the title).
 
     Raises MissingFile, and BadInput if fewer than FEWEST images have a text.
     """
-    if not source.is_dir():
-        raise MissingFile(f"There is no folder {source}.", "Expected a run or a release.")
-    fetched = next(iter(sorted(source.glob("stages/*_fetch/index.parquet"))), None)
-    if (source / "release.json").is_file():
-        pairs = _of_release(source)
-    elif fetched is not None:
-        pairs = _of_run(source, fetched)
-    else:
+    if source.is_dir() and not is_release(source) and not list(source.glob("stages/*_fetch/index.parquet")):
         raise MissingFile(
             f"{source} is no release, and no run with fetched photos.",
             "",
             f"First: driftline run {source} --until fetch",
         )
-    images, texts = [], []
-    for data, text in pairs:
-        if check_image(data, ImageLimits()).reason is None:
+    pool = open_pool(source, None, include_tests, labelled=True)
+    texts = _classes(source) if is_release(source) else _texts(source)
+    images, used = [], []
+    for photo, data in pool.images(texts.keys()):
+        if check_image(data, ImageLimits()).reason is None and not pool.is_copy(data):
             images.append(fit_image(data, size))
-            texts.append(text)
-    if len(images) < FEWEST:
+            used.append(photo)
+    if len(used) < FEWEST:
+        without = f" {pool.dropped.total():,} more were left out because of the tests." if pool.dropped else ""
         raise BadInput(
-            f"{source} has {len(images)} images with a caption, label or title of words.",
+            f"{source} has {len(used)} images with a caption, label or title of words.{without}",
             f"Expected at least {FEWEST}; thousands make a useful model.",
-            "Photos in folders named by what they show: set collection.label to parent.",
+            "Use more photos, or tests, too: --include-tests."
+            if without
+            else "Photos in folders named by what they show: set collection.label to parent.",
         )
-    return Captioned(np.stack(images), texts)
+    seen = seen_of(used, source, pool.tests, "driftline models train")
+    return Captioned(np.stack(images), [texts[photo.id] for photo in used], pool.dropped, seen, pool.tests)
 
 
-def _of_release(source: Path) -> Iterator[tuple[bytes, str]]:
-    from curate.release.format import Release
-
-    release = Release.open(source)
-    known = rows_of(release.table, "id", "class", "split_0")
-    texts = {id_: name.replace("_", " ") for id_, name, side in known if side != "test"}
-    yield from ((data, texts[id_]) for id_, data in release.images() if id_ in texts)
+def _classes(source: Path) -> dict[str, str]:
+    return {id_: name.replace("_", " ") for id_, name in rows_of(Release.open(source).table, "id", "class")}
 
 
-def _of_run(source: Path, index: Path) -> Iterator[tuple[bytes, str]]:
+def _texts(source: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for part in sorted(source.glob("stages/01_ingest/table/*.parquet")):
+    for part in sorted(source.glob("stages/*_ingest/table/*.parquet")):
         for row in pq.read_table(part, columns=["id", *TEXTS]).to_pylist():
             if text := text_of(row):
                 texts[row["id"]] = text
-    table = pq.read_table(index)
-    table = table.filter(pc.is_in(table["id"], value_set=pa.array(list(texts), pa.string())))
-    for shard in sorted(set(table["shard"].to_pylist())):
-        yield from ((data, texts[id_]) for id_, data in read_images(index.parent, table, shard))
+    return texts
 
 
 def text_of(row: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.encoders import Vectors, unit
 from curate.encoders.network import resolve_device
+from curate.encoders.seen import write_seen
 from curate.pretrain import Recipe
 from curate.pretrain.gather import ImageArray
 from curate.pretrain.moco import Moco
@@ -90,7 +91,8 @@ def pretrain(
     probe: Probe | None = None,
     probe_every: int = 5,
 ) -> dict[str, Any]:
-    """Train, and write weights.safetensors (query encoder, names as in timm) and pretrain.json, which is returned.
+    """Train, and write weights.safetensors (query encoder, names as in timm), seen.yaml (what they have seen) and
+    pretrain.json, which is returned.
 
     If `out` is finished with the same images, recipe and seed, nothing is done; if it was interrupted, training
     continues after the last complete epoch with the same numbers. Raises BadConfig for fewer images than two batches,
@@ -138,6 +140,8 @@ def pretrain(
         "key": key,
         "images": n,
         "dropped": dict(images.dropped),
+        "tests": images.tests,
+        "trained_until": images.seen.trained_until,
         "queue": queue,
         "batches": training.batches * recipe.epochs,
         "loss": [round(v, 5) for v in losses],
@@ -147,6 +151,7 @@ def pretrain(
         "processes": group.size,
     }
     if group.rank == 0:
+        write_seen(out, images.seen)
         _finish(out, training.moco, facts)
     return facts
 

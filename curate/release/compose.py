@@ -29,9 +29,10 @@ from curate.release.card_sections import missing_sections
 from curate.release.drift import drift
 from curate.release.format import Release
 from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, packed_images
+from curate.release.pool import COPY, Tested, left_out
 from curate.release.selection import all_splits, gaps_of, select, split_groups
 from curate.release.settings import ReleaseSettings
-from curate.release.unlabelled import write_unlabelled
+from curate.release.unlabelled import copies_of_tests, write_unlabelled
 from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
 from curate.release.versions.changelog import all_withdrawn, changes_since, check_version
 from curate.release.versions.tombstones import WITHDRAWN
@@ -144,8 +145,9 @@ def compose(
         )
     further = None
     if settings.unlabelled != "none":
-        n, part = _pack_unlabelled(collection, published, why, release, records)
-        further = n, {f"unlabelled/{name}": digest for name, digest in part.packed.sums.items()}
+        tests = Tested.of(packed.rows, splits, settings.copy_bits)
+        n, counts, part = _pack_unlabelled(collection, published, why, release, records, tests)
+        further = n, counts, {f"unlabelled/{name}": digest for name, digest in part.packed.sums.items()}
         tars.append(part)
     if former is not None and changes is not None:
         changes["tars"] = joined(part.tars for part in tars if part.tars)
@@ -314,14 +316,17 @@ def _append(
 
 
 def _pack_unlabelled(
-    collection: Collection, published: set[str], why: Mapping[str, str], release: Path, records: Path
-) -> tuple[int, Appended]:
-    """Write the unlabelled images; returns their number and their tars."""
+    collection: Collection, published: set[str], why: Mapping[str, str], release: Path, records: Path, tests: Tested
+) -> tuple[int, Counter[str], Appended]:
+    """Write the unlabelled images; returns their number, reason → photos left out for the tests, and their tars."""
     verdicts, settings = collection.verdicts, collection.settings
     unfit = verdicts.filter(pc.is_in(verdicts["verdict"], value_set=pa.array(NOT_FOR_TRAINING)))["id"].to_pylist()
     without = published | {*collection.withdrawn, *unfit}
     index = release / "unlabelled.parquet"
-    n = write_unlabelled(collection.members, list(collection.table), without, index, settings.licences)
+    copies = copies_of_tests(collection.embedded, tests, settings.copy_cosine)
+    n, left = write_unlabelled(
+        collection.members, list(collection.table), without, index, settings.licences, tests, copies
+    )
     former = collection.previous if settings.append else None
     old = {} if former is None else unlabelled(former)
     if settings.unlabelled == "index":
@@ -330,12 +335,14 @@ def _pack_unlabelled(
                 f"release.unlabelled is index, and {former.path} holds unlabelled images.",
                 "Expected images: an appended release keeps all tars.",
             )
-        return n, Appended(Packed([], {}, []))
+        return n, left, Appended(Packed([], {}, []))
     rows = [row | {"source_sha256": row["sha256"]} for row in pq.read_table(index).to_pylist()]
     if former is None:
-        return n, Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
-    reasons = {**why, **dict.fromkeys(published, "labelled")}
-    return n, _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
+        return n, left, Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
+    reasons = {i: COPY for i in old if i in copies}
+    reasons |= left_out(tests, ((i, o.row["user"], o.row["sha256"]) for i, o in old.items()))
+    reasons |= {**why, **dict.fromkeys(published, "labelled")}
+    return n, left, _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
 
 
 def _drift(

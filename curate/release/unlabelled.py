@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import writing
+from curate.core.parsing import rows_of
+from curate.images.near_duplicates import near_stored
 from curate.release.format import METADATA
+from curate.release.pool import COPY, Tested, left_out
+from curate.retrieval.vector_store import parts, vectors_of
 
+BLOCK = 2048  # vectors that are compared at once
 COLUMNS = (
     "id", "bucket", "uploaded", "sha256", "width", "height", "user", "creator", "title", "licence", "licence_url",
     "page_url", "url",
@@ -27,17 +35,43 @@ ORDER BY m.bucket, m.uploaded, m.id
 """
 
 
+def copies_of_tests(embedded: Path, tests: Tested, cosine: float | None = None) -> set[str]:
+    """Ids of the photos of an embed stage's folder that are near copies of tests: by their perceptual hashes, or by
+    vectors of at least this cosine. The tests are among them."""
+    stored, close = [np.zeros(0, np.uint64)], set()
+    for table, _ in parts(embedded):
+        tested = pc.is_in(table["id"], value_set=pa.array(sorted(tests.ids), pa.string()))
+        stored.append(table["phash"].filter(tested).drop_null().to_numpy().astype(np.uint64))
+    hashes = np.concatenate(stored)
+    vectors = vectors_of(embedded, [] if cosine is None else sorted(tests.ids)).astype(np.float32).T
+    for table, file in parts(embedded):
+        near, hashed = np.zeros(len(table), bool), np.flatnonzero(pc.is_valid(table["phash"]).to_numpy())
+        near[hashed] = near_stored(table["phash"].drop_null().to_numpy().astype(np.uint64), hashes, tests.bits)
+        for low in range(0, 0 if cosine is None else len(table), BLOCK):
+            scores = file.map()[low : low + BLOCK].astype(np.float32) @ vectors
+            near[low : low + BLOCK] |= scores.max(1, initial=-1) >= cosine
+        close |= set(table["id"].filter(pa.array(near)).to_pylist())
+    return close
+
+
 def write_unlabelled(
-    members: Path, tables: list[Path], without: Collection[str], out: Path, licences: Sequence[str] = ()
-) -> int:
+    members: Path,
+    tables: list[Path],
+    without: Collection[str],
+    out: Path,
+    licences: Sequence[str],
+    tests: Tested,
+    copies: Collection[str] = (),
+) -> tuple[int, Counter[str]]:
     """Write `out`, a table of UNLABELLED, for the members of buckets whose id is not in `without`, by bucket and time.
 
-    licences: prefixes of the names or addresses of allowed licences (empty: all). Returns the number of rows. Memory
-    does not grow with the collection.
+    licences: prefixes of the names or addresses of allowed licences (empty: all). tests: of every split; photos by
+    their uploaders and `copies`, the ids of their near copies, are left out. Returns the number of rows, and reason →
+    number of photos left out. Memory does not grow with the collection.
     """
     import duckdb
 
-    n = 0
+    n, left = 0, Counter[str]()
     with (
         duckdb.connect() as base,
         writing(out) as file,
@@ -48,6 +82,10 @@ def write_unlabelled(
         result = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
         for batch in result.to_arrow_reader(65_536):
             table = pa.Table.from_batches([batch]).cast(UNLABELLED)
+            why = left_out(tests, rows_of(table, "id", "user", "sha256"))
+            why |= {i: COPY for i in table["id"].to_pylist() if i in copies and i not in why}
+            left.update(why.values())
+            table = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(list(why), pa.string()))))
             writer.write_table(table)
             n += len(table)
-    return n
+    return n, left

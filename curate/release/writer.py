@@ -42,7 +42,7 @@ def write_release(
     changes: Mapping[str, Any] | None = None,
     withdrawn: Sequence[tuple[str, str]] = (),
     template: str | None = None,
-    unlabelled: tuple[int, Mapping[str, str]] | None = None,
+    unlabelled: tuple[int, Mapping[str, int], Mapping[str, str]] | None = None,
     tombstones: Sequence[Tombstone] = (),
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
@@ -50,7 +50,8 @@ def write_release(
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
-    images in `unlabelled.parquet`, and the checksums of their tars below `out`. tombstones: images in the tars that are
+    images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and the checksums of their
+    tars below `out`. tombstones: images in the tars that are
     not among the rows. SHA256SUMS is written last.
     """
     rows = packed.rows
@@ -89,6 +90,7 @@ def write_release(
         "withdrawn": len(withdrawn),
         "tombstones": len(tombstones),
         "unlabelled": None if unlabelled is None else unlabelled[0],
+        "unlabelled_left_out": {} if unlabelled is None else dict(sorted(unlabelled[1].items())),
         "provenance": {**provenance, "compressed_again": packed.compressed_again},
     }
     write_json(out / "release.json", facts)
@@ -104,7 +106,7 @@ def write_release(
     twice = any(stone.id in ids and stone.tar in tars for stone in tombstones)
     write_croissant(out, facts, table, tars, not twice)
     write_text(out / "README.md", card(facts, template=template))
-    seal(out, tars | (dict(unlabelled[1]) if unlabelled else {}))
+    seal(out, tars | (dict(unlabelled[2]) if unlabelled else {}))
     return facts
 
 

@@ -28,6 +28,9 @@ Engine = Annotated[
     typer.Option("--engine", help="ray: the cluster of RAY_ADDRESS, or this machine; slurm: one job a task."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout and nothing else.")]
+IncludeTests = Annotated[
+    bool, typer.Option("--include-tests", help="Learn from test images and their uploaders, too; it is recorded.")
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override one setting by its dotted path; may be repeated."),

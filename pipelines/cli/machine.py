@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from curate.core.errors import BadConfig
-from pipelines.cli.common import Device, Json, command, context_of_last, log_of, show
+from pipelines.cli.common import Device, IncludeTests, Json, command, context_of_last, log_of, show
 from pipelines.cli.listing import columns
 
 doctor_app = typer.Typer()
@@ -121,21 +121,27 @@ def models_train(
         str | None, typer.Option("--text", metavar="ENCODER", help="Frozen text encoder: KIND:MODEL.")
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where the model is trained.")] = "auto",
+    include_tests: IncludeTests = False,
     as_json: Json = False,
 ) -> None:
     """Train a small CLIP on the captions or class names of your own photos.
 
     3 million parameters, minutes on a CPU for some thousand photos. It knows what these captions name and nothing
     else. A photo's text is its caption, else its label (collection.label: parent), else the words of its title; of a
-    release, the class. With --image and --text both towers are encoders that you have, which stay as they are; only a
-    linear map of each is trained, on the CPU.
+    release, the class. Test images of every split, photos by their uploaders and near copies of them are left out and
+    counted; a run without a release does not say which photos will be tests. The folder's seen.yaml has the day of the
+    newest photo. With --image and --text both towers are encoders that you have, which stay as they are; only a linear
+    map of each is trained, on the CPU.
     """
     from curate.core.torch_threads import idle_cores
+    from curate.encoders import spec_of
     from curate.encoders.locked import RECORD, opened
     from curate.encoders.network import resolve_device
+    from curate.encoders.seen import joint, seen, write_seen
     from curate.encoders.weights import CONFIG
     from curate.pretrain import locked, small_clip
     from curate.pretrain.captions import captioned
+    from curate.pretrain.pool import tests_note
 
     if size % 32:
         raise BadConfig(f"--size is {size}.", "Expected a multiple of 32.")
@@ -145,10 +151,14 @@ def models_train(
         raise BadConfig(f"{out} holds a model.", "", "Set another --out, or delete the folder.")
     place = resolve_device(device)
     towers = [(name, opened(name, place)) for name in (image, text) if name is not None]
-    pairs = captioned(source, locked.EDGE if towers else size)
+    pairs = captioned(source, locked.EDGE if towers else size, include_tests)
+    specs = [spec_of(name) for name, _ in towers]
+    known = joint([pairs.seen, *(seen(spec.encoder, spec.model, spec.weights) for spec in specs)], pairs.seen.source)
     n = len(pairs.texts)
     with idle_cores() as threads:
         log = log_of(None, as_json)
+        log.say(tests_note(source, pairs.tests, pairs.dropped))
+        write_seen(out, known)  # before there is a model that may be used
         log.say(f"train: {n:,} photos, {len(set(pairs.texts)):,} different texts, threads: {threads}")
         batch = min(256, max(8, n // 4))
         if towers:
@@ -161,6 +171,7 @@ def models_train(
                 pairs.images, pairs.caption, pairs.texts, out, log, seed, epochs, batch, device=place
             )
     document = {"model": str(out.absolute()), "images": n, "texts": len(set(pairs.texts)), "loss": losses}
+    document |= {"dropped": dict(pairs.dropped), "tests": pairs.tests, "trained_until": known.trained_until}
     use = f"--set embed.model={out.absolute()} --set embed.weights=null"
     if towers:
         use += " --set embed.encoder=locked"

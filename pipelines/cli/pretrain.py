@@ -10,7 +10,7 @@ import typer
 
 from curate.core.errors import BadConfig
 from curate.core.run_log import RunLog
-from pipelines.cli.common import Device, Json, Sets, command, log_of, show
+from pipelines.cli.common import Device, IncludeTests, Json, Sets, command, log_of, show
 from pipelines.cli.listing import named
 
 if TYPE_CHECKING:
@@ -38,15 +38,18 @@ def pretrain(
     every: Annotated[int, typer.Option("--probe-every", min=1, help="Epochs between two probes.")] = 5,
     seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     device: Annotated[Device, typer.Option("--device", help="Where the network is trained.")] = "auto",
+    include_tests: IncludeTests = False,
     as_json: Json = False,
 ) -> None:
     """Learn features from images without labels (MoCo v2).
 
+    Test images of every split, photos by their uploaders and near copies of them are left out and counted.
     For several processes: torchrun -m pipelines.cli pretrain …
     """
     from curate.encoders.network import resolve_device
     from curate.pretrain import RECIPES
     from curate.pretrain.gather import gather
+    from curate.pretrain.pool import tests_note
     from curate.pretrain.train import ProcessGroup
     from curate.pretrain.train import pretrain as train
 
@@ -55,10 +58,12 @@ def pretrain(
     run_log = log_of(out / "log.jsonl", as_json) if group.rank == 0 else RunLog(None, True)
     prober = None if probe is None else _probe(probe, rules.room)
     if (source / "stream.json").is_file():
-        pictures = _of_stream(source, bucket, rules.room)
+        pictures = _of_stream(source, bucket, rules.room, include_tests)
     else:
         with group.first_then_others(), run_log.progress("images", None, "images") as tick:
-            pictures = gather(source, bucket, rules.room, out, tick)
+            pictures = gather(source, bucket, rules.room, out, tick, include_tests)
+    if group.rank == 0:
+        run_log.say(tests_note(source, pictures.tests, pictures.dropped))
     facts = train(pictures, rules, out, seed, device, run_log, prober, every)
     if group.rank == 0:
         knn = f", k-NN accuracy {100 * facts['probe'][-1][1]:.1f} %" if facts["probe"] else ""
@@ -80,11 +85,16 @@ def _changed(recipe: Recipe, sets: list[str]) -> Recipe:
     return replace(recipe, **changes)
 
 
-def _of_stream(place: Path, bucket: int, room: int) -> Any:
-    """Images of the stream's past (its prior), else the unlabelled or the training images of a step."""
+def _of_stream(place: Path, bucket: int, room: int, include_tests: bool) -> Any:
+    """Images of the stream's past (its prior), else the unlabelled or the training images of a step.
+
+    Training images that another published split tests are left out, and those linked with a test of this one.
+    """
     import numpy as np
 
     from curate.pretrain.gather import ImageArray
+    from curate.pretrain.pool import Photo, seen_of
+    from curate.release.pool import TEST, UPLOADER
     from stream_builder.builders.encoded import is_image
     from stream_builder.stream import Stream
 
@@ -93,16 +103,31 @@ def _of_stream(place: Path, bucket: int, room: int) -> Any:
         raise BadConfig(f"{place} has samples of shape {stream.x_shape}.", "Expected images.")
     if bucket >= len(stream.steps):
         raise BadConfig(f"{place} has {len(stream.steps)} steps.", "", "Set --bucket to one of 0 … steps - 1.")
-    step = stream.steps[bucket]
-    unlabelled = stream.prior if bucket == 0 and stream.prior is not None else step.unlabelled
-    x = np.asarray(step["train"].x if unlabelled is None else unlabelled)
+    step, dropped = stream.steps[bucket], {}
+    x = stream.prior if bucket == 0 and stream.prior is not None else step.unlabelled
+    if x is not None:  # unlabelled images have no times: they are older than the first of the step after them
+        later = [step] if x is stream.prior else stream.steps[bucket + 1 : bucket + 2]
+        times = [split.time for s in later for split in s.splits.values() if split.time is not None and len(split)]
+        until = min((int(time.min()) for time in times), default=None)
+    else:
+        split, tests = step["train"], [s["test"].group for s in stream.steps if "test" in s.splits]
+        if not include_tests:
+            elsewhere = np.zeros(len(split), bool) if split.test_in is None else split.test_in.any(1)
+            groups = np.concatenate([np.zeros(0, np.int64), *(g for g in tests if g is not None)])
+            linked = np.zeros(len(split), bool) if split.group is None else np.isin(split.group, groups) & ~elsewhere
+            dropped = {TEST: int(elsewhere.sum()), UPLOADER: int(linked.sum())}
+            split = split.take(np.flatnonzero(~(elsewhere | linked)))
+        x, until = split.x, None if split.time is None or not len(split) else int(split.time.max())
+    x = np.asarray(x)
     if x.shape[1] != room or x.shape[2] != room:
         raise BadConfig(
             f"{place} has images of {x.shape[1]} × {x.shape[2]} pixels.",
             f"Expected {room} × {room}, the room of the recipe.",
             f"Make the stream with --features images:{room}, or change the recipe with --set room=…",
         )
-    return ImageArray(x, {}, f"{stream.sha256}-{bucket}")
+    tests_are = "included" if include_tests else "left out"
+    seen = seen_of((Photo("", None, "", until) for _ in range(len(x))), place, tests_are, "driftline pretrain")
+    return ImageArray(x, dropped, f"{stream.sha256}-{bucket}-{tests_are}", seen, tests_are)
 
 
 def _probe(place: Path, room: int) -> Any:

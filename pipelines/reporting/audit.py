@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from curate.core.errors import MissingFile
 from curate.core.seeding import time_order
-from curate.images.near_duplicates import copy_report, near_copies, perceptual_hashes, thumbnail
+from curate.images.near_duplicates import copy_report, hashes_of, near_copies
 from curate.release import Release
 from curate.release.drift import drift, paired
 from pipelines.reporting.leaks import leaks
@@ -125,17 +125,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
 
 def image_hashes(release: Release) -> npt.NDArray[np.uint64]:
     """(N,) perceptual hashes of a release's images, in table order."""
-    import torch
-
-    out, batch = [], []
-    for _, data in release.images():
-        batch.append(thumbnail(data))
-        if len(batch) == BLOCK:
-            out.append(perceptual_hashes(torch.stack(batch)))
-            batch.clear()
-    if batch:
-        out.append(perceptual_hashes(torch.stack(batch)))
-    return np.concatenate(out) if out else np.zeros(0, np.uint64)
+    return hashes_of(data for _, data in release.images())
 
 
 def same_rows(x: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ from curate.core.errors import BadConfig, IntegrityError
 from curate.core.outside.images import opened
 from curate.core.outside.names import is_count
 from curate.core.seeding import time_order
-from curate.release import Release
+from curate.release import Release, left_out_of_unlabelled
 from stream_builder.class_texts import ClassTexts, TextEncoderSpec, encoded, prompts_of
 from stream_builder.lazy_images import LazyImages, as_locations, tar_members
 from stream_builder.lazy_images import join as join_images
@@ -118,10 +118,11 @@ def release_groups(release: Release) -> Group:
 
 
 def unlabelled_images(release: Release, size: int, decode: bool) -> dict[int, Any]:
-    """Bucket → its unlabelled images, if the release has any."""
+    """Bucket → its unlabelled images, if the release has any; none shares an uploader with a test of any split."""
     by_bucket = {}
     tars = sorted((release.path / "unlabelled").glob("bucket_*.tar"))
-    dead = {tar: release.dead(f"unlabelled/{tar.name}") for tar in tars}
+    linked = left_out_of_unlabelled(release) if tars else {}  # nothing, unless the release was published otherwise
+    dead = {tar: release.dead(f"unlabelled/{tar.name}") | linked.keys() for tar in tars}
     for bucket in sorted({_bucket_of(tar) for tar in tars}):
         of_bucket = [tar for tar in tars if _bucket_of(tar) == bucket]
         locations = [

@@ -19,7 +19,7 @@ from curate.core.run_log import RunLog
 from curate.core.seeding import rng_for
 from curate.export import EXPORTS
 from curate.images.shards import read_tar
-from curate.pretrain import gather
+from curate.pretrain.pool import open_pool
 from curate.release import Release
 from curate.release.versions.tombstones import FILE, id_of
 from curate.retrieval.vector_store import vectors_of
@@ -144,7 +144,8 @@ def test_withdrawn_images_become_tombstones_that_every_export_and_reader_honours
     assert {(gone, "withdrawn"), (hidden, "withdrawn")} <= dead
     assert {name: tars_of(after)[name] for name in old} == old
     assert gone not in dict(after.images())
-    seen = [sha256_bytes(data) for bucket in (0, 1) for data in gather._encoded(after.path, bucket)]
+    pools = [open_pool(after.path, bucket, include_tests=True) for bucket in (0, 1)]
+    seen = [sha256_bytes(data) for pool in pools for _, data in pool.images()]
     raw = {id_of(n): sha256_bytes(d) for t in old for n, d in read_tar(before.path / t) if n.endswith(".jpg")}
     assert not {raw[gone], raw[hidden]} & set(seen)
     assert sum(map(len, unlabelled_images(after, 8, False).values())) == after.facts["unlabelled"]

@@ -1,0 +1,207 @@
+"""Photos of a run, a release or a folder that a model may learn from: the tests of every split are left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.core.atomic_io import fingerprint, sha256_file
+from curate.core.errors import BadConfig, IntegrityError, MissingFile
+from curate.core.parsing import rows_of
+from curate.encoders.seen import UNKNOWN, Seen
+from curate.images.near_duplicates import Hashes, hashes_of
+from curate.images.shards import read_images, read_tar
+from curate.release.document import AGAIN
+from curate.release.format import Release
+from curate.release.pool import COPY, Tested, is_near, left_out
+from curate.release.versions.appending import unlabelled
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+Read = Callable[[Collection[str]], Iterator[tuple[str, bytes]]]
+
+
+class Photo(NamedTuple):
+    """What is known of a photo without its pixels."""
+
+    id: str
+    user: str | None
+    sha256: str
+    """of its file"""
+    uploaded: int | None
+    """seconds since 1970, UTC"""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Photos to learn from."""
+
+    photos: Mapping[str, Photo]
+    """id → photo, of those that are not left out by id, uploader or bytes"""
+    read: Read
+    """ids → (id, bytes) of these"""
+    dropped: Counter[str]
+    """reason → photos that were left out; `images` adds near copies"""
+    tests: str
+    """"left out", "included" (the caller asked for them), "unknown" (no release says which they are)"""
+    compared: tuple[Release, Tested] | None = field(default=None, repr=False)
+    """the release whose tests are left out, if photos must be compared with the pixels of its tests"""
+
+    @property
+    def key(self) -> str:
+        """Digest of the photos, and of the tests with which they are compared."""
+        tests = [] if self.compared is None else [sorted(self.compared[1].digests), self.compared[1].bits]
+        return fingerprint([sorted((p.id, p.sha256) for p in self.photos.values()), self.tests, tests])
+
+    @cached_property
+    def _hashes(self) -> Hashes:
+        """Perceptual hashes of the tests."""
+        if self.compared is None:
+            return hashes_of([])
+        release, tests = self.compared
+        return hashes_of(data for _, data in release.images(ids=tests.ids))
+
+    def images(self, ids: Collection[str] | None = None) -> Iterator[tuple[Photo, bytes]]:
+        """The photos with their bytes; ids: of these only. The caller leaves out broken files, then what `is_copy`."""
+        wanted = self.photos.keys() if ids is None else self.photos.keys() & ids
+        return ((self.photos[id_], data) for id_, data in self.read(wanted))
+
+    def is_copy(self, data: bytes) -> bool:
+        """Whether an image that can be decoded is a near copy of a test; it is counted."""
+        if self.compared is None or not is_near(hashes_of([data])[0], self._hashes, self.compared[1].bits):
+            return False
+        self.dropped[COPY] += 1
+        return True
+
+
+def open_pool(source: Path, bucket: int | None, include_tests: bool = False, labelled: bool = False) -> Pool:
+    """The photos of `source`: a run whose fetch is done (a bucket: whose bucket stage is done), a release, or another
+    folder, of which all images are used.
+
+    bucket: None for all. labelled: of a release only the labelled images. Left out is what at least one split of the
+    release tests (of a run: of the release that it published), photos by the uploaders of tests, and near copies.
+    Raises MissingFile, and BadConfig for a bucket that does not exist.
+    """
+    if not source.is_dir():
+        raise MissingFile(f"There is no folder {source}.", "Expected a run, a release, a stream or a folder of images.")
+    release = Release.open(source) if is_release(source) or list(source.glob("stages/*_publish/release")) else None
+    if is_release(source):
+        assert release is not None
+        photos, read = _of_release(release, bucket, labelled)
+    elif index := _index(source, bucket):
+        photos, read = _of_run(source, index, bucket)
+    else:
+        photos, read = _of_folder(source)
+    if release is None or include_tests:
+        return Pool(_by_id(photos), read, Counter(), "included" if include_tests else "unknown")
+    tests = Tested.of_release(release)
+    without = left_out(tests, (photo[:3] for photo in photos))
+    left = _by_id(photo for photo in photos if photo.id not in without)
+    alike = set(left) <= set(release.table["id"].to_pylist())  # near copies in a release are on one side already
+    return Pool(left, read, Counter(without.values()), "left out", None if alike else (release, tests))
+
+
+def is_release(source: Path) -> bool:
+    """Whether the folder itself is a release."""
+    return (source / "release.json").is_file()
+
+
+def seen_of(photos: Iterable[Photo], source: Path, tests: str, maker: str) -> Seen:
+    """What a model that learned from these photos has seen, for `seen.yaml`. maker: the command."""
+    photos = list(photos)
+    times = [photo.uploaded for photo in photos]
+    known = [time for time in times if time is not None]
+    until = str(datetime.fromtimestamp(max(known), UTC).date()) if known and len(known) == len(times) else UNKNOWN
+    return Seen(until, f"{len(photos):,} photos of {source.resolve().name}; tests of its release: {tests}", maker)
+
+
+def tests_note(source: Path, tests: str, dropped: Mapping[str, int]) -> str:
+    """What is said before a training of whether tests are among its photos."""
+    if tests == "unknown":
+        return f"{source} says no tests: the model may learn from photos that a later release tests."
+    if tests == "included":
+        return "Tests are learned from, too (--include-tests): do not test this model on them."
+    counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(dropped.items()) if n)
+    return f"Left out: {counts or 'nothing'}."
+
+
+def _by_id(photos: Iterable[Photo]) -> dict[str, Photo]:
+    return {photo.id: photo for photo in photos}
+
+
+def _index(source: Path, bucket: int | None) -> Path | None:
+    """The table of a run's fetched photos; None for a folder that is no run."""
+    name = "*_fetch/index.parquet" if bucket is None else "*_bucket/members.parquet"
+    return next(iter(sorted(source.glob(f"stages/{name}"))), None)
+
+
+def _of_run(source: Path, index: Path, bucket: int | None) -> tuple[list[Photo], Read]:
+    """All fetched images (of the bucket)."""
+    table = pq.read_table(index)
+    if bucket is not None:
+        known = set(pc.unique(table["bucket"]).to_pylist())
+        table = table.filter(pc.equal(table["bucket"], bucket))
+        _check_bucket(bucket, known, len(table))
+    table = table.filter(pc.is_valid(table["sha256"]))
+    folder = next(iter(sorted(source.glob("stages/*_fetch"))), None)
+    if folder is None:
+        raise MissingFile(f"{source} has no fetch stage.", "", "Run driftline run again.")
+    users: dict[str, str | None] = {}
+    for part in sorted(source.glob("stages/*_ingest/table/*.parquet")):
+        users |= dict(rows_of(pq.read_table(part, columns=["id", "user"]), "id", "user"))
+    rows = rows_of(table, "id", "sha256", "uploaded")
+    photos = [Photo(id_, users.get(id_), digest, uploaded) for id_, digest, uploaded in rows]
+
+    def read(ids: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        wanted = table.filter(pc.is_in(table["id"], value_set=pa.array(list(ids), pa.string())))
+        for shard in sorted(set(wanted["shard"].to_pylist())):
+            yield from read_images(folder, wanted.filter(pc.equal(wanted["shard"], shard)), shard)
+
+    return photos, read
+
+
+def _of_release(release: Release, bucket: int | None, labelled: bool) -> tuple[list[Photo], Read]:
+    """The unlabelled images (of the bucket), if wanted, then the labelled ones."""
+    tars: dict[str, dict[str, str]] = {}  # tar → member's stem → id
+    photos = []
+    for id_, place in {} if labelled else unlabelled(release).items():
+        if bucket is None or place.row["bucket"] == bucket:
+            tars.setdefault(place.tar, {})[id_] = id_
+            photos.append(Photo(id_, place.row["user"], place.row["sha256"], place.row["uploaded"]))
+    known = rows_of(release.table, "id", "user", "sha256", "uploaded", "bucket")
+    photos += [Photo(*values) for *values, b in known if bucket is None or b == bucket]
+    _check_bucket(bucket, {record["index"] for record in release.buckets}, len(photos))
+    sums = release.checksums()
+
+    def read(ids: Collection[str]) -> Iterator[tuple[str, bytes]]:
+        for name, members in tars.items():
+            if sums.get(name) != sha256_file(release.path / name):
+                raise IntegrityError(f"{release.path / name} does not match its checksum.", "", AGAIN)
+            for member, data in read_tar(release.path / name):
+                id_ = member.partition(".")[0]
+                if id_ in members and id_ in ids and not member.endswith((".json", ".cls")):
+                    yield id_, data
+        yield from release.images(bucket, ids)
+
+    return photos, read
+
+
+def _of_folder(source: Path) -> tuple[list[Photo], Read]:
+    files = {p.relative_to(source).as_posix(): p for p in sorted(source.rglob("*")) if p.suffix.lower() in SUFFIXES}
+    if not files:
+        raise MissingFile(f"{source} holds no images.", f"Expected files that end in {', '.join(SUFFIXES)}.")
+    photos = [Photo(name, None, sha256_file(path), None) for name, path in files.items()]
+    return photos, lambda ids: ((name, path.read_bytes()) for name, path in files.items() if name in ids)
+
+
+def _check_bucket(bucket: int | None, known: set[int], images: int) -> None:
+    if bucket is not None and not images and bucket not in known:
+        raise BadConfig(f"There is no image of bucket {bucket}.", f"Available: {sorted(known)}.", "Set --bucket.")
