@@ -2,7 +2,8 @@
 
     python benchmarks/history.py [--plot history.png]
 
-The page has the newest value of every ratio that has a target, for each processor it was measured on. A line of
+The page has the newest value of every ratio that has a target, for each processor it was measured on. Other pages and
+README get the figures that they mark: between `<!-- speed: BENCHMARK RATIO -->` and `<!-- /speed -->`. A line of
 history.jsonl is one benchmark: date, commit, machine (see run.py), benchmark, arguments, seconds, exit, ratios. In the
 plot 1 is the target and more is better, so that ratios with different units share an axis.
 """
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "project" / "performance.md"
+ROOT = HERE.parent
+PAGE = ROOT / "docs" / "project" / "performance.md"
+MARK = re.compile(r"(<!-- speed: (\S+) ([^>]+) -->)(.*?)(<!-- /speed -->)", re.DOTALL)
 UNITS = {"held": "held to AVX2", "avx512": "AVX-512", "avx2": "AVX2"}  # the first that is true names a processor
 INTRODUCTION = """# Performance
 
@@ -137,6 +140,35 @@ def page(folder: Path) -> str:
     return "".join(parts)
 
 
+def figure(history: Sequence[Mapping[str, Any]], benchmark: str, ratio: str) -> str:
+    """The newest value with two digits and its processor; ValueError if none was recorded.
+
+    A processor that was held to AVX2 stands for an older one and is passed over.
+    """
+    for line in sorted(history, key=lambda line: line["date"], reverse=True):
+        value = line["ratios"].get(ratio) if line["benchmark"] == benchmark else None
+        if value is not None and not line["machine"].get("held"):
+            name = re.sub(r" Processor|, \d+ cores", "", processor(line["machine"]))
+            return f"{value:.{0 if value >= 10 else 1}f} × ({name})"
+    raise ValueError(
+        f"history.jsonl has no ratio {ratio!r} of benchmark {benchmark!r}. "
+        f"Measure it: python benchmarks/run.py {benchmark} --full; or state the speed without a number."
+    )
+
+
+def with_figures(text: str, history: Sequence[Mapping[str, Any]]) -> str:
+    """A page whose marked figures are those of the record."""
+    return MARK.sub(lambda mark: mark[1] + figure(history, mark[2], mark[3]) + mark[5], text)
+
+
+def prose() -> list[Path]:
+    """README and the pages of docs/, without what is generated or a dated log."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [
+        path for path in pages if path.name not in ("performance.md", "lab_book.md") and "reference" not in path.parts
+    ]
+
+
 def plot(folder: Path, out: Path) -> None:
     """A line for each ratio and processor over the dates, one panel a benchmark, on a logarithmic axis."""
     import matplotlib
@@ -163,12 +195,21 @@ def plot(folder: Path, out: Path) -> None:
 
 
 def main() -> None:
-    """Write the page; draw if asked."""
+    """Write the page and the marked figures of all others; draw if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plot", type=Path, help="a picture of every ratio over time")
     given = parser.parse_args()
     PAGE.write_text(page(HERE), encoding="utf-8")
     print(f"wrote {PAGE}")
+    for path in prose():
+        text = path.read_text(encoding="utf-8")
+        try:
+            new = with_figures(text, read(HERE))
+        except ValueError as error:
+            raise SystemExit(f"{path}: {error}") from None
+        if new != text:
+            path.write_text(new, encoding="utf-8")
+            print(f"wrote {path}")
     if given.plot:
         plot(HERE, given.plot)
         print(f"wrote {given.plot}")

@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,17 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 history = benchmark("history")
 DECLARED = history.declared(BENCHMARKS)
 SHARED = {"run", "history", "peers", "ocrr_reference", "yfcc_rows"}  # modules of the folder that measure nothing
+
+NUMBER = r"(?:\d[\d.,]*|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|fifty|a hundred|a thousand)"
+COMPARED = r"(?:faster|slower|quicker|longer|less\b|as\s+(?:fast|slow|quick|long)\b)"
+SPEED = re.compile(
+    rf"{NUMBER}\s?×(?!\s?[\d(])|{NUMBER}\s+times\s+{COMPARED}|(?:twice|thrice)\s+as\s+(?:fast|slow|quick|long)\b"
+)
+NO_SPEEDS = (  # sentences that compare something else, or not ours
+    "(120 kB take twice as long to decode)",  # arithmetic of a plan
+    "it takes 17 hours, fifty times as long as the network",  # the same
+    "it has trained two or three times as long at its end",  # epochs
+)
 
 FAST = """
 import json, sys
@@ -56,6 +68,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (made / f"{name}.py").write_text(text)
     (made / "benchmarks.toml").write_text(TABLE)
     return made
+
+
+def unmarked(text: str) -> list[str]:
+    """The speeds of a page that `python benchmarks/history.py` does not write."""
+    text = history.MARK.sub("", text)
+    for sentence in NO_SPEEDS:
+        text = text.replace(sentence, "")
+    return SPEED.findall(text)
 
 
 def run(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
@@ -136,6 +156,36 @@ def test_full_sizes_are_recorded_and_the_page_has_the_newest_of_each_processor(f
 
 def test_the_page_on_performance_is_what_the_record_says() -> None:
     assert history.PAGE.read_text(encoding="utf-8") == history.page(BENCHMARKS)
+
+
+@pytest.mark.parametrize("path", history.prose(), ids=lambda path: path.stem)
+def test_every_speed_in_prose_is_of_the_record(path: Path) -> None:
+    """`python benchmarks/history.py` writes marked figures; say what has no mark without a number, or not at all."""
+    text = path.read_text(encoding="utf-8")
+    assert history.with_figures(text, history.read(BENCHMARKS)) == text
+    assert unmarked(text) == []
+    assert not re.search("^<!-- speed", text, re.MULTILINE), "a comment that begins a line ends its paragraph"
+
+
+@pytest.mark.parametrize(
+    "claim", ["it is 12 × as fast", "2.5 ×; 5 × | |", "43 to 48 times\nless", "four times as fast", "twice as fast"]
+)
+def test_a_speed_without_a_mark_is_found(claim: str) -> None:
+    assert unmarked(f"Words. {claim}") != []
+    assert unmarked(f"Words. <!-- speed: fast speed -->{claim}<!-- /speed -->") == []
+    assert unmarked("8 × 8 pixels, 10 classes × 2,048 features, ten times the photos, three times a week") == []
+
+
+def test_a_mark_gets_the_newest_figure_and_its_processor() -> None:
+    machine = {"cpu": "Some(R) Processor", "avx512": True, "cores": 2}
+    lines = [
+        {"date": date, "machine": machine | more, "benchmark": "fast", "ratios": {"speed": value}}
+        for date, value, more in (("2002", 14.4, {}), ("2001", 9, {}), ("2003", 3, {"held": True}), ("2004", None, {}))
+    ]
+    text = "Ours: <!-- speed: fast speed -->old<!-- /speed -->."
+    assert history.with_figures(text, lines) == text.replace("old", "14 × (Some, AVX-512)")
+    with pytest.raises(ValueError, match="no ratio 'speed' of benchmark 'slow'. Measure it: .*run.py slow --full"):
+        history.with_figures(text.replace("fast", "slow"), lines)
 
 
 def test_a_benchmark_of_gpus_waits_for_one(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
