@@ -17,7 +17,7 @@ from eval import outcomes
 from eval import rows as row_files
 from eval.checkpoint import Checkpoint
 from eval.engine import fused
-from eval.experiment.cost_estimate import core_seconds
+from eval.experiment.cost_estimate import core_seconds, finished_runs
 from eval.experiment.learner_spec import LearnerSpec, spec_of
 from eval.experiment.settings import check_settings, setting_names, unknown_setting
 from eval.experiment.tune import Choice, Grid, choose, planned, started
@@ -309,12 +309,12 @@ def plan(
     made = []
     for job in jobs:
         with suppress(Exception):  # `evaluate` says why a learner cannot be created
-            made.append((job, job.learner()))
-    places = [_place(stream, grid, job, learner)[1] for job, learner in made]
-    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for place in places]
-    left = [learner for (_, learner), finished in zip(made, done, strict=True) if not finished]
+            made.append((learner := job.learner(), _place(stream, grid, job, learner)[1]))
+    done = [place is not None and _finished(place, grid) and bool(row_files.load(place)) for _, place in made]
+    left = [learner for (learner, _), finished in zip(made, done, strict=True) if not finished]
+    past = [] if grid.out is None else finished_runs(grid.out / folder_name(grid.name), stream)
     sizes = None if tune else grid.protocol.training_sizes(stream)
-    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes))
+    return Plan(len(jobs), sum(done), None if sizes is None else core_seconds(stream, left, sizes, past))
 
 
 def _place(stream: Stream, grid: _Grid, job: _Job, learner: Learner) -> tuple[dict[str, Any], Path | None]:

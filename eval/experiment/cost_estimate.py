@@ -1,19 +1,27 @@
 """Time estimate of a grid before it starts: samples that training processes, times their arithmetic, divided by this
-machine's rate of matrix products."""
+machine's rate of matrix products; and what runs in the same folder took."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
 
 import numpy as np
 
+from eval import rows as row_files
+from eval.experiment.learner_spec import spec_of
 from eval.learner import Learner
 from eval.training.sgd_learner import NetLearner
 from stream_builder.stream import Stream
 
 SHARE = 0.75  # share of that rate that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
 HALF = 1.6  # speed-up of bfloat16 (same benchmarks)
+ENOUGH = 10  # finished runs that say more than SHARE and HALF
+
+Past = Sequence[tuple[Learner, float]]  # finished runs: the learner with its settings, and its CPU seconds
 
 
 def product_rate(size: int = 768) -> float:
@@ -33,17 +41,71 @@ def product_rate(size: int = 768) -> float:
     return 2.0 * size**3 / min(times)
 
 
-def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[int]) -> float | None:
-    """Training time of one run of each learner; None if the arithmetic of a network is not known.
+def finished_runs(folder: Path, stream: Stream) -> Past:
+    """Of a folder of runs of one protocol, those on this stream whose settings nothing chose."""
+    past = []
+    for path in sorted(folder.glob("*/run.json")):
+        with suppress(Exception):  # a damaged record, a learner that is gone: `evaluate` says so
+            about = row_files.record(path.parent)
+            if (about["stream"]["name"], about["steps"]) == (stream.name, len(stream.steps)):
+                past.append((spec_of(about["learner"])(**about["settings"]), float(about["seconds"])))
+    return past
 
-    sizes: training samples of each step.
+
+def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[int], past: Past = ()) -> float | None:
+    """Time of one run of each learner; None if the arithmetic of a network is not known.
+
+    sizes: training samples of each step. past: finished runs. A learner that ran with the same settings takes the
+    median of those runs. From ENOUGH runs on, the others take a fixed time and a multiple of their arithmetic, as the
+    finished ones did; before, the arithmetic of training alone.
     """
-    width, rate, seconds = int(np.prod(stream.x_shape)), product_rate(), 0.0
+    rate = product_rate()
+    alike: dict[str, list[float]] = {}
+    for learner, seconds in past:
+        alike.setdefault(_key(learner), []).append(seconds)
+    fixed, factor = 0.0, 1.0
+    if len(past) >= ENOUGH:
+        fixed, factor = line([_work(stream, learner, sizes, rate) for learner, _ in past], [s for _, s in past])
+    total = 0.0
     for learner in learners:
-        if isinstance(learner, NetLearner):
-            operations = learner.operations(width, len(stream.classes))
-            if np.isnan(operations):
-                return None
-            faster = HALF if learner.precision == "bfloat16" else 1.0
-            seconds += learner.samples_trained(sizes) * operations / (rate * SHARE * faster)
-    return seconds
+        if (key := _key(learner)) in alike:
+            total += median(alike[key])
+        else:
+            total += fixed + factor * _work(stream, learner, sizes, rate)
+    return None if np.isnan(total) else total
+
+
+def _key(learner: Learner) -> str:
+    return f"{type(learner).__module__}:{type(learner).__qualname__} {sorted(learner.settings().items())}"
+
+
+def _work(stream: Stream, learner: Learner, sizes: Sequence[int], rate: float) -> float:
+    """Seconds of a learner's training by its arithmetic; 0 if it trains no network, NaN if not known."""
+    if not isinstance(learner, NetLearner):
+        return 0.0
+    operations = learner.operations(int(np.prod(stream.x_shape)), len(stream.classes))
+    return (
+        learner.samples_trained(sizes) * operations / (rate * SHARE * (HALF if learner.precision == "bfloat16" else 1))
+    )
+
+
+def line(work: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
+    """(fixed, factor), neither negative: fixed + factor · work has the least squares of errors relative to `seconds`.
+
+    Work that is NaN is left out. Work that is all about the same cannot tell one from the other: all of `seconds` is
+    due to it. Seconds that do not follow work of different amounts say nothing of the factor: it is 1.
+    """
+    from scipy.optimize import nnls
+
+    x, y = np.asarray(work, float), np.maximum(np.asarray(seconds, float), 1e-3)  # records have milliseconds
+    x, y = x[~np.isnan(x)], y[~np.isnan(x)]
+    if not len(x):
+        return 0.0, 1.0
+    if x.min() > x.max() / 2:
+        return 0.0, float(np.median(y / x))
+    each = 1 / y
+    flat = len(x) - each.sum() ** 2 / (each**2).sum()  # squares of errors of the best time that is always the same
+    (factor, fixed), error = nnls(np.stack([x / max(x.max(), 1e-9) * each, each], axis=1), np.ones(len(x)))
+    if error**2 > flat / 2:
+        return float(np.median(np.maximum(y - x, 0))), 1.0
+    return float(fixed), float(factor / x.max())

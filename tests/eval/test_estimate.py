@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,36 @@ def test_finished_runs_are_not_planned_again(tmp_path: Path, monkeypatch: pytest
     evaluate(stream, "clear-iid", names, [0], {"epochs": 2}, tmp_path)
     after = plan(stream, "clear-iid", names, [0, 1], {"epochs": 2}, tmp_path)
     assert (after.runs, after.finished) == (4, 2)
-    assert before.core_seconds is not None
-    assert after.core_seconds is not None
-    assert after.core_seconds == pytest.approx(before.core_seconds / 2)
+    took = [json.loads(path.read_text())["seconds"] for path in tmp_path.rglob("run.json")]
+    assert after.core_seconds == pytest.approx(sum(took)), "the other seed takes as long"
     assert plan(stream, "clear-iid", names, [0, 1], {"epochs": 3}, tmp_path).finished == 1, "nearest-mean has no epochs"
+
+
+@pytest.mark.parametrize(("slower", "fixed"), [(5.0, 0.0), (0.2, 0.0), (5.0, 2.0), (1.0, 30.0)])
+def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(
+    slower: float, fixed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On machines that are not what the constants say: their clock stands in the records of ten small runs."""
+    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e6)
+    stream, rng = drifting(steps=4, n=60), rng_for(0)
+    truth = {}
+
+    def takes(learner: str) -> float:
+        alone = plan(stream, "clear-iid", [learner], [0]).core_seconds
+        assert alone is not None
+        return fixed + slower * alone
+
+    names = ["nearest-mean", *(f"{name}(epochs={n})" for name in ("finetune", "er", "cumulative") for n in (1, 2, 4))]
+    evaluate(stream, "clear-iid", names, [0], {}, tmp_path)
+    for path in tmp_path.rglob("run.json"):
+        about = json.loads(path.read_text())
+        truth[about["learner"]] = takes(about["learner"]) * rng.uniform(0.8, 1.25)
+        path.write_text(json.dumps(about | {"seconds": max(0.001, truth[about["learner"]])}))
+    assert len(truth) == 10
+    for learner in ("finetune(epochs=100)", "lwf(epochs=1)", "joint(net=mlp,epochs=3)", "er(epochs=2)"):
+        found = plan(stream, "clear-iid", [learner], [0, 1, 2], out=tmp_path)
+        assert found.core_seconds is not None
+        assert found.core_seconds / (found.runs - found.finished) / takes(learner) == pytest.approx(1, rel=0.49)
 
 
 def test_a_plan_refuses_what_a_run_would() -> None:
