@@ -20,6 +20,7 @@ from stream_builder.stream import Stream
 SHARE = 0.75  # share of that rate that training reaches (benchmarks/clear_grid.py, bench_mlp.py)
 HALF = 1.6  # speed-up of bfloat16 (same benchmarks)
 ENOUGH = 10  # finished runs that say more than SHARE and HALF
+OF_ONE = 3  # of one learner; the first run of a process has its libraries to load
 
 Past = Sequence[tuple[Learner, float]]  # finished runs: the learner with its settings, and its CPU seconds
 
@@ -57,21 +58,29 @@ def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[in
 
     sizes: training samples of each step. past: finished runs. A learner that ran with the same settings takes the
     median of those runs. From ENOUGH runs on, the others take a fixed time and a multiple of their arithmetic, as the
-    finished ones did; before, the arithmetic of training alone.
+    finished ones did, and as much more or less as OF_ONE or more runs of the same learner with other settings did;
+    before, the arithmetic of training alone.
     """
     rate = product_rate()
     alike: dict[str, list[float]] = {}
     for learner, seconds in past:
         alike.setdefault(_key(learner), []).append(seconds)
     fixed, factor = 0.0, 1.0
+    off: dict[type[Learner], list[float]] = {}  # what runs took, of what the line through all runs says
     if len(past) >= ENOUGH:
-        fixed, factor = line([_work(stream, learner, sizes, rate) for learner, _ in past], [s for _, s in past])
+        work = [_work(stream, learner, sizes, rate) for learner, _ in past]
+        fixed, factor = line(work, [seconds for _, seconds in past])
+        for (learner, seconds), amount in zip(past, work, strict=True):
+            if (expected := fixed + factor * amount) > 0:
+                off.setdefault(type(learner), []).append(seconds / expected)
     total = 0.0
     for learner in learners:
         if (key := _key(learner)) in alike:
             total += median(alike[key])
         else:
-            total += fixed + factor * _work(stream, learner, sizes, rate)
+            expected = fixed + factor * _work(stream, learner, sizes, rate)
+            own = off.get(type(learner), [])
+            total += expected * (median(own) if len(own) >= OF_ONE else 1.0)
     return None if np.isnan(total) else total
 
 

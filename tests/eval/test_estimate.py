@@ -10,7 +10,7 @@ from support.helpers import described, drifting
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
-from eval.experiment.cost_estimate import core_seconds, product_rate
+from eval.experiment.cost_estimate import Past, core_seconds, product_rate
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.protocol import Protocol
@@ -109,6 +109,23 @@ def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(
         found = plan(stream, "clear-iid", [learner], [0, 1, 2], out=tmp_path)
         assert found.core_seconds is not None
         assert found.core_seconds / (found.runs - found.finished) / takes(learner) == pytest.approx(1, rel=0.49)
+
+
+def test_a_learner_that_takes_more_than_its_arithmetic_is_estimated_by_its_own_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("eval.experiment.cost_estimate.product_rate", lambda: 1e6)
+    stream, sizes = drifting(steps=4, n=60), [60] * 4
+
+    def seconds(name: str, epochs: int, past: Past = ()) -> float:
+        return core_seconds(stream, [LEARNERS[name](epochs=epochs)], sizes, past) or 0.0
+
+    slower = {"finetune": 1, "er": 1, "agem": 4}
+    past = [
+        (LEARNERS[n](epochs=e), seconds(n, e) * slower[n]) for n in ("finetune", "er", "agem") for e in (1, 2, 3, 4)
+    ]
+    assert seconds("agem", 50, past) == pytest.approx(4 * seconds("agem", 50), rel=0.4)
+    assert seconds("er", 50, past) == pytest.approx(seconds("er", 50), rel=0.4)
 
 
 def test_a_plan_refuses_what_a_run_would() -> None:
