@@ -29,6 +29,7 @@ from curate.metadata.schema import TABLE, judge_times, whole
 from curate.sources.base import FileSource, Workplace
 from curate.sources.folder import Folder, photos_below
 from curate.validation.batches import estimate
+from eval.experiment.cost_estimate import fitted_line
 from pipelines.again import again
 from pipelines.again import lines as lines_of
 from pipelines.plan import Plan, duration, make
@@ -307,8 +308,8 @@ def _seconds(
     rate: float | None,
     needed: Mapping[str, Any],
 ) -> dict[str, float | None]:
-    """Time of each stage: as it was the last time here, else by typical speeds; None if not known. needed: what the
-    store does not know."""
+    """Time of each stage: as it was the last time here, else by typical speeds and, from two stages on that ran here,
+    what those took of theirs; None if not known. needed: what the store does not know."""
     times: dict[str, float | None] = {}
     settings, workers = context.config.fetch, context.executor.workers or 1
     connections = settings.threads * workers * ASKED
@@ -316,6 +317,11 @@ def _seconds(
     speeds["fetch"] = min(connections, settings.rate or connections) if by_network else COPIED * workers
     if rate is not None:
         speeds["embed"] = rate * workers
+    ran = [(name, done) for name in SPEED if (done := done_of(context.root, name)) and done["counts"]["read"]]
+    fixed, factor = 0.0, 1.0
+    if len(ran) > 1:
+        took = [done["seconds"] for _, done in ran]
+        fixed, factor = fitted_line([done["counts"]["read"] / SPEED[name] for name, done in ran], took)
     for stage in make(context):
         if stage.name not in todo:
             continue
@@ -327,6 +333,8 @@ def _seconds(
             times[stage.name] = round(left / speeds[stage.name] + (photos - left) / FROM_STORE, 1)
         elif done and done["counts"]["read"] and not (stage.name == "embed" and rate is not None):
             times[stage.name] = round(done["seconds"] * photos / done["counts"]["read"], 1)
+        elif stage.name in SPEED:
+            times[stage.name] = round(fixed + factor * photos / SPEED[stage.name], 1)
         else:
             times[stage.name] = round(photos / speeds[stage.name], 1) if stage.name in speeds else None
     return times

@@ -69,7 +69,7 @@ def core_seconds(stream: Stream, learners: Sequence[Learner], sizes: Sequence[in
     off: dict[type[Learner], list[float]] = {}  # what runs took, of what the line through all runs says
     if len(past) >= ENOUGH:
         work = [_work(stream, learner, sizes, rate) for learner, _ in past]
-        fixed, factor = line(work, [seconds for _, seconds in past])
+        fixed, factor = fitted_line(work, [seconds for _, seconds in past])
         for (learner, seconds), amount in zip(past, work, strict=True):
             if (expected := fixed + factor * amount) > 0:
                 off.setdefault(type(learner), []).append(seconds / expected)
@@ -98,14 +98,12 @@ def _work(stream: Stream, learner: Learner, sizes: Sequence[int], rate: float) -
     )
 
 
-def line(work: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
+def fitted_line(work: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """(fixed, factor), neither negative: fixed + factor · work has the least squares of errors relative to `seconds`.
 
     Work that is NaN is left out. Work that is all about the same cannot tell one from the other: all of `seconds` is
     due to it. Seconds that do not follow work of different amounts say nothing of the factor: it is 1.
     """
-    from scipy.optimize import nnls
-
     x, y = np.asarray(work, float), np.maximum(np.asarray(seconds, float), 1e-3)  # records have milliseconds
     x, y = x[~np.isnan(x)], y[~np.isnan(x)]
     if not len(x):
@@ -114,7 +112,12 @@ def line(work: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]
         return 0.0, float(np.median(y / x))
     each = 1 / y
     flat = len(x) - each.sum() ** 2 / (each**2).sum()  # squares of errors of the best time that is always the same
-    (factor, fixed), error = nnls(np.stack([x / max(x.max(), 1e-9) * each, each], axis=1), np.ones(len(x)))
+    columns = np.stack([x / max(x.max(), 1e-9) * each, each], axis=1)
+    best = np.linalg.lstsq(columns, np.ones(len(x)))[0]
+    if (best < 0).any():  # the better of those with one of both
+        ones = columns.sum(axis=0) / np.maximum((columns**2).sum(axis=0), 1e-300)
+        best = min(np.diag(ones), key=lambda pair: float(np.linalg.norm(columns @ pair - 1)))
+    (factor, fixed), error = best, float(np.linalg.norm(columns @ best - 1))
     if error**2 > flat / 2:
         return float(np.median(np.maximum(y - x, 0))), 1.0
     return float(fixed), float(factor / x.max())

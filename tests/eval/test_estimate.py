@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.optimize import nnls
 from support.helpers import described, drifting
 
 from curate.core.errors import IncompatibleStream
 from curate.core.seeding import rng_for
-from eval.experiment.cost_estimate import Past, core_seconds, product_rate
+from eval.experiment.cost_estimate import Past, core_seconds, fitted_line, product_rate
 from eval.learner import Task
 from eval.learners import LEARNERS
 from eval.protocol import Protocol
@@ -109,6 +111,20 @@ def test_after_ten_runs_an_estimate_is_within_a_factor_of_two(
         found = plan(stream, "clear-iid", [learner], [0, 1, 2], out=tmp_path)
         assert found.core_seconds is not None
         assert found.core_seconds / (found.runs - found.finished) / takes(learner) == pytest.approx(1, rel=0.49)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_line_without_negative_parts_is_that_of_scipy(seed: int) -> None:
+    rng = rng_for(seed)
+    work = rng.exponential(size=8) * (rng.random(8) < 0.8)
+    seconds = rng.uniform(0.9, 1.1, 8) * (rng.choice([0, 0.02, 3]) + rng.choice([0.1, 5]) * work + 0.01)
+    fixed, factor = fitted_line(work, seconds)
+    (slope, start), error = nnls(np.stack([work, np.ones(8)], axis=1) / seconds[:, None], np.ones(8))
+    flat = nnls((1 / seconds)[:, None], np.ones(8))[1]
+    if error**2 <= flat**2 / 2:
+        assert (fixed, factor) == pytest.approx((start, slope))
+    else:
+        assert factor == 1, "seconds that do not follow the work say nothing of it"
 
 
 def test_a_learner_that_takes_more_than_its_arithmetic_is_estimated_by_its_own_runs(

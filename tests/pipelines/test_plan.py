@@ -158,6 +158,22 @@ def test_what_is_finished_is_reused(own: Path) -> None:
     assert document["disk"]["bytes"] == 0
 
 
+@pytest.mark.parametrize(("slower", "fixed"), [(5.0, 0.0), (0.2, 0.0), (5.0, 40.0)])
+def test_stages_that_ran_here_say_how_fast_this_machine_is(
+    own: Path, monkeypatch: pytest.MonkeyPatch, slower: float, fixed: float
+) -> None:
+    """A clock of its own stands in their records."""
+    monkeypatch.setattr("pipelines.forecast.SPEED", {"ingest": 1, "filter": 3, "bucket": 2, "tally": 0.5})
+    run(context(own), until="fetch")
+    alone = {"ingest": 60.0, "filter": 20.0, "bucket": 30.0, "tally": 120.0}
+    for name in ("ingest", "filter"):
+        (path,) = own.glob(f"stages/*_{name}/done.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": fixed + slower * alone[name]}))
+    seconds = found(own)["seconds"]
+    for name in ("bucket", "tally"):
+        assert seconds[name] == pytest.approx(fixed + slower * alone[name], rel=0.05)
+
+
 def table_of(root: Path, *urls: str) -> Path:
     root.mkdir()
     rows = [f"{url}/{i},20{10 + i % 3}-05-01" for url in urls for i in range(9)]
