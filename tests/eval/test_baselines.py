@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,16 @@ def test_the_published_leaderboard_is_theirs_with_rows_of_the_answers_and_the_st
     without, repeated = re.subn(r"\| \d of \d re-run \|", "| not re-run |", page)
     assert repeated >= 8
     assert without.strip() == board(verdicts).strip()
+
+
+def test_the_page_names_the_seeds_and_the_code_of_the_shipped_rows(runs: dict[str, list[Run]]) -> None:
+    page = (LEADERBOARD.parent / "submissions.md").read_text(encoding="utf-8")
+    for name, path in SHIPPED.items():
+        (row,) = re.findall(rf"^\| `{name}` \|.*$", page, re.MULTILINE)
+        seeds = sorted({run.about["seed"] for run in runs[name]})
+        assert f"| {seeds[0]}–{seeds[-1]} |" in row or (len(seeds) == 1 and f"| {seeds[0]} |" in row)
+        version = json.loads(zipfile.ZipFile(path).read("manifest.json"))["environment"]["packages"]["driftline"]
+        assert f"driftline {version}, " in row or "| the same |" in row
 
 
 def test_the_site_has_three_tables_of_twenty_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
