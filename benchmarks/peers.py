@@ -33,7 +33,7 @@ def tuned_loop(net: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, lr: float
     under autocast to bfloat16."""
     optimiser = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, fused=True)
     for _ in range(epochs):
-        for rows in torch.randperm(len(x)).split(256):
+        for rows in torch.split(torch.randperm(len(x)), 256):
             with torch.autocast("cpu", torch.bfloat16, enabled=half):
                 loss = torch.nn.functional.cross_entropy(net(x[rows]), y[rows])
             optimiser.zero_grad()
