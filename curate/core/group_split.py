@@ -235,12 +235,18 @@ def describe_splits(
     """What a reader must know of published splits.
 
     strata: name → (N,) values, such as bucket and class. group: (N,). sides: split → (N,) True for test samples. share:
-    as asked. "too_large": groups that stay in training, and their samples, the largest first. For each split: "share"
-    of all; "cells" least and largest share of a cell; "missed": cells that are off by more than one sample, 2 %, and
-    their largest group that can move, as {stratum: value, tests, samples}; "untested": values of each stratum
-    without a test; "group_sizes": of each side, of groups that can move, number, mean and median. "overlap": of each
-    pair of splits, shared tests among all tests of both (Jaccard, 1: they are the same draw), and the value that chance
-    gives.
+    as asked. The keys:
+
+    groups, cells: how many there are
+    too_large: groups that stay in training, and their samples, the ten largest
+    splits: for each split
+        share: of all samples
+        cells: least and largest share of a cell
+        missed: cells that are off by more than one sample, 2 %, and their largest group that can move
+        untested: values of each stratum without a test
+        group_sizes: of each side, of groups that can move: number, mean, median
+    overlap: of each pair of splits, shared tests among all tests of both (Jaccard; 1: they are the same draw), and what
+        independent draws give
     """
     names, number = np.unique(group, return_inverse=True)
     number = number.astype(np.int64)
@@ -256,6 +262,7 @@ def describe_splits(
     out: dict[str, Any] = {
         "asked": share,
         "groups": len(names),
+        "cells": n_cells,
         "too_large": {
             "groups": int(large.sum()),
             "samples": int(size[large].sum()),

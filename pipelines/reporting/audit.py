@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import MissingFile
+from curate.core.group_split import describe_splits
 from curate.core.seeding import time_order
 from curate.images.near_duplicates import copy_report, hashes_of, near_copies
 from curate.release import Release
@@ -73,6 +74,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "balance": balance(columns["class"], columns["bucket"]),
         "near_copies": copy_report(group, known, EXAMPLES) | {"bits": bits},
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
+        "splits": _splits(release, columns, splits),
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])
         | {"ties": ties, "ties_text": sentence(ties, len(y), drawn(0))},
     }
@@ -90,6 +92,22 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     if other is not None:
         findings["overlap"] = overlap(release, hashed, other, bits)
     return findings
+
+
+def _splits(
+    release: Release, columns: Mapping[str, Sequence[Any]], splits: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """`describe_splits` of what the table says; a release of 0.1.0 does not say which share was asked."""
+    asked = release.facts.get("represented", {}).get("asked", 0.3)
+    grouped = "group" in release.table.column_names
+    group = (
+        release.table["group"].to_pylist()
+        if grouped
+        else [u or i for u, i in zip(columns["user"], columns["id"], strict=True)]
+    )
+    strata = {"bucket": np.array(columns["bucket"]), "class": np.array(columns["class"])}
+    sides = {name: np.array(side) == "test" for name, side in splits.items()}
+    return describe_splits(strata, np.array(group, np.str_), sides, asked)
 
 
 def audit_stream(stream: Stream) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from curate.core.errors import DriftlineError
@@ -71,7 +72,7 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
         floor=_floor(findings), balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
-        copies=findings["near_copies"], uploaders=_uploaders(findings),
+        copies=findings["near_copies"], uploaders=_uploaders(findings), splits=findings.get("splits"),
     )  # fmt: skip
 
 
@@ -102,12 +103,13 @@ def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, An
 
 def _drift(findings: Mapping[str, Any]) -> str:
     """What the distance in time changes of the accuracy on the same tests."""
-    by = findings.get("drift", {}).get("by_distance", {})
-    if len(by) < 2:
+    found = findings.get("drift", {})
+    by, same = found.get("by_distance", {}), found.get("in_domain")
+    if len(by) < 2 or same is None:
         return ""
-    pairs = sorted((int(k), at["change"]) for k, at in by.items())
-    series = {"change of accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
-    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}, from_zero=False).svg
+    pairs = sorted((int(k), same + at["change"]) for k, at in by.items())
+    series = {"accuracy": ([float(k) for k, _ in pairs], [v for _, v in pairs])}
+    return line_chart(series, "buckets between training and test", marks={"same bucket": 0.0}).svg
 
 
 def _blind(findings: Mapping[str, Any]) -> str:
@@ -141,6 +143,24 @@ def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found if found and found["uploaders"] else None
 
 
+def _of_splits(found: Mapping[str, Any]) -> list[str]:
+    """What is compared over the splits: their shares, overlap, and what they do not test."""
+    splits, large = found["splits"], found["too_large"]
+    shares = [split["share"] for split in splits.values()]
+    missed, cells = max(len(split["missed"]) for split in splits.values()), found["cells"]
+    sentences = [
+        f"splits: {min(shares):.1%} to {max(shares):.1%} of the images are tests ({found['asked']:.0%} asked); at most "
+        f"{missed} of {cells} cells (bucket and class) are off in a split; {large['groups']} of {found['groups']:,} "
+        f"groups with {large['samples']:,} images always train, because they are too large to be tested"
+    ]
+    if found["overlap"]:
+        shared, chance = (fmean(pair[key] for pair in found["overlap"]) for key in ("jaccard", "by_chance"))
+        sentences.append(f"overlap: two splits share {shared:.1%} of their tests; independent draws share {chance:.1%}")
+    untested = {name: split["untested"]["class"] for name, split in splits.items() if split["untested"]["class"]}
+    sentences += [f"{name} has no test of {', '.join(map(str, classes))}" for name, classes in untested.items()]
+    return sentences
+
+
 def lines(findings: Mapping[str, Any]) -> list[str]:
     """One sentence for each finding."""
     copies = findings["near_copies"]
@@ -159,6 +179,8 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
             f"({u['images_of_them']} images); the largest has {u['largest_share']:.1%} of the images; "
             f"{u['unknown']:,} images have no uploader"
         )
+    if findings.get("splits", {}).get("splits"):
+        sentences += _of_splits(findings["splits"])
     if "label_noise" in findings:
         sentences.append(f"labels: {findings['label_noise']['share']:.1%} have mostly neighbours of one other class")
     if "drift" in findings:

@@ -51,6 +51,7 @@ def compare_releases(a: Release, b: Release) -> dict[str, Any]:
         "a": {"name": a.name, "version": a.facts["version"], "path": str(a.path)},
         "b": {"name": b.name, "version": b.facts["version"], "path": str(b.path)},
         "splits": splits,
+        "draws": _draws(a, b, splits),
         "features": features,
         "buckets": buckets,
         "learned_up_to": learned,
@@ -58,8 +59,22 @@ def compare_releases(a: Release, b: Release) -> dict[str, Any]:
     }
 
 
+def _draws(a: Release, b: Release, splits: list[str]) -> dict[str, dict[str, int]]:
+    """Split → images that both releases have, and how many of them are on the same side."""
+    sides = [{row[0]: row[1:] for row in rows_of(release.table, "id", *splits)} if splits else {} for release in (a, b)]
+    both = [(sides[0][id_], sides[1][id_]) for id_ in sides[0].keys() & sides[1].keys()]
+    return {
+        name: {"in_both": len(both), "same_side": sum(x[k] == y[k] for x, y in both)} for k, name in enumerate(splits)
+    }
+
+
 def comparison_text(found: Mapping[str, Any]) -> str:
     """The same as plain text."""
+    other = {name: d for name, d in found["draws"].items() if d["same_side"] < d["in_both"]}
+    draws = [
+        f"{name} is another draw: of {d['in_both']:,} images in both, {d['same_side']:,} are on the same side."
+        for name, d in other.items()
+    ]
     head = [f"{side.upper()}: {found[side]['name']} {found[side]['version']} ({found[side]['path']})" for side in "ab"]
     width = max((len(entry["bucket"]) for entry in found["buckets"]), default=0)
     lines = [f"  {e['bucket']:<{width}}  {WORDS[e['compare']]}{_because(e)}" for e in found["buckets"]]
@@ -69,7 +84,7 @@ def comparison_text(found: Mapping[str, Any]) -> str:
         if learned
         else "No learner of A may be compared with one of B: the first bucket is not the same."
     )
-    return "\n".join([*head, "May be compared, by bucket:", *lines, said])
+    return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, said])
 
 
 def _because(entry: Mapping[str, Any]) -> str:
