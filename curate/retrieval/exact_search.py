@@ -11,6 +11,7 @@ how far the lists are whatever the files are sorted by.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -163,6 +164,9 @@ def _state(wanted: _Wanted) -> _State:
     concepts, buckets = len(wanted.groups), len(wanted.asked)
     # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, since stored ones are rounded
     error = 2.0 * (wanted.queries.shape[1] + 4) * 2.0**-24
+    with warnings.catch_warnings():  # of torch, once: its sparse matrices are in beta
+        warnings.simplefilter("ignore")
+        _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
     state: _State
     lists = BestLists(
         len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, wanted.folder,
@@ -239,7 +243,10 @@ class _Scanner:
         raw = rows if self.many else self.block
         self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in self._types()}
         self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
-        self.product = torch.empty((0 if self.many else len(queries), rows))
+        self.double = torch.empty((rows if self.many else 0, width), dtype=torch.float64)
+        self.widened = False  # whether `double` holds the window
+        most = max(np.diff(self.bounds[:: _shape(state.wanted)[2]], append=len(queries)).tolist())
+        self.product = torch.empty(most * rows) if self.many else torch.empty((len(queries), rows))
         self.rows = np.zeros(0, np.int64)  # of the columns of the product
         self.order = np.zeros(0, np.int64)  # place in `wide` of each column
 
@@ -250,7 +257,7 @@ class _Scanner:
         """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""
         import torch
 
-        n, raw = end - first, self.raw[vectors.dtype]
+        n, raw, self.widened = end - first, self.raw[vectors.dtype], False
         item = raw.element_size() * raw.shape[1]
         view = raw.numpy().reshape(-1).view(np.uint8).data
         self.rows, self.order = order + start, np.arange(len(order)) if self.many else order
@@ -276,7 +283,8 @@ class _Scanner:
 
         first, last = int(self.bounds[low]), int(self.bounds[high])
         if self.many:
-            found = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t()).numpy()
+            out = self.product[: (last - first) * len(self.rows)].view(last - first, len(self.rows))
+            found = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
         else:
             found = self.product.numpy()[first:last]
             plain = len(self.order) == self.order[-1] + 1 and bool((np.diff(self.order) == 1).all())
@@ -338,9 +346,15 @@ class _Scanner:
         column = np.concatenate([p[2][at] for p, at in zip(picked, marks, strict=True)])
         if not len(concept):
             return
-        columns, inverse = np.unique(column, return_inverse=True)
-        x = self.wide.numpy()[self.order[columns]].astype(np.float64)
-        scores = _dots(x, inverse, concept, self.doubles, self.bounds)
+        if self.many:
+            if not self.widened:
+                self.double[: len(self.rows)].copy_(self.wide[: len(self.rows)])
+                self.widened = True
+            x = self.double.numpy()
+        else:
+            columns, column = np.unique(column, return_inverse=True)
+            x = self.wide.numpy()[self.order[columns]].astype(np.float64)
+        scores = _dots(x, column, concept, self.doubles, self.bounds)
         for (_, _, _, lower, _, _, sign), at, part in zip(
             picked, marks, np.split(scores, np.cumsum([len(at) for at in marks])[:-1]), strict=True
         ):
@@ -366,15 +380,20 @@ def _rank_at(share: float, depth: int) -> int:
 def _dots(
     x: npt.NDArray[np.float64], rows: Ints, concepts: Ints, queries: npt.NDArray[np.float64], bounds: Ints
 ) -> Vectors:
-    """(n,) exact scores of pairs of a row of x and a concept."""
-    out = np.empty(len(rows), np.float32)
-    order = np.argsort(concepts, kind="stable")
-    edges = np.flatnonzero(np.diff(concepts[order], prepend=-1, append=-1)).tolist()
-    for low, high in pairwise(edges):
-        at = order[low:high]
-        c = concepts[at[0]]
-        out[at] = _cosines(x[rows[at]], queries[bounds[c] : bounds[c + 1]])
-    return out
+    """(n,) exact scores of pairs of a row of x and a concept: sums in float64, each in an order of its own width alone,
+    so that they do not depend on which pairs are scored together."""
+    import torch
+
+    key, inverse = np.unique(rows * (len(bounds) - 1) + concepts, return_inverse=True)  # sorted by row, none twice
+    row, concept = np.divmod(key, len(bounds) - 1)
+    sizes = np.diff(bounds)[concept]
+    starts = np.cumsum(sizes) - sizes
+    column = np.arange(sizes.sum()) + np.repeat(bounds[concept] - starts, sizes)
+    edges = np.append(0, np.cumsum(np.bincount(np.repeat(row, sizes), minlength=len(x))))
+    parts = [torch.from_numpy(a) for a in (edges, column, np.zeros(len(column)))]
+    pairs = torch.sparse_csr_tensor(*parts, (len(x), len(queries)), check_invariants=False)
+    dots = torch.sparse.sampled_addmm(pairs, torch.from_numpy(x), torch.from_numpy(queries).t(), beta=0.0)
+    return np.maximum.reduceat(dots.values().numpy(), starts).astype(np.float32)[inverse]
 
 
 def _score_again(state: _State, cells: Ints, rows: Ints, block: int = 4096) -> Vectors:
@@ -473,4 +492,7 @@ def cosines(store: Store, rows: Ints, queries: Vectors, block: int = 4096) -> Ve
 
 def _cosines(x: npt.NDArray[np.float64], queries: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """For each of x (n, D) the highest cosine of the queries (Q, D): every sum in the same order."""
-    return np.asarray(np.max([np.einsum("nd,d->n", x, q) for q in queries], axis=0))
+    scores: npt.NDArray[np.float64] = np.einsum("nd,d->n", x, queries[0])
+    for query in queries[1:]:
+        np.maximum(scores, np.einsum("nd,d->n", x, query), out=scores)
+    return scores

@@ -14,6 +14,7 @@ from curate.core.errors import BadInput, IntegrityError
 from curate.core.executor import Executor
 from curate.retrieval import exact_search as searching
 from curate.retrieval.approximate import approximate_search
+from curate.retrieval.best_lists import BestLists, places
 from curate.retrieval.exact_search import SearchResult, search
 from curate.retrieval.vector_store import Store, vector_file
 
@@ -74,24 +75,126 @@ def test_threads_and_blocks_do_not_change_a_bit(tmp_path: Path, monkeypatch: pyt
     queries = grid(7, 16, 2)
     plain = search(store, queries, 50, [0, 1, 2])
     monkeypatch.setattr(searching, "BLOCK_BYTES", 4096 * 4)
-    other = search(store, queries, 50, [0, 1, 2], executor=Executor(workers=3), memory=1)  # one concept a pass
+    other = search(store, queries, 50, [0, 1, 2], executor=Executor(workers=3), memory=1)
     for side in ("top", "bottom"):
         for bucket in (0, 1, 2):
             assert ranked_ids(store, plain, side, bucket) == ranked_ids(store, other, side, bucket)
             assert ranked_ids(store, plain, side, bucket) == brute(store, queries, list(range(7)), bucket, 50, side)
 
 
-def test_a_pass_drops_rows_that_cannot_be_among_the_best() -> None:
-    best = searching._Collector(cells=1, depth=10, slack=0.01)
+def lists_of(x: np.ndarray, depth: int, memory: int = 1 << 20) -> BestLists:
+    """Lists of one cell whose scores are the numbers x."""
+    return BestLists(1, depth, 0.01, memory, None, lambda _, rows: x[rows], lambda rows: [f"{r:05d}" for r in rows])
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_lists_stay_within_their_places_and_keep_the_best(memory: int) -> None:
+    x = np.random.default_rng(0).random(20_000, dtype=np.float32)
+    best, entered = lists_of(x, 10, memory), 0
+    for rows in np.split(np.arange(20_000), 200):
+        rows = rows[x[rows] + 0.01 >= best.least[0]]
+        entered += len(rows)
+        exact = rows % 3 == 0
+        lower = np.where(exact, x[rows], x[rows] - np.float32(0.01)).astype(np.float32)
+        best.add(np.zeros(len(rows), np.int64), rows, lower, exact, 1)
+        assert best.counts[0] <= places(10)
+    best.finish()
+    assert best.rows[0, :10].tolist() == np.argsort(-x)[:10].tolist()
+    assert entered < 2_000
+    assert isinstance(best.rows.base, np.memmap) or memory
+
+
+def test_of_equal_exact_scores_the_first_ids_stay_however_many_come() -> None:
+    x = np.ones(5_000, np.float32)
+    best = lists_of(x, 7)
+    for rows in np.split(np.random.default_rng(0).permutation(5_000), 50):
+        best.add(np.zeros(100, np.int64), rows, x[rows], np.ones(100, bool), 1)
+    best.finish()
+    assert best.rows[0, :7].tolist() == list(range(7))
+
+
+class Reader:
+    """Counts the bytes that are read of vectors, the first and the second time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        read, take = searching.read_into, Store.take
+
+        def counted(file: int, view: memoryview, offset: int) -> int:
+            n = read(file, view, offset)
+            self.bytes += n
+            return n
+
+        def taken(store: Store, rows: np.ndarray) -> np.ndarray:
+            x = take(store, rows)
+            self.bytes += x.nbytes
+            return x
+
+        monkeypatch.setattr(searching, "read_into", counted)
+        monkeypatch.setattr(Store, "take", taken)
+
+
+@pytest.mark.parametrize("order", ["random", "ascending", "descending"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_thousand_concepts_read_every_vector_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, workers: int
+) -> None:
+    monkeypatch.setattr(searching, "WINDOW", 1024)
     rng = np.random.default_rng(0)
-    most = 0
-    for i in range(200):
-        scores = rng.random(100, dtype=np.float32)
-        good = scores >= best.least[0]
-        best.add(searching._Candidates(np.zeros(good.sum(), np.int32), np.arange(good.sum()) + 100 * i, scores[good]))
-        most = max(most, best._size)
-    assert len(best.shrink().rows) < 400
-    assert most <= 500
+    x = rng.standard_normal((30_000, 16)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    queries = rng.standard_normal((1_000, 16)).astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    if order != "random":  # the files are sorted by what all concepts look for
+        queries[:, 0] = 2
+        queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+        x = x[np.argsort(x[:, 0] if order == "ascending" else -x[:, 0])]
+    store = store_of(x, rng.integers(0, 3, len(x)), tmp_path, [7_000])
+    reader = Reader(monkeypatch)
+    found = search(store, queries, 20, [0, 2], executor=Executor(workers=workers), memory=1, folder=tmp_path)
+    assert reader.bytes == found.bytes_read
+    assert x.nbytes <= reader.bytes <= 1.2 * x.nbytes
+    for c in (0, 1, 127, 128, 500, 999):
+        for side in ("top", "bottom"):
+            ranked = found.ranked[side][2][c]
+            exact = brute(store, queries[c : c + 1], [0], 2, 20, side)[0]
+            assert list(zip(store.names(ranked.rows), ranked.scores, strict=True)) == exact
+
+
+@settings(max_examples=25, suppress_health_check=QUIET)
+@given(
+    st.integers(1, 300), st.integers(1, 30), st.integers(0, 999), st.sampled_from([1, 3, 140]), st.sampled_from([1, 2])
+)
+def test_windows_chunks_and_files_do_not_change_an_answer(
+    tmp_path: Path, n: int, k: int, seed: int, concepts: int, levels: int
+) -> None:
+    """Few concepts and many; equal cosines; buckets without vectors, that are not asked, and with fewer than k."""
+    x = np.repeat(grid(n, 3, seed, levels), 2, axis=0).astype(np.float16)
+    queries = grid(2 * concepts, 3, seed + 1, 9)
+    groups = sorted(np.random.default_rng(seed).permutation(np.arange(1, 2 * concepts))[: concepts - 1].tolist() + [0])
+    store = store_of(x, np.random.default_rng(seed).integers(-1, 4, 2 * n), tmp_path, [n // 2], seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "WINDOW", 128)
+        patch.setattr(searching, "PRODUCTS", 128 * 8)
+        found = search(store, queries, k, [3, 0, 9], groups, memory=seed)
+    for side in ("top", "bottom"):
+        for bucket in (3, 0, 9):
+            assert ranked_ids(store, found, side, bucket) == brute(store, queries, groups, bucket, k, side)
+
+
+def test_lists_beyond_the_memory_lie_in_a_file_that_is_gone_afterwards(tmp_path: Path) -> None:
+    store = store_of(grid(900, 8, 0), np.zeros(900), tmp_path, [])
+    before = sorted(tmp_path.iterdir())
+    small, large = (search(store, grid(3, 8, 1), 40, [0], memory=m, folder=tmp_path) for m in (0, 1 << 20))
+    assert ranked_ids(store, small, "bottom", 0) == ranked_ids(store, large, "bottom", 0)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_part_of_a_store_is_searched_as_if_alone(tmp_path: Path) -> None:
+    store = store_of(grid(900, 8, 0), np.arange(900) % 2, tmp_path, [300, 301])
+    part = store.part(250, 700)
+    assert store.names(np.arange(250, 700)) == part.names(np.arange(450))
+    assert np.array_equal(part.take(np.arange(450)), store.take(np.arange(250, 700)))
 
 
 def test_the_histogram_counts_every_image_of_the_asked_buckets(tmp_path: Path) -> None:
