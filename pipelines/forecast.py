@@ -26,6 +26,7 @@ from curate.core.errors import DriftlineError, explained
 from curate.encoders.weights import KNOWN, hub, is_here, reachable, repository_of
 from curate.fetch.address_guard import guard, mostly_private
 from curate.metadata.schema import TABLE, judge_times, whole
+from curate.retrieval.best_lists import list_bytes
 from curate.sources.base import FileSource, Workplace
 from curate.sources.folder import Folder, photos_below
 from curate.validation.batches import estimate
@@ -98,6 +99,7 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
+        "search": _search(context, photos, buckets) if "retrieve" in todo else None,
         "questions": _questions(context, wanted) if "ask" in todo else None,
         "disk": _disk(context, sample, photos, todo),
         "model": model,
@@ -225,6 +227,18 @@ def _wanted(context: Context, buckets: list[dict[str, Any]], problems: dict[str,
         "concepts": concepts, "per_class": settings.per_class, "background": background, "each_bucket": each,
         "images": images, "short_buckets": short,
     }  # fmt: skip
+
+
+def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """Passes over the vectors, their bytes (None: their width is not known before embed), and the lists' bytes."""
+    settings = context.config.retrieve
+    if photos is None or buckets is None or settings.search != "exact":
+        return None
+    stored = sum(file.stat().st_size for file in (_folder(context, "embed") / "img_emb").glob("*.npy"))
+    depth = min(settings.depth, max([1, *(b["photos"] for b in buckets)]))
+    size = list_bytes(2 * len(settings.concepts) * len(buckets), depth)
+    return {"passes": 1, "vectors": photos, "bytes": stored or None, "list_bytes": size,
+            "on_disk": size > settings.memory << 20}  # fmt: skip
 
 
 def _questions(context: Context, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -361,6 +375,11 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
         add("candidates", f"{wanted['concepts']} concepts × {wanted['per_class']:,}{background} in each bucket")
         if short := wanted["short_buckets"]:
             add("", f"{', '.join(short[:6])}{' …' if len(short) > 6 else ''}: fewer photos than that")
+    if (searched := found["search"]) is not None:
+        size = "" if searched["bytes"] is None else f" ({searched['bytes'] / 1e6:,.1f} MB)"
+        where = "in a temporary file" if searched["on_disk"] else "in memory"
+        lists = f"lists of {searched['list_bytes'] / 1e6:,.1f} MB {where}"
+        add("search", f"one pass over {searched['vectors']:,} vectors{size}; {lists}")
     disk = found["disk"]
     if disk["bytes"]:
         guess = "" if disk["known_by"] == "files" else f" (at {disk['known_by']})"

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from curate.encoders import Vectors
-from curate.retrieval.exact_search import Ranked, Side, check_search, rank, search
+from curate.retrieval.exact_search import Ranked, check_search, rank, search
+from curate.retrieval.scan import Side
 from curate.retrieval.vector_store import Store
 
 SAMPLE = 16  # concepts whose exact lists are compared with the approximate ones
@@ -21,11 +22,11 @@ def approximate_search(
     bucket: int,
     groups: Sequence[int],
     kind: Literal["ivf", "hnsw"],
-) -> tuple[dict[Side, list[Ranked]], float]:
-    """(side → ranked images of every concept in one bucket, recall); arguments as for `search`.
+) -> tuple[dict[Side, list[Ranked]], dict[Side, float]]:
+    """(side → ranked images of every concept in one bucket, side → recall); arguments as for `search`.
 
-    recall: share of the exact top `depth` that the index found, for up to SAMPLE concepts. The vectors of the bucket
-    are loaded into memory.
+    recall: share of the exact list of `depth` that the index found, for up to SAMPLE concepts. All vectors
+    of the bucket are loaded into memory.
     """
     import faiss
 
@@ -51,9 +52,13 @@ def approximate_search(
             signed = queries[low:high] if side == "top" else -queries[low:high]
             _, near = index.search(np.ascontiguousarray(signed), min(depth, len(x)))
             ranked[side].append(rank(store, rows[np.unique(near[near >= 0])], queries[low:high], depth, side))
-    found = total = 0
-    for c in list(range(0, len(groups), max(1, len(groups) // SAMPLE)))[:SAMPLE]:
-        exact = search(store, queries[groups[c] : ends[c]], depth, [bucket], [0], ("top",)).ranked["top"][bucket][0]
-        found += len(np.intersect1d(exact.rows, ranked["top"][c].rows))
-        total += len(exact.rows)
-    return ranked, found / max(1, total)
+    sample = list(range(0, len(groups), max(1, len(groups) // SAMPLE)))[:SAMPLE]
+    texts = np.concatenate([queries[groups[c] : ends[c]] for c in sample])
+    first = np.cumsum([0, *(ends[c] - groups[c] for c in sample[:-1])]).tolist()
+    exact = search(store, texts, depth, [bucket], first).ranked
+    recall: dict[Side, float] = {}
+    for side, lists in ranked.items():
+        pairs = [(truth.rows, lists[c].rows) for truth, c in zip(exact[side][bucket], sample, strict=True)]
+        hits = sum(len(np.intersect1d(truth, near)) for truth, near in pairs)
+        recall[side] = hits / max(1, sum(len(truth) for truth, _ in pairs))
+    return ranked, recall

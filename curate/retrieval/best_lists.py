@@ -6,6 +6,7 @@ cannot be among the best k any more is dropped; of rows with equal exact scores 
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+
+from curate.core.errors import Shortage
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -67,6 +70,13 @@ class BestLists:
     def __post_init__(self) -> None:
         shape, total = (self.cells, places(self.depth)), list_bytes(self.cells, self.depth)
         if total > self.memory:
+            free = shutil.disk_usage(self.folder or tempfile.gettempdir()).free
+            if free < total:
+                raise Shortage(
+                    f"The lists of the search need {total / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB of disk are free.",
+                    f"Expected room for {places(self.depth):,} rows for each side, concept and bucket.",
+                    "Lower retrieve.depth, or make room.",
+                )
             with tempfile.TemporaryFile(dir=self.folder) as file:  # the map keeps it until the last list is dropped
                 file.truncate(total)
                 raw: npt.NDArray[np.uint8] = np.memmap(file, np.uint8, "r+", shape=(total,))
@@ -91,7 +101,7 @@ class BestLists:
             fits = np.flatnonzero(place < width)
             at = cells[fits] * width + place[fits]
             for ours, given in ((self.scores, scores), (self.rows, rows), (self.exact, exact)):
-                ours.reshape(-1)[at] = given[fits]  # type: ignore[index]
+                ours.reshape(-1)[at] = given[fits]
             listed = cells[first]
             self.counts[listed] = np.minimum(self.counts[listed] + counts, width)
             full = listed[self.counts[listed] == width]

@@ -2,39 +2,24 @@
 
 The result does not depend on the number of threads or machines: float32 products find every image that could be among
 the best within their rounding error, and these are scored again in float64. Equal scores are ordered by id.
-
-Every block of vectors is read once and multiplied by all concepts. A product that will probably stay in its list (the
-list's rank scaled by the share of the bucket that was read) is scored in float64 while the block is in memory; what
-stays against expectation is read once more in the end. Blocks are read in shuffled order, so that the share read says
-how far the lists are whatever the files are sorted by.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
-from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import BadConfig, BadInput
 from curate.core.executor import Executor
-from curate.core.seeding import rng_for
-from curate.core.system.calls import read_into
 from curate.encoders import Vectors
-from curate.retrieval.best_lists import BestLists
-from curate.retrieval.vector_store import Ints, Store, VectorFile
+from curate.retrieval.scan import PRODUCTS, Side, State, Wanted, empty_state, scan, sizes
+from curate.retrieval.vector_store import Ints, Store
 
-Side = Literal["top", "bottom"]
-BLOCK_BYTES = 4 << 20  # vectors that are widened at once: they and their float32 copy stay in the cache
-WINDOW = 8192  # rows whose products are compared with the thresholds at once
-MANY = 128  # concepts from which the vectors, not the products, are sorted by bucket
-PRODUCTS = 1 << 20  # products that are compared at once, if there are many concepts
 MEMORY = 256 << 20  # bytes of the lists; longer ones lie in a temporary file
 
 
@@ -58,46 +43,6 @@ class SearchResult:
     """bucket → (concepts, bins) counts of cosines over [-1, 1]"""
     bytes_read: int = 0
     """of vectors, those that were read a second time included"""
-
-
-Window = tuple[VectorFile, int, int, int]
-"""a file, its first row in the store, the first and the end row in the file"""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What is looked for; the fields are arguments of `search`."""
-
-    store: Store
-    queries: Vectors
-    groups: tuple[int, ...]
-    asked: tuple[int, ...]
-    depth: int
-    sides: tuple[Side, ...]
-    bins: int
-    memory: int
-    folder: Path | None
-
-
-@dataclass
-class _State:
-    """What all threads of one machine share."""
-
-    wanted: _Wanted
-    lists: BestLists
-    """cells: (side × concepts + concept) × buckets + position of the bucket; scores of the bottom side are negated"""
-    sizes: Ints
-    """(buckets,) rows to be read"""
-    seen: Ints
-    """(buckets,) rows that were read"""
-    counts: Ints
-    """(buckets, concepts, bins)"""
-    locks: list[Any]
-    """one for each chunk of concepts"""
-    lock: Any = field(default_factory=Lock)
-    """of seen, counts and read"""
-    read: int = 0
-    """bytes"""
 
 
 def search(
@@ -124,13 +69,13 @@ def search(
     check_search(store, queries, depth)
     executor = executor or Executor()
     asked = list(dict.fromkeys(asked))
-    depth = min(depth, max([1, *_sizes(store.buckets, asked).tolist()]))
-    wanted = _Wanted(store, queries, tuple(groups), tuple(asked), depth, tuple(sides), bins, memory, folder)
-    state = _state(wanted)
+    depth = min(depth, max([1, *sizes(store.buckets, asked).tolist()]))
+    wanted = Wanted(store, queries, tuple(groups), tuple(asked), depth, tuple(sides), bins, memory, folder)
+    state = empty_state(wanted)
     n, parts = len(store), executor.workers * (4 if executor.kind == "ray" else 1)
     edges = np.linspace(0, n, max(1, min(parts, n // 4096)) + 1).astype(np.int64).tolist()
     if executor.kind == "local":
-        for _ in executor.run_tasks(_scan, [(state, low, high) for low, high in pairwise(edges)], threads=True):
+        for _ in executor.run_tasks(scan, [(state, low, high) for low, high in pairwise(edges)], threads=True):
             pass
     else:
         remote = [replace(wanted, store=store.part(low, high), folder=None) for low, high in pairwise(edges)]
@@ -153,282 +98,21 @@ def check_search(store: Store, queries: Vectors, depth: int) -> None:
         )
 
 
-def _sizes(buckets: npt.NDArray[np.int32], asked: Sequence[int]) -> Ints:
-    """Rows of each asked bucket."""
-    count = dict(zip(*(a.tolist() for a in np.unique(buckets, return_counts=True)), strict=True))
-    return np.array([count.get(b, 0) for b in asked], np.int64)
-
-
-def _state(wanted: _Wanted) -> _State:
-    """Empty lists."""
-    concepts, buckets = len(wanted.groups), len(wanted.asked)
-    # |fl(x·q) − x·q| ≤ D u Σ|x q| ≤ D u for unit vectors [Higham 2002, 3.5]; twice, since stored ones are rounded
-    error = 2.0 * (wanted.queries.shape[1] + 4) * 2.0**-24
-    with warnings.catch_warnings():  # of torch, once: its sparse matrices are in beta
-        warnings.simplefilter("ignore")
-        _dots(np.zeros((1, 1)), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1)), np.arange(2))
-    state: _State
-    lists = BestLists(
-        len(wanted.sides) * concepts * buckets, wanted.depth, error, wanted.memory, wanted.folder,
-        lambda cells, rows: _score_again(state, cells, rows), wanted.store.names,
-    )  # fmt: skip
-    chunks = -(-concepts // _shape(wanted)[2])
-    state = _State(
-        wanted, lists, _sizes(wanted.store.buckets, wanted.asked), np.zeros(buckets, np.int64),
-        np.zeros((buckets, concepts, wanted.bins), np.int64), [Lock() for _ in range(chunks)],
-    )  # fmt: skip
-    return state
-
-
-def _shape(wanted: _Wanted) -> tuple[int, int, int]:
-    """(rows that are read at once, rows of a window, concepts of a chunk); window × chunk is at most PRODUCTS."""
-    concepts = max(1, len(wanted.groups))
-    most = WINDOW if concepts <= MANY else WINDOW // 2
-    block = min(most, max(64, BLOCK_BYTES // (4 * max(1, wanted.queries.shape[1]))))
-    rows = most // block * block
-    return block, rows, min(concepts, PRODUCTS // rows)
-
-
-def _windows(store: Store, low: int, high: int, rows: int) -> list[Window]:
-    """The rows low to high of the store in windows, shuffled."""
-    windows = []
-    for file, start in zip(store.files, store.starts.tolist(), strict=False):
-        a, b = max(low, start) - start, min(high, start + file.rows) - start
-        windows += [(file, start, first, min(first + rows, b)) for first in range(a, b, rows)]
-    return [windows[i] for i in rng_for(0, "windows", low).permutation(len(windows)).tolist()]
-
-
-def _scan(job: tuple[_State, int, int]) -> None:
-    """Multiply the rows of a range by all queries, window by window, and list what may be among the best."""
-    import torch
-
-    torch.set_num_threads(1)  # of this thread: the ranges are the parallelism
-    state, low, high = job
-    wanted = state.wanted
-    position = np.full(max([*wanted.asked, 0]) + 2, len(wanted.asked), np.int32)
-    position[list(wanted.asked)] = np.arange(len(wanted.asked))
-    _, rows, chunk = _shape(wanted)
-    scanner = _Scanner(state, torch.from_numpy(np.ascontiguousarray(wanted.queries)), rows)
-    chunks = -(-len(wanted.groups) // chunk)
-    turn = low * chunks // max(1, len(wanted.store))  # threads begin with different chunks, so that none waits
-    for vectors, start, first, end in _windows(wanted.store, low, high, rows):
-        bucket = wanted.store.buckets[start + first : start + end]
-        places = position[np.where((bucket < 0) | (bucket >= len(position)), len(position) - 1, bucket)]
-        order = np.argsort(places, kind="stable")
-        edges = np.searchsorted(places[order], np.arange(len(wanted.asked) + 1))
-        runs = [(b, a, z) for b, (a, z) in enumerate(pairwise(edges.tolist())) if z > a]
-        if not runs:
-            continue
-        scanner.load(vectors, first, end, order[: edges[-1]], start + first)
-        for i in range(chunks):
-            c = (turn + i) % chunks
-            scanner.compare(c, c * chunk, min((c + 1) * chunk, len(wanted.groups)), runs)
-        with state.lock:
-            for b, a, z in runs:
-                state.seen[b] += z - a
-
-
-class _Scanner:
-    """The buffers of one thread."""
-
-    def __init__(self, state: _State, queries: Any, rows: int) -> None:
-        import torch
-
-        self.state, self.queries = state, queries
-        self.doubles = state.wanted.queries.astype(np.float64)
-        self.bounds = np.array([*state.wanted.groups, len(queries)], np.int64)
-        self.block, width = _shape(state.wanted)[0], queries.shape[1]
-        self.many = len(state.wanted.groups) > MANY
-        self.wide = torch.empty((rows, width))
-        raw = rows if self.many else self.block
-        self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in self._types()}
-        self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
-        self.double = torch.empty((rows if self.many else 0, width), dtype=torch.float64)
-        self.widened = False  # whether `double` holds the window
-        most = max(np.diff(self.bounds[:: _shape(state.wanted)[2]], append=len(queries)).tolist())
-        self.product = torch.empty(most * rows) if self.many else torch.empty((len(queries), rows))
-        self.rows = np.zeros(0, np.int64)  # of the columns of the product
-        self.order = np.zeros(0, np.int64)  # place in `wide` of each column
-
-    def _types(self) -> set[str]:
-        return {file.dtype for file in self.state.wanted.store.files}
-
-    def load(self, vectors: VectorFile, first: int, end: int, order: Ints, start: int) -> None:
-        """Read the rows first to end of a file; order: those that are asked, sorted by bucket."""
-        import torch
-
-        n, raw, self.widened = end - first, self.raw[vectors.dtype], False
-        item = raw.element_size() * raw.shape[1]
-        view = raw.numpy().reshape(-1).view(np.uint8).data
-        self.rows, self.order = order + start, np.arange(len(order)) if self.many else order
-        with vectors.path.open("rb", buffering=0) as file:
-            step = n if self.many else self.block
-            for low in range(0, n, step):
-                size = min(step, n - low)
-                _fill(file.fileno(), view[: size * item], vectors, (first + low) * item)
-                if not self.many:
-                    self.wide[low : low + size].copy_(raw[:size])
-                    self.product[:, low : low + size].copy_(torch.mm(self.queries, self.wide[low : low + size].t()))
-        if self.many:
-            target = self.wide if vectors.dtype == "float32" else self.sorted
-            torch.index_select(raw, 0, torch.from_numpy(order), out=target[: len(order)])
-            if target is self.sorted:
-                self.wide[: len(order)].copy_(target[: len(order)])
-        with self.state.lock:
-            self.state.read += n * item
-
-    def products(self, low: int, high: int) -> Vectors:
-        """(high - low, n) highest products of each concept's queries with the rows, in order of the buckets."""
-        import torch
-
-        first, last = int(self.bounds[low]), int(self.bounds[high])
-        if self.many:
-            out = self.product[: (last - first) * len(self.rows)].view(last - first, len(self.rows))
-            found = torch.mm(self.queries[first:last], self.wide[: len(self.rows)].t(), out=out).numpy()
-        else:
-            found = self.product.numpy()[first:last]
-            plain = len(self.order) == self.order[-1] + 1 and bool((np.diff(self.order) == 1).all())
-            found = found[:, : len(self.order)] if plain else np.take(found, self.order, axis=1)
-        if last - first > high - low:
-            found = np.maximum.reduceat(found, self.bounds[low:high] - first, axis=0)
-        return np.ascontiguousarray(found)
-
-    def compare(self, chunk: int, low: int, high: int, runs: Sequence[tuple[int, int, int]]) -> None:
-        """Add the rows that may be among the best of the concepts low to high; runs: (bucket, first, end column)."""
-        state, lists = self.state, self.state.lists
-        products = self.products(low, high)
-        n, concepts, buckets = products.shape[1], len(state.wanted.groups), len(state.wanted.asked)
-        bucket_of = np.repeat([b for b, _, _ in runs], [z - a for _, a, z in runs])
-        share = max((state.seen[b] + z - a) / state.sizes[b] for b, a, z in runs)
-        picked = []
-        for s, side in enumerate(state.wanted.sides):
-            sign = np.float32(1 if side == "top" else -1)
-            cells = (s * concepts + np.arange(low, high))[:, None] * buckets + np.arange(buckets)
-            least, eager = lists.least[cells], lists.eager[cells]
-            mask = np.empty(products.shape, np.bool_)
-            for b, a, z in runs:
-                part = products[:, a:z]
-                if (least[:, b] == -np.inf).any():
-                    self._first(sign * part, (z - a) / state.sizes[b], least[:, b], eager[:, b])
-                floor = (sign * (least[:, b] - np.float32(lists.error)))[:, None]
-                (np.greater_equal if sign > 0 else np.less_equal)(part, floor, out=mask[:, a:z])
-            at = np.flatnonzero(mask)
-            concept = at // n
-            column = at - concept * n
-            cell = concept * buckets + bucket_of[column]
-            value = sign * products.reshape(-1)[at]
-            lower = value - np.float32(lists.error)
-            least_of = least.reshape(-1)[cell]
-            exact = (value >= eager.reshape(-1)[cell]) | (lower <= least_of)
-            picked.append((cells.reshape(-1)[cell], concept + low, column, lower, exact, least_of, sign))
-        if state.wanted.bins:
-            self._count(products, bucket_of, low, high)
-        self._score(picked)
-        with state.locks[chunk]:
-            for cell, _, column, lower, exact, least_of, _ in picked:
-                good = ~exact | (lower >= least_of)
-                rows = self.rows[column[good]]
-                lists.add(cell[good], rows, lower[good], exact[good], _rank_at(share, state.wanted.depth))
-
-    def _first(self, signed: Vectors, share: float, least: Vectors, eager: Vectors) -> None:
-        """Thresholds of lists that are not full yet, from these products alone; changes `least` and `eager`."""
-        n, depth, error = signed.shape[1], self.state.wanted.depth, np.float32(self.state.lists.error)
-        places = n - depth, n - _rank_at(share, depth)
-        cut = np.partition(signed, sorted({p for p in places if p >= 0} or {0}), axis=1)
-        for place, bound in zip(places, (least, eager), strict=True):
-            if place >= 0:
-                np.copyto(bound, np.fmax(bound, cut[:, place] - error), where=bound == -np.inf)
-
-    def _score(self, picked: Sequence[tuple[Any, ...]]) -> None:
-        """Score exactly what is marked so; changes its scores."""
-        marks = [np.flatnonzero(exact) for _, _, _, _, exact, _, _ in picked]
-        concept = np.concatenate([p[1][at] for p, at in zip(picked, marks, strict=True)])
-        column = np.concatenate([p[2][at] for p, at in zip(picked, marks, strict=True)])
-        if not len(concept):
-            return
-        if self.many:
-            if not self.widened:
-                self.double[: len(self.rows)].copy_(self.wide[: len(self.rows)])
-                self.widened = True
-            x = self.double.numpy()
-        else:
-            columns, column = np.unique(column, return_inverse=True)
-            x = self.wide.numpy()[self.order[columns]].astype(np.float64)
-        scores = _dots(x, column, concept, self.doubles, self.bounds)
-        for (_, _, _, lower, _, _, sign), at, part in zip(
-            picked, marks, np.split(scores, np.cumsum([len(at) for at in marks])[:-1]), strict=True
-        ):
-            lower[at] = sign * part
-
-    def _count(self, products: Vectors, bucket_of: Ints, low: int, high: int) -> None:
-        """Add to the histograms."""
-        _, concepts, bins = self.state.counts.shape
-        index = np.clip(((products + 1) * (bins / 2)).astype(np.int64), 0, bins - 1)
-        index += (bucket_of * concepts + np.arange(low, high)[:, None]) * bins
-        counts = np.bincount(index.ravel(), minlength=self.state.counts.size).reshape(self.state.counts.shape)
-        with self.state.lock:
-            self.state.counts += counts
-
-
-def _rank_at(share: float, depth: int) -> int:
-    """The rank of a list whose score the last one of the list will probably have in the end, when a share of the bucket
-    has been read: its expectation and two standard deviations."""
-    expected = depth * min(1.0, share)
-    return min(depth, int(expected + 2 * expected**0.5 + 2))
-
-
-def _dots(
-    x: npt.NDArray[np.float64], rows: Ints, concepts: Ints, queries: npt.NDArray[np.float64], bounds: Ints
-) -> Vectors:
-    """(n,) exact scores of pairs of a row of x and a concept: sums in float64, each in an order of its own width alone,
-    so that they do not depend on which pairs are scored together."""
-    import torch
-
-    key, inverse = np.unique(rows * (len(bounds) - 1) + concepts, return_inverse=True)  # sorted by row, none twice
-    row, concept = np.divmod(key, len(bounds) - 1)
-    sizes = np.diff(bounds)[concept]
-    starts = np.cumsum(sizes) - sizes
-    column = np.arange(sizes.sum()) + np.repeat(bounds[concept] - starts, sizes)
-    edges = np.append(0, np.cumsum(np.bincount(np.repeat(row, sizes), minlength=len(x))))
-    parts = [torch.from_numpy(a) for a in (edges, column, np.zeros(len(column)))]
-    pairs = torch.sparse_csr_tensor(*parts, (len(x), len(queries)), check_invariants=False)
-    dots = torch.sparse.sampled_addmm(pairs, torch.from_numpy(x), torch.from_numpy(queries).t(), beta=0.0)
-    return np.maximum.reduceat(dots.values().numpy(), starts).astype(np.float32)[inverse]
-
-
-def _score_again(state: _State, cells: Ints, rows: Ints, block: int = 4096) -> Vectors:
-    """(n,) signed exact scores of rows, whose vectors are read again, each once."""
-    wanted, concepts, buckets = state.wanted, len(state.wanted.groups), len(state.wanted.asked)
-    signs = np.array([1 if side == "top" else -1 for side in wanted.sides], np.float32)[cells // (concepts * buckets)]
-    concept, out = cells // buckets % concepts, np.empty(len(cells), np.float32)
-    order = np.argsort(rows, kind="stable")
-    unique, first = np.unique(rows[order], return_index=True)
-    queries, bounds = wanted.queries.astype(np.float64), np.array([*wanted.groups, len(wanted.queries)], np.int64)
-    for low in range(0, len(unique), block):
-        part = unique[low : low + block]
-        raw = wanted.store.take(part)
-        at = order[first[low] : first[low + block] if low + block < len(first) else None]
-        out[at] = _dots(raw.astype(np.float64), np.searchsorted(part, rows[at]), concept[at], queries, bounds)
-        with state.lock:
-            state.read += raw.nbytes
-    return signs * out
-
-
 Part = tuple[Ints, Ints, Vectors, Ints, int]
 """counts of each cell, rows and scores of all cells in order, histograms, bytes read"""
 
 
-def _search_part(wanted: _Wanted) -> Part:
+def _search_part(wanted: Wanted) -> Part:
     """The lists of a part of the store, on another machine."""
-    state = _state(wanted)
-    _scan((state, 0, len(wanted.store)))
+    state = empty_state(wanted)
+    scan((state, 0, len(wanted.store)))
     lists = state.lists
     lists.finish()
     used = np.arange(lists.rows.shape[1]) < lists.counts[:, None]
     return lists.counts, lists.rows[used], lists.scores[used], state.counts, state.read
 
 
-def _merge(state: _State, part: Part, start: int) -> None:
+def _merge(state: State, part: Part, start: int) -> None:
     """Add the lists of the part of the store that begins at row `start`."""
     counts, rows, scores, histograms, read = part
     cells = np.repeat(np.arange(len(counts)), counts)
@@ -439,7 +123,7 @@ def _merge(state: _State, part: Part, start: int) -> None:
     state.read += read
 
 
-def _ranked(state: _State) -> dict[Side, dict[int, list[Ranked]]]:
+def _ranked(state: State) -> dict[Side, dict[int, list[Ranked]]]:
     """The finished lists."""
     wanted, lists = state.wanted, state.lists
     concepts, buckets = len(wanted.groups), len(wanted.asked)
@@ -458,16 +142,6 @@ def _ranked(state: _State) -> dict[Side, dict[int, list[Ranked]]]:
             for b, bucket in enumerate(wanted.asked)
         }
     return ranked
-
-
-def _fill(descriptor: int, view: memoryview, vectors: VectorFile, offset: int) -> None:
-    """Read bytes of the vectors from `offset` on, until `view` is full."""
-    done = 0
-    while done < len(view):
-        count = read_into(descriptor, view[done:], vectors.offset + offset + done)
-        if count == 0:
-            raise BadInput(f"{vectors.path} ends before its {vectors.rows:,} vectors do.", "", "Embed the shard again.")
-        done += count
 
 
 def rank(store: Store, rows: Ints, queries: Vectors, depth: int, side: str = "top") -> Ranked:

@@ -74,9 +74,9 @@ class RetrieveSettings(Section):
     strata: Annotated[int, Field(ge=2)] | None = None
     """equal parts of the bucket's span that give equal shares of the candidates (null: by score alone)"""
     search: Literal["exact", "ivf", "hnsw"] = "exact"
-    """exact, or a faiss index with its recall measured against exact"""
+    """exact, or a faiss index with the recall of both ends of its lists measured against exact"""
     memory: Annotated[int, Field(ge=16), SPEED] = 256
-    """MiB for candidates while searching; more concepts than fit are searched in several passes"""
+    """MiB for the lists while searching; longer ones lie in a temporary file, and the vectors are still read once"""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> RetrieveSettings:
