@@ -57,8 +57,8 @@ def approximate_search(
     first = np.cumsum([0, *(ends[c] - groups[c] for c in sample[:-1])]).tolist()
     exact = search(store, texts, depth, [bucket], first).ranked
     recall: dict[Side, float] = {}
-    for side, lists in ranked.items():
-        pairs = [(truth.rows, lists[c].rows) for truth, c in zip(exact[side][bucket], sample, strict=True)]
+    for side in ranked:
+        pairs = [(truth.rows, ranked[side][c].rows) for truth, c in zip(exact[side][bucket], sample, strict=True)]
         hits = sum(len(np.intersect1d(truth, near)) for truth, near in pairs)
         recall[side] = hits / max(1, sum(len(truth) for truth, _ in pairs))
     return ranked, recall

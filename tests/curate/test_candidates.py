@@ -42,6 +42,20 @@ def kept_ids(tops: list[Ranked], chosen: Chosen, ids: list[str], fate: str = "ke
     ]
 
 
+def test_of_equal_cosines_the_earlier_concept_has_the_image(tmp_path: Path) -> None:
+    x = np.array([[1, 0], [0.5**0.5, 0.5**0.5], [0, 1]], np.float32)
+    queries = np.array([[1, 0], [0, 1], [1, 0]], np.float32)  # the second row is as near to all three
+    rules = settings_of(per_class=1, depth=3, background=False)
+    tops, bottoms = lists(queries, x, ["c", "b", "a"], tmp_path, rules)
+    assert [top.scores[1] for top in tops] == [tops[0].scores[1]] * 3
+    fates = choose(tops, bottoms, rules).fates
+    assert [list(zip(top.rows.tolist(), fate, strict=True)) for top, fate in zip(tops, fates, strict=True)] == [
+        [(0, "kept"), (1, "surplus"), (2, "surplus")],
+        [(2, "kept"), (1, "ambiguous"), (0, "ambiguous")],
+        [(0, "ambiguous"), (1, "ambiguous"), (2, "ambiguous")],
+    ]
+
+
 def literal(scores: np.ndarray, ids: list[str], rules: RetrieveSettings) -> tuple[dict[str, list[str]], list[str]]:
     """CLEAR's code, word by word: lists, overlap, then the lowest of each concept walked upwards."""
     order = [sorted(range(len(ids)), key=lambda i, c=c: (-scores[c][i], ids[i])) for c in range(len(NAMES))]  # type: ignore[misc]

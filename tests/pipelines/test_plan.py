@@ -20,6 +20,7 @@ from support.helpers import album, photo_config, yfcc_line
 from curate.core.executor import Executor
 from curate.core.run_log import RunLog
 from curate.encoders.weights import reachable
+from curate.retrieval.best_lists import list_bytes
 from pipelines import cluster
 from pipelines.config.loader import load
 from pipelines.forecast import forecast, text
@@ -99,6 +100,15 @@ def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own
     sizes = [photo.stat().st_size for photo in (own / "photos").rglob("*.jpg")]
     assert document["disk"]["bytes"] == pytest.approx(sum(sizes), abs=60)
     assert document["problems"] == []
+
+
+def test_the_search_is_one_pass_whatever_it_looks_for(own: Path) -> None:
+    document = found(own)["search"]
+    assert document["passes"] == 1
+    assert document["vectors"] == 60
+    assert document["list_bytes"] == list_bytes(2 * 2 * 3, 20)
+    assert document["bytes"] is None
+    assert not document["on_disk"]
 
 
 def test_nothing_is_changed(own: Path) -> None:
