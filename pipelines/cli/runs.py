@@ -191,7 +191,8 @@ def _show_plan(
     from dataclasses import asdict
 
     from pipelines import cluster
-    from pipelines.forecast import forecast, text
+    from pipelines.forecast import forecast
+    from pipelines.forecast_text import text
     from pipelines.plan import plan
 
     plans = plan(context, start, until)

@@ -23,7 +23,8 @@ from support.living import Town, answer, context, counted, linked_copy, requests
 from curate.core.errors import BadInput, Busy, Unconfirmed
 from curate.store.database import opened
 from curate.store.upkeep import status
-from pipelines.forecast import forecast, text
+from pipelines.forecast import forecast
+from pipelines.forecast_text import text
 from pipelines.living import grow, heal
 from pipelines.plan import plan
 from pipelines.reporting.trace import trace

@@ -23,7 +23,8 @@ from curate.encoders.weights import reachable
 from curate.retrieval.best_lists import list_bytes
 from pipelines import cluster
 from pipelines.config.loader import load
-from pipelines.forecast import forecast, text
+from pipelines.forecast import forecast
+from pipelines.forecast_text import text
 from pipelines.plan import plan
 from pipelines.runner import run
 from pipelines.stage import Context
