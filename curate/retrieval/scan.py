@@ -28,6 +28,7 @@ from curate.retrieval.vector_store import Ints, Store, VectorFile
 Side = Literal["top", "bottom"]
 BLOCK_BYTES = 4 << 20  # vectors that are widened at once: they and their float32 copy stay in the cache
 WINDOW = 8192  # rows whose products are compared with the thresholds at once
+SHORT = 20  # vectors for each place of the lists from which few of them are read again
 MANY = 128  # concepts from which the vectors, not the products, are sorted by bucket
 PRODUCTS = 1 << 20  # products that are compared at once, if there are many concepts
 
@@ -158,7 +159,10 @@ class Scanner:
         self.bounds = np.array([*state.wanted.groups, len(queries)], np.int64)
         self.block, width = _shape(state.wanted)[0], queries.shape[1]
         self.many = len(state.wanted.groups) > MANY
-        self.wide = torch.empty((rows, width))
+        # Where lists are short, a block of vectors that stays in the cache is faster, and few vectors are read again.
+        short = state.lists.cells * state.wanted.depth * SHORT <= len(state.wanted.store)
+        self.keep = self.many or not short
+        self.wide = torch.empty((rows if self.keep else self.block, width))
         raw = rows if self.many else self.block
         self.raw = {name: torch.empty((raw, width), dtype=getattr(torch, name)) for name in self._types()}
         self.sorted = torch.empty((raw if self.many else 0, width), dtype=torch.float16)
@@ -186,8 +190,9 @@ class Scanner:
                 size = min(step, n - low)
                 _fill(file.fileno(), view[: size * item], vectors, (first + low) * item)
                 if not self.many:
-                    self.wide[low : low + size].copy_(raw[:size])
-                    self.product[:, low : low + size].copy_(torch.mm(self.queries, self.wide[low : low + size].t()))
+                    wide = self.wide[low : low + size] if self.keep else self.wide[:size]
+                    wide.copy_(raw[:size])
+                    self.product[:, low : low + size].copy_(torch.mm(self.queries, wide.t()))
         if self.many:
             target = self.wide if vectors.dtype == "float32" else self.sorted
             torch.index_select(raw, 0, torch.from_numpy(order), out=target[: len(order)])
@@ -272,7 +277,13 @@ class Scanner:
             x = self.double.numpy()
         else:
             columns, column = np.unique(column, return_inverse=True)
-            x = self.wide.numpy()[self.order[columns]].astype(np.float64)
+            if self.keep:
+                x = self.wide.numpy()[self.order[columns]].astype(np.float64)
+            else:
+                raw = self.state.wanted.store.take(self.rows[columns])
+                x = raw.astype(np.float64)
+                with self.state.lock:
+                    self.state.read += raw.nbytes
         scores = _dots(x, column, concept, self.doubles, self.bounds)
         for (_, _, _, lower, _, _, sign), at, part in zip(
             picked, marks, np.split(scores, np.cumsum([len(at) for at in marks])[:-1]), strict=True

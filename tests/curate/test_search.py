@@ -160,6 +160,22 @@ def test_a_thousand_concepts_read_every_vector_once(
             assert list(zip(store.names(ranked.rows), ranked.scores, strict=True)) == exact
 
 
+@pytest.mark.parametrize(("equal", "most"), [(False, 1.2), (True, 2.0)])
+def test_few_concepts_with_short_lists_read_few_vectors_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, equal: bool, most: float
+) -> None:
+    rng = np.random.default_rng(0)
+    x = np.ones((30_000, 16), np.float32) if equal else rng.standard_normal((30_000, 16)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    queries = x[:3] + np.float32(0)
+    store = store_of(x, rng.integers(0, 3, len(x)), tmp_path, [7_000])
+    reader = Reader(monkeypatch)
+    found = search(store, queries, 20, [0, 2], executor=Executor(workers=2))
+    assert reader.bytes == found.bytes_read <= most * x.nbytes
+    for side in ("top", "bottom"):
+        assert ranked_ids(store, found, side, 2) == brute(store, queries, [0, 1, 2], 2, 20, side)
+
+
 @settings(max_examples=25, suppress_health_check=QUIET)
 @given(
     st.integers(1, 300), st.integers(1, 30), st.integers(0, 999), st.sampled_from([1, 3, 140]), st.sampled_from([1, 2])
