@@ -176,6 +176,21 @@ def test_few_concepts_with_short_lists_read_few_vectors_again(
         assert ranked_ids(store, found, side, 2) == brute(store, queries, [0, 1, 2], 2, 20, side)
 
 
+def test_vectors_are_read_once_where_early_ones_are_nearer_to_all_concepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "WINDOW", 1024)  # in the order of the file 1.4 times the vectors are read
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((30_000, 16)).astype(np.float32)
+    x[:, 0] += np.linspace(1.2, -1.2, len(x), dtype=np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    queries = rng.standard_normal((1_000, 16)).astype(np.float32)
+    queries[:, 0] = np.abs(queries[:, 0]) + 2
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    store = store_of(x, rng.integers(0, 3, len(x)), tmp_path, [7_000])
+    assert search(store, queries, 200, [0, 2]).bytes_read <= 1.05 * x.nbytes
+
+
 @settings(max_examples=25, suppress_health_check=QUIET)
 @given(
     st.integers(1, 300), st.integers(1, 30), st.integers(0, 999), st.sampled_from([1, 3, 140]), st.sampled_from([1, 2])
