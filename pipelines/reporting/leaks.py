@@ -13,7 +13,7 @@ import numpy.typing as npt
 from curate.core.errors import BadInput, MissingFile
 from curate.core.outside.arrays import mapped
 from curate.release import Release
-from stream_builder.stream import Stream
+from stream_builder.stream import Stream, pick
 
 BLOCK = 1 << 22  # pairs that are compared at a time
 EXAMPLES = 20  # findings that are listed
@@ -27,11 +27,13 @@ Array = npt.NDArray[Any]
 def leaks(
     audited: Release | Stream, index: Path, hashes: Callable[[], Array], bits: int = 4, cosine: float = 0.95
 ) -> dict[str, Any]:
-    """The test samples of a release or a stream of vectors that are in an index.
+    """The test samples of a release or a stream of vectors that are in an index: those that any split tests, counted
+    for each split, too.
 
     index: a file of vectors by the encoder of the samples, which are compared by cosine; of perceptual hashes, which
-    may differ in `bits` of 64; or of SHA-256, which must be equal. hashes: perceptual hashes of a release's images.
-    Raises MissingFile, and BadInput for another file, for hashes and a stream, and for vectors of another width.
+    may differ in `bits` of 64; or of SHA-256, of files as they were fetched or as they were published, which must be
+    equal. hashes: perceptual hashes of a release's images. Raises MissingFile, and BadInput for another file, for
+    hashes and a stream, and for vectors of another width.
     """
     if not index.is_file():
         raise MissingFile(f"{index} is no index.", EXPECTED)
@@ -44,19 +46,21 @@ def leaks(
         kind, entries = _listed(index)
     else:
         raise BadInput(f"{index} is no index.", EXPECTED)
-    ids, buckets, rows = _tests(audited)
+    parts, buckets, sides = _tests(audited)
+    ids = np.concatenate([ids for ids, _ in parts] or [np.zeros(0, np.str_)])
     if kind == "vectors":
-        found = _nearest_cosines(_vectors(audited, rows, index, entries), entries)
+        found = _nearest_cosines(_vectors(audited, [rows for _, rows in parts], index, entries), entries)
         hit, size = found >= cosine, found.round(4)
     elif isinstance(audited, Stream):
         problem = f"{index} holds {kind}; {audited.name!r} is a stream, which has no image files."
         raise BadInput(problem, "Expected vectors (N, D) by the stream's encoder.", "Audit the release instead.")
     elif kind == "SHA-256":
-        given = np.array(audited.table["sha256"].to_pylist())[rows]
-        hit = np.isin(given, entries)
-        size = np.zeros(len(given))
+        digests = (audited.table[name].to_pylist() for name in ("sha256", "source_sha256"))
+        hit = np.any([np.isin(np.array([d or "" for d in column], np.str_), entries) for column in digests], 0)
+        hit = hit[parts[0][1]]
+        size = np.zeros(len(ids))
     else:
-        size = _nearest_bits(hashes()[rows], entries)
+        size = _nearest_bits(hashes()[parts[0][1]], entries)
         hit = size <= bits
     order = np.argsort(-size if kind == "vectors" else size, kind="stable")
     listed = [k for k in order.tolist() if hit[k]][:EXAMPLES]
@@ -67,6 +71,7 @@ def leaks(
         "entries": len(entries),
         "tests": len(ids),
         "found": int(hit.sum()),
+        "splits": {n: {"tests": int(side.sum()), "found": int((hit & side).sum())} for n, side in sides.items()},
         "by_bucket": {str(b): int(hit[buckets == b].sum()) for b in np.unique(buckets).tolist()},
         "examples": [{"id": str(ids[k]), "bucket": int(buckets[k]), name: float(size[k])} for k in listed],
     }
@@ -74,9 +79,10 @@ def leaks(
 
 def sentence(found: dict[str, Any]) -> str:
     """The finding in a line."""
+    each = ", ".join(f"{split['found']:,} in {name}" for name, split in found["splits"].items())
     return (
-        f"leaks: {found['found']:,} of {found['tests']:,} test samples are in {found['index']} "
-        f"({found['entries']:,} {found['kind']})"
+        f"leaks: {found['found']:,} of {found['tests']:,} test samples of {len(found['splits'])} splits are in "
+        f"{found['index']} ({found['entries']:,} {found['kind']}): {each}"
     )
 
 
@@ -93,28 +99,41 @@ def _listed(index: Path) -> tuple[str, Array]:
     return "SHA-256", np.array(full, np.str_)
 
 
-def _tests(audited: Release | Stream) -> tuple[Array, Array, Array]:
-    """Ids and buckets of test samples, and their rows in a release's table (for a stream: none)."""
+def _tests(audited: Release | Stream) -> tuple[list[tuple[Array, Array]], Array, dict[str, Array]]:
+    """Ids and rows of the samples that any split tests, for each part of a stream and for a release as a whole; their
+    buckets (n,); and split → (n,) whether it tests them."""
     if isinstance(audited, Stream):
-        parts = [(step.index, step.splits["test"]) for step in audited.steps if "test" in step.splits]
-        ids = np.concatenate([split.ids for _, split in parts] or [np.zeros(0, np.str_)])
-        return ids, np.repeat([i for i, _ in parts], [len(split) for _, split in parts]).astype(np.int64), ids[:0]
-    table = audited.table
-    first = next(iter(audited.facts["splits"]), None)
-    rows = np.arange(len(table)) if first is None else np.flatnonzero(np.array(table[first].to_pylist()) == "test")
-    return np.array(table["id"].to_pylist())[rows], np.array(table["bucket"].to_pylist())[rows], rows
-
-
-def _vectors(audited: Release | Stream, rows: Array, index: Path, entries: Array) -> Array:
-    """(n, D) of the test samples, by the features that have the index's width."""
-    if isinstance(audited, Stream):
-        splits = [step.splits["test"].x for step in audited.steps if "test" in step.splits]
-        known = {"the stream": np.concatenate([np.asarray(x) for x in splits]) if splits else np.zeros((0, 0))}
+        splits = [(step.index, name, split) for step in audited.steps for name, split in step.splits.items()]
+        published = [split.test_in for *_, split in splits if split.test_in is not None]
+        several = len(published) == len(splits)
+        sides = published if several else [np.full((len(split), 1), name == "test") for _, name, split in splits]
+        names = [f"split_{k}" for k in range(sides[0].shape[1])] if several else ["test"]
+        rows = [np.flatnonzero(side.any(1)) for side in sides]
+        parts = [(split.ids[chosen], chosen) for (*_, split), chosen in zip(splits, rows, strict=True)]
+        buckets = np.repeat([index for index, *_ in splits], [len(chosen) for chosen in rows])
     else:
-        known = {name: audited.features(name) for name in audited.facts["features"]}
+        table, names = audited.table, list(audited.facts["splits"])
+        whole = np.stack([np.array(table[name].to_pylist()) == "test" for name in names], 1) if names else None
+        sides = [np.ones((len(table), 1), bool) if whole is None else whole]
+        names = names or ["all images"]
+        rows = [np.flatnonzero(sides[0].any(1))]
+        parts = [(np.array(table["id"].to_pylist(), np.str_)[rows[0]], rows[0])]
+        buckets = table["bucket"].to_numpy()[rows[0]]
+    tested = np.concatenate([side[chosen] for side, chosen in zip(sides, rows, strict=True)])
+    return parts, buckets.astype(np.int64), {name: tested[:, k] for k, name in enumerate(names)}
+
+
+def _vectors(audited: Release | Stream, rows: list[Array], index: Path, entries: Array) -> Array:
+    """(n, D) of the test samples, by the features that have the index's width. rows: of each part."""
+    if isinstance(audited, Stream):
+        splits = [split.x for step in audited.steps for split in step.splits.values()]
+        tests = [np.asarray(pick(x, chosen)) for x, chosen in zip(splits, rows, strict=True)]
+        known = {"the stream": np.concatenate(tests)}
+    else:
+        known = {name: audited.features(name)[rows[0]] for name in audited.facts["features"]}
     for x in known.values():
         if x.ndim == 2 and x.shape[1] == entries.shape[1]:
-            return np.asarray(x if isinstance(audited, Stream) else x[rows], np.float32)
+            return np.asarray(x, np.float32)
     widths = ", ".join(f"{name}: {x.shape[1:]}" for name, x in known.items()) or "none"
     problem = (
         f"{index} holds vectors of {entries.shape[1]} numbers; {audited.name!r} has none of this width ({widths})."

@@ -28,6 +28,8 @@ from curate.release.pool import COPY, TEST, UPLOADER, Tested
 from pipelines.cli.pretrain import _of_stream
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
+from pipelines.reporting.audit import audit
+from pipelines.reporting.leaks import sentence
 from pipelines.runner import run
 from pipelines.stage import Context
 from stream_builder.builders.release import from_release
@@ -54,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 name = f"{year}-{thing}-{i}.jpg"
                 copied = year == 2009 and i >= 10
                 picture = photo([thing], 0.2, rng_for(2010 if copied else year, thing, i - 10 if copied else i))
-                picture.save(out / "photos" / name, quality=40 if copied else 90)
+                picture.save(out / "photos" / name, quality=40 if copied else 90, comment=b"fetched")
                 user = f"copier {i}" if copied else f"{thing} {i // 2}" if i < 8 or year > 2009 else f"past {i}"
                 lines.append(f"{name},{year}-05-{i + 1:02d},{user},{thing}")
     write_text(out / "photos.csv", "\n".join(lines) + "\n")
@@ -245,3 +247,38 @@ class TestTimeSeen:
         assert joint([a, b], "m").trained_until == "2009"
         assert joint([a, Seen("no data", "none", "s")], "m").trained_until == "2009-05-12"
         assert joint([a, Seen()], "m").trained_until == UNKNOWN
+
+
+class TestLeaks:
+    """Digests of files as fetched are found although the release strips them, and every split is searched."""
+
+    def index(self, release: Release, column: str, place: Path, split: str) -> list[str]:
+        rows = [row for row in release.table.to_pylist() if row[split] == "test"]
+        write_text(place, "\n".join(str(row[column]) for row in rows))
+        return [str(row["id"]) for row in rows]
+
+    @pytest.mark.parametrize("split", ["split_0", "split_2"])
+    @pytest.mark.parametrize("column", ["sha256", "source_sha256"])
+    def test_the_tests_of_each_split_are_found_by_both_digests(
+        self, release: Release, tmp_path: Path, split: str, column: str
+    ) -> None:
+        ids = self.index(release, column, tmp_path / "seen.txt", split)
+        found = audit(release.path, tmp_path / "seen.txt")["leaks"]
+        assert found["found"] == len(ids) == found["splits"][split]["found"]
+        assert found["splits"][split]["tests"] == release.facts["test_images"][split]
+        assert found["tests"] == len(tested_rows(release))
+        of_ids = {row["id"]: row for row in release.table.to_pylist()}
+        assert found["splits"]["split_1"]["found"] == sum(of_ids[i]["split_1"] == "test" for i in ids)
+        assert f"{len(ids):,} in {split}" in sentence(found)
+
+    def test_files_are_stripped_so_that_one_digest_is_not_enough(self, release: Release) -> None:
+        rows = release.table.to_pylist()
+        assert any(row["sha256"] != row["source_sha256"] for row in rows)
+
+    def test_a_stream_is_searched_in_its_other_splits_too(self, release: Release, tmp_path: Path) -> None:
+        from_release(release, split=0).save(tmp_path / "s")
+        rows = [i for i, side in enumerate(release.table["split_2"].to_pylist()) if side == "test"]
+        np.save(tmp_path / "seen.npy", np.asarray(release.features("clip"), np.float32)[rows])
+        found = audit(tmp_path / "s", tmp_path / "seen.npy", cosine=0.999999)["leaks"]
+        assert found["splits"]["split_2"]["found"] == found["splits"]["split_2"]["tests"] == len(rows)
+        assert found["tests"] == len(tested_rows(release))

@@ -219,7 +219,8 @@ class TestLeaks:
         return leaks["found"], [example["id"] for example in leaks["examples"]]
 
     def rows_of_tests(self, release: Release) -> list[int]:
-        return [i for i, side in enumerate(release.table["split_0"].to_pylist()) if side == "test"]
+        sides = zip(*(release.table[name].to_pylist() for name in release.facts["splits"]), strict=True)
+        return [i for i, of_image in enumerate(sides) if "test" in of_image]
 
     def test_hashes_find_a_copy_that_was_compressed_again(self, release: Release, tmp_path: Path) -> None:
         leaked = self.rows_of_tests(release)[0]
