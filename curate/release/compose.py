@@ -34,7 +34,7 @@ from curate.release.selection import all_splits, gaps_of, select, split_groups
 from curate.release.settings import ReleaseSettings
 from curate.release.unlabelled import copies_of_tests, write_unlabelled
 from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
-from curate.release.versions.changelog import all_withdrawn, changes_since, check_version
+from curate.release.versions.changelog import all_withdrawn, changes_since, check_version, unlabelled_of, with_parts
 from curate.release.versions.tombstones import WITHDRAWN
 from curate.release.writer import write_release
 from curate.retrieval.vector_store import parts, vectors_of
@@ -149,6 +149,10 @@ def compose(
         n, counts, part = _pack_unlabelled(collection, published, why, release, records, tests)
         further = n, counts, {f"unlabelled/{name}": digest for name, digest in part.packed.sums.items()}
         tars.append(part)
+    if changes is not None and collection.previous is not None:
+        listed = unlabelled_of(release) if further is not None else []
+        changes = with_parts(changes, collection.previous, [row["id"] for row in packed.rows], vectors, listed)
+        check_version(settings.version, changes)
     if former is not None and changes is not None:
         changes["tars"] = joined(part.tars for part in tars if part.tars)
     write_release(

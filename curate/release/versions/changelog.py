@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
 
 from curate.core.atomic_io import csv_text
 from curate.core.errors import BadConfig
@@ -15,6 +20,14 @@ from curate.release.format import Release
 
 LEVELS = ("major", "minor", "patch")
 EXAMPLES = 20  # ids in a list
+OTHER = {  # list → the columns in which its images differ from those of the version before
+    "other_bucket": ("bucket",),
+    "other_class": ("class",),
+    "other_bytes": ("sha256",),
+    "other_time": ("uploaded",),
+    "other_licence": ("licence", "licence_url"),
+}
+MAJOR = ("other_bucket", "other_class", "other_bytes", "other_time", "other_side")  # they change scores
 BECAUSE = {"removed": "reasons", "other_class": "relabelled"}  # list → its counts by reason
 
 
@@ -22,48 +35,94 @@ def changes_since(
     before: Release, rows: Sequence[Mapping[str, Any]], classes: Sequence[str], splits: Mapping[str, Sequence[str]],
     withdrawn: Iterable[str] = (), why: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:  # fmt: skip
-    """The differences between the release `before` and the new `rows` (dicts with id, bucket, class, sha256) and
-    `splits`.
+    """The differences between the release `before` and the new `rows` (dicts with the columns of OTHER) and `splits`.
 
     Counts and first ids of images that were added, removed, withdrawn (removed on request of their owners), or that
-    have another class, bucket, content or side of a split; and the level of the change. why: id → reason of images that
-    are no longer part of it. Scores on two releases are
-    comparable only if just the last number of their versions differs.
+    have another value in a column of OTHER or another side of a split; splits and classes that came or went; and the
+    level of the change. why: id → reason of images that are no longer part of it. Scores on two releases are
+    comparable only if just the last number of their versions differs. `with_parts` adds what is known later.
     """
-    columns = ("id", "bucket", "class", "sha256")
-    old = {id_: values for id_, *values in rows_of(before.table, *columns)}
-    new = {row["id"]: [row[c] for c in columns[1:]] for row in rows}
+    columns = list(dict.fromkeys(column for names in OTHER.values() for column in names))
+    old = {id_: dict(zip(columns, values, strict=True)) for id_, *values in rows_of(before.table, "id", *columns)}
+    new = {row["id"]: row for row in rows}
     both = sorted(set(old) & set(new))
     gone, requested = set(old) - set(new), set(withdrawn)
     lists: dict[str, list[str]] = {
         "added": sorted(set(new) - set(old)),
         "removed": sorted(gone - requested),
         "withdrawn": sorted(gone & requested),
-        "other_bucket": [i for i in both if old[i][0] != new[i][0]],
-        "other_class": [i for i in both if old[i][1] != new[i][1]],
-        "other_bytes": [i for i in both if old[i][2] != new[i][2]],
+        **{what: [i for i in both if _other(old[i], new[i], names)] for what, names in OTHER.items()},
         "other_side": _moved(before, [row["id"] for row in rows], splits),
     }
-    same_classes = list(classes) == before.classes
-    counts = {name: len(ids) for name, ids in lists.items()}
-    level = "patch"
-    if counts["added"] or counts["removed"]:
-        level = "minor"
-    if not same_classes or any(counts[n] for n in ("other_bucket", "other_class", "other_side")):
-        level = "major"
-    relabelled = Counter(f"{old[i][1]} → {new[i][1]}" for i in lists["other_class"])
+    relabelled = Counter(f"{old[i]['class']} → {new[i]['class']}" for i in lists["other_class"])
     reasons = Counter(why.get(i, "not in this run") for i in lists["removed"])
-    return {
+    common = [name for name in before.classes if name in classes]
+    order = [] if common == [name for name in classes if name in common] else list(classes)
+    changes: dict[str, Any] = {
         "against": {"name": before.name, "version": before.facts["version"]},
-        "level": level,
-        "classes": {
-            "added": sorted(set(classes) - set(before.classes)),
-            "removed": sorted(set(before.classes) - set(classes)),
-        },
+        "classes": _names(before.classes, classes) | {"in another order": order},
+        "splits": _names(before.facts["splits"], splits),
         "relabelled": dict(sorted(relabelled.items())),
         "reasons": dict(sorted(reasons.items())),
+        "requested": sorted(requested),
         **{name: {"images": len(ids), "ids": ids[:EXAMPLES]} for name, ids in lists.items()},
     }
+    return changes | {"level": _level(changes)}
+
+
+def with_parts(
+    changes: Mapping[str, Any], before: Release, ids: Sequence[str], vectors: Mapping[str, npt.NDArray[Any]],
+    unlabelled: Iterable[tuple[str, int]],
+) -> dict[str, Any]:  # fmt: skip
+    """The changes with those of features and of unlabelled images. ids: (N,) of the images. vectors: name → (N, D).
+    unlabelled: (id, bucket) of those that are listed."""
+    features = _names(before.facts["features"], vectors)
+    place = {id_: i for i, id_ in enumerate(before.table["id"].to_pylist())}
+    pairs = [(i, place[id_]) for i, id_ in enumerate(ids) if id_ in place]
+    now, then = np.array(pairs, np.int64).reshape(-1, 2).T
+    features["changed"] = [
+        name
+        for name in before.facts["features"]
+        if name in vectors and not _same(before.features(name)[then], np.asarray(vectors[name])[now])
+    ]
+    was, now_listed = set(unlabelled_of(before.path)), set(unlabelled)
+    gone, requested = was - now_listed, set(changes["requested"])
+    counts = {
+        "added": len(now_listed - was),
+        "removed": sum(id_ not in requested for id_, _ in gone),
+        "withdrawn": sum(id_ in requested for id_, _ in gone),
+    }
+    found = {**changes, "features": features, "unlabelled": counts}
+    return found | {"level": _level(found)}
+
+
+def unlabelled_of(release: Path) -> list[tuple[str, int]]:
+    """(id, bucket) of the unlabelled images that a release folder lists."""
+    path = release / "unlabelled.parquet"
+    return list(rows_of(pq.read_table(path, columns=["id", "bucket"]), "id", "bucket")) if path.is_file() else []
+
+
+def _level(changes: Mapping[str, Any]) -> str:
+    """The first number of a version that must grow: scores on the same tests change, images differ, or neither."""
+    features, unlabelled = changes.get("features", {}), changes.get("unlabelled", {})
+    images = {name: changes[name]["images"] for name in ("added", "removed", *MAJOR)}
+    gone = any(changes["classes"].values()) or changes["splits"]["removed"]
+    if gone or any(images[n] for n in MAJOR) or features.get("removed") or features.get("changed"):
+        return "major"
+    more = [images["added"], images["removed"], changes["splits"]["added"], features.get("added")]
+    return "minor" if any(more) or unlabelled.get("added") or unlabelled.get("removed") else "patch"
+
+
+def _other(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> bool:
+    return any((old[name] or None) != (new.get(name) or None) for name in names)
+
+
+def _same(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.astype(a.dtype).tobytes()
+
+
+def _names(before: Iterable[str], now: Iterable[str]) -> dict[str, list[str]]:
+    return {"added": sorted(set(now) - set(before)), "removed": sorted(set(before) - set(now))}
 
 
 def _moved(before: Release, ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> list[str]:
@@ -88,7 +147,8 @@ def check_version(version: str, changes: Mapping[str, Any]) -> None:
         raise BadConfig(
             f"release.version is {version}; the previous release is {before}, and the change is {changes['level']}.",
             f"Expected at least {'.'.join(map(str, least))}.",
-            "major: other classes, labels, buckets or splits; minor: images added or removed; patch: images withdrawn.",
+            "major: other classes, labels, buckets, times, bytes or vectors, splits that were removed or drawn again; "
+            "minor: images, splits or features added, images removed; patch: images withdrawn, licences, the card.",
         )
 
 
@@ -97,12 +157,13 @@ def changes_markdown(changes: Mapping[str, Any], version: str) -> str:
     phrases = {
         "added": "images added", "removed": "images removed", "withdrawn": "images withdrawn by their owners",
         "other_bucket": "images in another bucket", "other_class": "images with another class",
-        "other_bytes": "images with other content", "other_side": "images on another side of a split",
+        "other_bytes": "images with other content", "other_time": "images with another upload time",
+        "other_licence": "images under another licence", "other_side": "images on another side of a split",
     }  # fmt: skip
     lines = [f"# {version}, after {changes['against']['name']} {changes['against']['version']}", ""]
-    for side, names in changes["classes"].items():
-        if names:
-            lines.append(f"- classes {side}: {', '.join(names)}")
+    for part in ("classes", "splits", "features"):
+        lines += [f"- {part} {how}: {', '.join(names)}" for how, names in changes.get(part, {}).items() if names]
+    lines += [f"- {n} unlabelled images {how}" for how, n in changes.get("unlabelled", {}).items() if n]
     for name, phrase in phrases.items():
         if n := changes[name]["images"]:
             ids = ", ".join(changes[name]["ids"]) + (", …" if n > EXAMPLES else "")

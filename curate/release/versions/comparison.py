@@ -8,11 +8,13 @@ it learned is the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from curate.core.parsing import rows_of
 from curate.release.format import Release
+from curate.release.versions.changelog import unlabelled_of
 from curate.release.versions.identity import RECORD, SIDES
 
 Verdict = Literal["all", "tests", "none"]
@@ -53,9 +55,21 @@ def compare_releases(a: Release, b: Release) -> dict[str, Any]:
         "splits": splits,
         "draws": _draws(a, b, splits),
         "features": features,
+        "unlabelled": _unlabelled(a, b),
         "buckets": buckets,
         "learned_up_to": learned,
         "comparable": [entry["bucket"] for entry in buckets if entry["compare"] != "none"],
+    }
+
+
+def _unlabelled(a: Release, b: Release) -> dict[str, dict[str, int]]:
+    """Name of a bucket → unlabelled images that only one of the releases lists, where there are such."""
+    listed = [set(unlabelled_of(release.path)) for release in (a, b)]
+    names = {record["index"]: str(record["name"]) for record in [*b.buckets, *a.buckets]}
+    only = [Counter(bucket for _, bucket in mine - other) for mine, other in (listed, listed[::-1])]
+    return {
+        names.get(bucket, str(bucket)): {"only_a": only[0][bucket], "only_b": only[1][bucket]}
+        for bucket in sorted(only[0].keys() | only[1].keys())
     }
 
 
@@ -84,7 +98,9 @@ def comparison_text(found: Mapping[str, Any]) -> str:
         if learned
         else "No learner of A may be compared with one of B: the first bucket is not the same."
     )
-    return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, said])
+    apart = ", ".join(found["unlabelled"])
+    note = [f"Unlabelled images differ in {apart}: no learner that uses them may be compared."] if apart else []
+    return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, said, *note])
 
 
 def _because(entry: Mapping[str, Any]) -> str:

@@ -1,0 +1,151 @@
+"""CHANGES and the level of a version follow from every part of a release: nothing that changed is only a card."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from support.helpers import release_of
+
+from curate.core.errors import BadConfig
+from curate.release import Release
+from curate.release.settings import ReleaseSettings
+from curate.release.versions.changelog import changes_markdown, changes_since, check_version, with_parts
+from curate.release.versions.comparison import compare_releases, comparison_text
+
+BUCKETS = [{"index": b, "name": str(2010 + b), "start": None, "end": None} for b in (1, 2)]
+CLASSES = ["bus", "car"]
+PROVENANCE: dict[str, Any] = {
+    "driftline": "0", "notice": "", "source": "folder", "seed": 0, "encoder": {"model": "m", "fingerprint": "f"},
+    "validation": {"method": "catalogue", "workers": 1, "agree": 1, "rule": "exact"},
+    "prompts": {}, "counts": {}, "judgement": None,
+}  # fmt: skip
+Change = Callable[[dict[str, Any]], Any]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """16 images, two splits, features, and two unlabelled images."""
+    rows = [
+        {"id": f"{b}-{c}-{i}", "bucket": b, "concept": c, "user": f"{b}{c}{i}", "uploaded": 100 * b + i,
+         "licence": "CC0", "licence_url": "u"}
+        for b in (1, 2) for c in CLASSES for i in range(4)
+    ]  # fmt: skip
+    images = {row["id"]: (str(row["id"]).encode(), "jpg") for row in rows}
+    folder = tmp_path_factory.mktemp("changes") / "a"
+    vectors = np.arange(32, dtype=np.float16).reshape(-1, 2)
+    release = release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, folder, ReleaseSettings(splits=2))
+    pq.write_table(pa.table({"id": ["x", "y"], "bucket": pa.array([1, 2], pa.int32())}), folder / "unlabelled.parquet")
+    return release
+
+
+def parts_of(release: Release) -> dict[str, Any]:
+    return {
+        "rows": release.table.to_pylist(),
+        "classes": list(CLASSES),
+        "splits": {name: release.table[name].to_pylist() for name in release.facts["splits"]},
+        "vectors": {"clip": np.array(release.features("clip"))},
+        "unlabelled": [("x", 1), ("y", 2)],
+    }
+
+
+def changed(before: Release, change: Change, withdrawn: tuple[str, ...] = ()) -> dict[str, Any]:
+    parts = parts_of(before)
+    change(parts)
+    found = changes_since(before, parts["rows"], parts["classes"], parts["splits"], withdrawn)
+    return with_parts(found, before, [row["id"] for row in parts["rows"]], parts["vectors"], parts["unlabelled"])
+
+
+def first(**values: Any) -> Change:
+    return lambda parts: parts["rows"][0].update(values)
+
+
+def vector(parts: dict[str, Any]) -> None:
+    parts["vectors"]["clip"][3, 1] += 1
+
+
+def without_image(parts: dict[str, Any]) -> None:
+    parts["rows"].pop(0)
+    parts["splits"] = {name: sides[1:] for name, sides in parts["splits"].items()}
+    parts["vectors"]["clip"] = parts["vectors"]["clip"][1:]
+
+
+def side(parts: dict[str, Any]) -> None:
+    sides = parts["splits"]["split_1"]
+    sides[0] = "train" if sides[0] == "test" else "test"
+
+
+EVERY_PART: list[tuple[Change, str, str]] = [
+    (first(sha256="0" * 64), "major", "1 images with other content"),
+    (first(uploaded=7), "major", "1 images with another upload time"),
+    (first(bucket=2), "major", "1 images in another bucket"),
+    (first(**{"class": "car"}), "major", "1 images with another class"),
+    (first(licence="ARR"), "patch", "1 images under another licence"),
+    (first(licence_url="v"), "patch", "1 images under another licence"),
+    (side, "major", "1 images on another side of a split"),
+    (lambda parts: parts["splits"].pop("split_1"), "major", "splits removed: split_1"),
+    (lambda parts: parts["splits"].update(split_2=parts["splits"]["split_0"]), "minor", "splits added: split_2"),
+    (vector, "major", "features changed: clip"),
+    (lambda parts: parts["vectors"].pop("clip"), "major", "features removed: clip"),
+    (lambda parts: parts["vectors"].update(b=np.zeros((16, 1), np.float16)), "minor", "features added: b"),
+    (lambda parts: parts["unlabelled"].pop(), "minor", "1 unlabelled images removed"),
+    (lambda parts: parts["unlabelled"].append(("z", 1)), "minor", "1 unlabelled images added"),
+    (lambda parts: parts.update(unlabelled=[]), "minor", "2 unlabelled images removed"),
+    (without_image, "minor", "1 images removed"),
+    (lambda parts: parts["classes"].reverse(), "major", "classes in another order"),
+]
+
+
+@pytest.mark.parametrize(("change", "level", "line"), EVERY_PART, ids=[line for *_, line in EVERY_PART])
+def test_every_part_that_changed_is_named_and_decides_the_level(
+    before: Release, change: Change, level: str, line: str
+) -> None:
+    found = changed(before, change)
+    assert found["level"] == level
+    text = changes_markdown(found, "9.0.0")
+    assert f"- {line}" in text
+    assert "only the card changed" not in text
+
+
+def test_without_a_change_only_the_card_changed(before: Release) -> None:
+    found = changed(before, lambda parts: None)
+    assert found["level"] == "patch"
+    assert changes_markdown(found, "1.0.1").endswith("- only the card changed\n")
+
+
+def test_the_order_of_rows_is_no_change(before: Release) -> None:
+    def reversed_rows(parts: dict[str, Any]) -> None:
+        parts["rows"].reverse()
+        parts["splits"] = {name: sides[::-1] for name, sides in parts["splits"].items()}
+        parts["vectors"]["clip"] = parts["vectors"]["clip"][::-1]
+        parts["unlabelled"].reverse()
+
+    assert "only the card" in changes_markdown(changed(before, reversed_rows), "1.0.1")
+
+
+def test_a_withdrawn_unlabelled_image_is_a_patch(before: Release) -> None:
+    found = changed(before, lambda parts: parts["unlabelled"].pop(), ("y",))
+    assert found["level"] == "patch"
+    assert "- 1 unlabelled images withdrawn" in changes_markdown(found, "1.0.1")
+
+
+def test_the_version_must_agree_with_the_parts(before: Release) -> None:
+    with pytest.raises(BadConfig, match=r"the change is major.*at least 2\.0\.0.*vectors"):
+        check_version("1.0.1", changed(before, vector))
+
+
+def test_compare_names_buckets_whose_unlabelled_images_differ(before: Release, tmp_path: Path) -> None:
+    other = Release.open(shutil.copytree(before.path, tmp_path / "b"))
+    assert "nlabelled" not in comparison_text(compare_releases(before, other))
+    table = pa.table({"id": ["x", "z"], "bucket": pa.array([1, 2], pa.int32())})
+    pq.write_table(table, other.path / "unlabelled.parquet")
+    found = compare_releases(before, other)
+    assert found["unlabelled"] == {"2012": {"only_a": 1, "only_b": 1}}
+    assert "Unlabelled images differ in 2012" in comparison_text(found)
+    assert found["comparable"] == ["2011", "2012"]
