@@ -63,7 +63,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     group = near_copies(hashed, bits)
     known = {"id": columns["id"], "bucket": columns["bucket"], "class": columns["class"]} | splits
     y, uploaded = (np.array(columns[name], np.int64) for name in ("label", "uploaded"))
-    ties = ties_of(uploaded)
+    ties, copies = ties_of(uploaded), copy_report(group, known, EXAMPLES)
     findings: dict[str, Any] = {
         "kind": "release",
         "name": release.name,
@@ -72,7 +72,7 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         "class_names": release.classes,
         "bucket_names": {str(index): name for index, name in bucket_labels(release.buckets).items()},
         "balance": balance(columns["class"], columns["bucket"]),
-        "near_copies": copy_report(group, known, EXAMPLES) | {"bits": bits},
+        "near_copies": copies | {"bits": bits, "apart": _apart(copies["examples"], columns["id"], splits)},
         "uploaders": {name: uploaders(columns["user"], sides) for name, sides in splits.items()},
         "splits": _splits(release, columns, splits),
         "label_correlation": correlation_of(y[time_order(uploaded, columns["id"])])
@@ -92,6 +92,12 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
     if other is not None:
         findings["overlap"] = overlap(release, hashed, other, bits)
     return findings
+
+
+def _apart(groups: Sequence[Sequence[str]], ids: Sequence[str], splits: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Of each group of ids, the splits in which it is on both sides."""
+    place = {id_: i for i, id_ in enumerate(ids)}
+    return [[name for name, sides in splits.items() if len({sides[place[i]] for i in group}) > 1] for group in groups]
 
 
 def _splits(
@@ -186,7 +192,8 @@ def uploaders(users: Sequence[str | None], sides: Sequence[str]) -> dict[str, An
 def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Sequence[str]) -> dict[str, Any]:
     """Images for which most of the NEIGHBOURS nearest images (cosine) share one other label.
 
-    Their share is an upper bound of the label noise if classes look alike.
+    Their share is an estimate, no bound: a wrong label among as many wrong ones is not suspected, and a right one is
+    where classes look alike.
     """
     lengths = np.linalg.norm(x, axis=1, keepdims=True)
     unit = (x / np.maximum(lengths, 1e-12)).astype(np.float32)

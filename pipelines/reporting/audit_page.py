@@ -79,11 +79,14 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
 def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
     """Groups of near copies, those on both sides of a split first."""
     groups = []
-    for ids in findings["near_copies"]["examples"]:
+    examples = findings["near_copies"]["examples"]
+    for ids, apart in zip(examples, findings["near_copies"].get("apart", [[]] * len(examples)), strict=True):
         known = [one for id_ in dict.fromkeys(ids[:GROUP]) for one in shown.get(id_, [Shown(id_, "", "", "", "")])]
-        leak = len({one.split for one in known if one.split}) > 1
+        leak = bool(apart) or len({one.split for one in known if one.split}) > 1
         classes = len({one.label for one in known if one.label}) > 1
-        groups.append({"images": known, "leak": leak, "classes": classes, "more": len(ids) - GROUP})
+        groups.append(
+            {"images": known, "leak": leak, "apart": ", ".join(apart), "classes": classes, "more": len(ids) - GROUP}
+        )
     return sorted(groups, key=lambda g: (not g["leak"], not g["classes"]))
 
 
@@ -138,9 +141,9 @@ def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Of split_0; None where none is known, as in a folder of own photos."""
-    found: Mapping[str, Any] | None = findings.get("uploaders", {}).get("split_0")
-    return found if found and found["uploaders"] else None
+    """Of the split that divides most uploaders, with its name; None where none is known, as in own photos."""
+    named = [{"split": name, **found} for name, found in findings.get("uploaders", {}).items() if found["uploaders"]]
+    return max(named, key=lambda found: found["on_both_sides"], default=None)
 
 
 def _of_splits(found: Mapping[str, Any]) -> list[str]:
@@ -175,7 +178,7 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     ]
     if u := _uploaders(findings):
         sentences.append(
-            f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of split_0 "
+            f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} (no split has more) "
             f"({u['images_of_them']} images); the largest has {u['largest_share']:.1%} of the images; "
             f"{u['unknown']:,} images have no uploader"
         )

@@ -29,6 +29,7 @@ from pipelines.cli.pretrain import _of_stream
 from pipelines.config.loader import load
 from pipelines.demo.draw import photo
 from pipelines.reporting.audit import audit
+from pipelines.reporting.audit_page import lines, page
 from pipelines.reporting.leaks import sentence
 from pipelines.runner import run
 from pipelines.stage import Context
@@ -282,3 +283,22 @@ class TestLeaks:
         found = audit(tmp_path / "s", tmp_path / "seen.npy", cosine=0.999999)["leaks"]
         assert found["splits"]["split_2"]["found"] == found["splits"]["split_2"]["tests"] == len(rows)
         assert found["tests"] == len(tested_rows(release))
+
+
+def test_an_audit_shows_what_any_split_divides_not_only_the_first(release: Release, tmp_path: Path) -> None:
+    """One image of each pair of copies moves to the other side of the last split, and with it its uploader."""
+    other = Path(shutil.copytree(release.path, tmp_path / "other"))
+    table = pq.read_table(other / "metadata.parquet")
+    users = table["user"].to_pylist()
+    moved = next(i for i, user in enumerate(users) if users.count(user) > 1)
+    sides = table["split_2"].to_pylist()
+    sides[moved] = "train" if sides[moved] == "test" else "test"
+    column = table.schema.get_field_index("split_2")
+    pq.write_table(table.set_column(column, "split_2", pa.array(sides)), other / "metadata.parquet")
+    clean, found = audit(release.path), audit(other)
+    assert "0 of" in next(line for line in lines(clean) if line.startswith("uploaders"))
+    assert "1 of" in (line := next(line for line in lines(found) if line.startswith("uploaders")))
+    assert "both parts of split_2" in line
+    assert "both sides of split_2" in page(found)
+    found["near_copies"] |= {"examples": [release.table["id"].to_pylist()[:2]], "apart": [["split_2"]]}
+    assert "in train and test</strong> of split_2" in page(found)
