@@ -141,9 +141,11 @@ def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Of the split that divides most uploaders, with its name; None where none is known, as in own photos."""
+    """Of the split that divides most uploaders, with its name, or "any split" if none divides one; None where no
+    uploader is known, as in own photos."""
     named = [{"split": name, **found} for name, found in findings.get("uploaders", {}).items() if found["uploaders"]]
-    return max(named, key=lambda found: found["on_both_sides"], default=None)
+    most = max(named, key=lambda found: found["on_both_sides"], default=None)
+    return most if most is None or most["on_both_sides"] else most | {"split": "any split"}
 
 
 def _of_splits(found: Mapping[str, Any]) -> list[str]:
@@ -178,7 +180,7 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
     ]
     if u := _uploaders(findings):
         sentences.append(
-            f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} (no split has more) "
+            f"uploaders: {u['on_both_sides']} of {u['uploaders']:,} in both parts of {u['split']} "
             f"({u['images_of_them']} images); the largest has {u['largest_share']:.1%} of the images; "
             f"{u['unknown']:,} images have no uploader"
         )
