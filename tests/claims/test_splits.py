@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from scipy.stats import mannwhitneyu
 from curate.core.errors import BadConfig
 from curate.core.group_split import count_groups, describe_splits, draw_sides, too_large
 from curate.core.seeding import rng_for
+from curate.release import Release
 
 SHARE, SPLITS = 0.3, 15
 N, BUCKETS, CLASSES = 1500, 6, 8
@@ -92,6 +94,16 @@ class TestEveryCollection:
             tested, trained = set(group[side].tolist()), set(group[~side].tolist())
             assert not tested & trained
             assert not tested & set(np.flatnonzero(large).tolist())
+
+
+def test_the_demos_splits_are_independent_draws(journey: Path) -> None:
+    """Its largest group is most of a small release: over 40 draws, since ten pairs of five vary by more."""
+    table = Release.open(journey).table
+    columns = [np.array(table[name].to_pylist()) for name in ("bucket", "class", "group")]
+    sides = {str(k): draw_sides(columns[:2], columns[2], SHARE, rng_for(0, "split", k)) for k in range(40)}
+    facts = describe_splits(dict(zip(("bucket", "class"), columns, strict=False)), columns[2], sides, SHARE)
+    assert facts["too_large"]["groups"] == 1
+    assert abs(np.mean([pair["jaccard"] - pair["by_chance"] for pair in facts["overlap"]])) < 0.05
 
 
 def test_sizes_of_groups_do_not_differ_between_the_sides() -> None:
