@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.core.atomic_io import sha256_file, write_json, write_text, writing
+from curate.core.outside.documents import read_text
 from curate.release.croissant import croissant
 from curate.release.data_card import card
+from curate.release.document import AGAIN
 from curate.release.format import Release
-from curate.release.writer import seal
+from curate.release.versions.changelog import changes_markdown
+from curate.release.writer import attribution, facts_of_export, seal
 
 IMAGES = 2000  # images per file
 GROUP = 100  # images per row group, which streaming readers fetch at once
@@ -48,11 +51,15 @@ def export(release: Release, out: Path) -> dict[str, int]:
             files.append((f"data/{path.name}", sha256_file(path), path.stat().st_size))
             written += path.stat().st_size
         sizes[split] = (len(rows), written)
-    write_text(out / "README.md", card(release.facts, "parquet", features, sizes))
+    facts = facts_of_export(release.facts, features=[], unlabelled=None)  # what is not written here is not said here
+    write_text(out / "README.md", card(facts, "parquet", features, sizes))
     columns = {field.name: str(field.type) for field in schema}
-    write_json(out / "croissant.json", croissant(release.facts, columns, files, release.facts["provenance"].get("url")))
-    write_json(out / "release.json", release.facts)
-    write_text(out / "ATTRIBUTION.csv", (release.path / "ATTRIBUTION.csv").read_text(encoding="utf-8"))
+    write_json(out / "croissant.json", croissant(facts, columns, files, facts["provenance"].get("url")))
+    write_json(out / "release.json", facts)
+    write_text(out / "ATTRIBUTION.csv", attribution(release.table.to_pylist()))
+    write_text(out / "WITHDRAWN.csv", read_text(release.path / "WITHDRAWN.csv", AGAIN))
+    if facts["changes"]:
+        write_text(out / "CHANGES.md", changes_markdown(facts["changes"], facts["version"]))
     seal(out)
     return {"images": len(release.table), "files": len(files)}
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from curate.core.atomic_io import write_json, write_parquet
 from curate.release.format import Release
+from curate.release.writer import facts_of_export
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
     """The metadata table without image bytes: ids, URLs, labels, splits, checksums."""
     write_parquet(out / "urls.parquet", release.table.drop_columns(["shard", "member"]))
-    write_json(out / "release.json", release.facts)
+    write_json(out / "release.json", facts_of_export(release.facts, features=[], unlabelled=None))
     with_url = sum(url is not None for url in release.table["url"].to_pylist())
     return {"images": len(release.table), "with_url": with_url}

@@ -6,13 +6,17 @@ import shutil
 from itertools import chain
 from pathlib import Path
 
-from curate.core.atomic_io import sha256_file, write_json, writing
+from curate.core.atomic_io import sha256_file, write_json, write_text, writing
+from curate.core.outside.documents import read_text
 from curate.core.outside.names import inside
 from curate.images.shards import read_tar, write_tar
+from curate.release.data_card import card
+from curate.release.document import AGAIN
 from curate.release.format import Release
+from curate.release.versions.changelog import changes_markdown
 from curate.release.versions.tombstones import FILE as TOMBSTONES
 from curate.release.versions.tombstones import id_of
-from curate.release.writer import seal, write_croissant
+from curate.release.writer import facts_of_export, seal, write_croissant
 
 
 def export(release: Release, out: Path) -> dict[str, int]:
@@ -34,8 +38,12 @@ def export(release: Release, out: Path) -> dict[str, int]:
                 shutil.copyfileobj(source, target, 1 << 20)
     tars = {f"shards/{path.name}": sha256_file(path) for path in sorted((out / "shards").glob("*.tar"))}
     if stones:
-        facts = {**release.facts, "tombstones": 0}
+        facts = facts_of_export(release.facts)
         write_json(out / "release.json", facts)
+        if facts["changes"]:
+            write_text(out / "CHANGES.md", changes_markdown(facts["changes"], facts["version"]))
+        if read_text(release.path / "README.md", AGAIN) == card(release.facts):  # else its template is not here
+            write_text(out / "README.md", card(facts))
         write_croissant(out, facts, release.table, tars)
     seal(out, tars)
     return {"images": len(release.table), "shards": len(tars)}

@@ -17,6 +17,7 @@ from curate.images.shards import index_path, shard_path
 from curate.store.database import Place, opened, remember_part
 from curate.store.photos import Asked, Outcome, images_of, keep_misses, keep_shard, outcomes
 
+FORMAT = 2  # of a shard's index
 NOT_OF_A_PHOTO = {"shard_size", "stop_after", "way"}  # settings that do not decide what a row becomes
 
 
@@ -30,7 +31,7 @@ def shard_key(number: int, part: pa.Table, rules: bytes) -> bytes:
     """Key of a shard with these rows under these rules; a file on this machine counts by its inode, size and times."""
     stamps = [None if path is None else _stamp(path) for path in part["path"].to_pylist()]
     columns = [part[name].to_pylist() for name in ("id", "row", "url", "path", "uploaded")]
-    return hashlib.sha256(json.dumps(["shard", number, rules.hex(), columns, stamps]).encode()).digest()
+    return hashlib.sha256(json.dumps(["shard", FORMAT, number, rules.hex(), columns, stamps]).encode()).digest()
 
 
 def _stamp(path: str) -> list[int] | None:

@@ -21,6 +21,7 @@ from curate.core.parsing import rows_of
 from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS, Download
 from curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from curate.fetch.settings import FetchSettings, mirror_url
+from curate.images.changes import NONE, NOT_RECORDED
 from curate.images.checks import ImageCheck, check_image
 from curate.images.local_files import read_local
 from curate.images.shards import index_path, read_images, shard_path, write_tar
@@ -36,6 +37,8 @@ INDEX = pa.schema(
         ("shard", pa.int32()),
         ("member", pa.string()),
         ("sha256", pa.string()),
+        ("source_sha256", pa.string()),  # of the bytes as fetched
+        ("changes", pa.string()),  # what was done to them
         ("bytes", pa.int64()),
         ("width", pa.int32()),
         ("height", pa.int32()),
@@ -104,6 +107,7 @@ class Spool:
         self._places: dict[int, tuple[int, int]] = {}
         self.failures: dict[int, Download] = {}
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
+        self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
         self.known: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
         self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
@@ -177,7 +181,9 @@ def _linked(shard: Shard) -> bool:
     if shard.again is None or shard.again.earlier == shard.out:
         return False
     index = index_path(shard.again.earlier, shard.number)
-    if not index.exists() or shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
+    if not index.exists() or pq.read_schema(index).names != INDEX.names:
+        return False
+    if shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
         return False
     with suppress(OSError):  # no hard links here: the shard is written again from the earlier one
         for path in (shard_path, index_path):
@@ -197,10 +203,15 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
     images = dict(read_images(shard.again.earlier, index, shard.number))
     left = []
     recent = _recent(shard, part)
-    for id_, row, fault, detail, member in rows_of(index, "id", "row", "fault", "detail", "member"):
+    if "changes" not in index.column_names:  # of an earlier version
+        unknown = pa.array([NOT_RECORDED] * len(index))
+        index = index.append_column("source_sha256", index["sha256"]).append_column("changes", unknown)
+    columns = ("id", "row", "fault", "detail", "member", "source_sha256", "changes")
+    for id_, row, fault, detail, member, source, changes in rows_of(index, *columns):
         left.append(fault in shard.again.reasons and row not in recent)
         if member is not None:
             spool.keep(row, Download(images[id_]))
+            spool.origins[row] = source, changes
             if detail is not None:
                 spool.notes[row] = detail
         elif not left[-1]:
@@ -228,6 +239,8 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
         if outcome is None:
             continue
         spool.keep(row, Download(data, outcome.fault, outcome.detail))
+        if data is not None and outcome.sha256 is not None:
+            spool.origins[row] = outcome.source_sha256 or outcome.sha256, outcome.changes
         if data is not None and outcome.detail is not None:
             spool.notes[row] = outcome.detail
         if data is not None and outcome.rules == rules:
@@ -312,10 +325,11 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
             if digest in shard.settings.placeholders:
                 record |= {"fault": "placeholder", "detail": f"sha256 {digest}"}
             if record["fault"] is None:
-                name = f"{id_}.{check.extension}"
+                name, (source, changes) = f"{id_}.{check.extension}", spool.origins.get(row, (digest, check.changes))
                 if check.converted is not None:
                     data, digest = check.converted, sha256_bytes(check.converted)
-                record |= {"member": name, "sha256": digest, "bytes": len(data), "detail": spool.notes.get(row)}
+                record |= {"source_sha256": source, "changes": changes, "detail": spool.notes.get(row)}
+                record |= {"member": name, "sha256": digest, "bytes": len(data)}
                 if check.taken is not None:
                     taken[digest] = check.taken
                 yield name, data
@@ -324,10 +338,13 @@ def _finish(shard: Shard, part: pa.Table, spool: Spool, urls: dict[int, str], ru
     write_tar(tar, members(), digest)
     index = pa.Table.from_pylist(records, schema=INDEX)
     asked = [
-        Asked(urls[r["row"]], rules, r.get("sha256"), r["fault"], r["detail"], spool.validators.get(r["row"]))
+        Asked(
+            urls[r["row"]], rules, r.get("sha256"), r["fault"], r["detail"], spool.validators.get(r["row"]),
+            r.get("source_sha256"), r.get("changes") or NONE,
+        )
         for r in records
         if r["row"] in urls and r["fault"] not in NETWORK_REASONS
-    ]
+    ]  # fmt: skip
     keep(shard.store, tar, digest.hexdigest(), index, asked, taken)
     write_parquet(index_path(shard.out, shard.number), index)
     if NETWORK_REASONS.isdisjoint(index["fault"].to_pylist()):

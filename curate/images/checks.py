@@ -14,7 +14,8 @@ from curate.core.outside.dates import from_exif
 from curate.core.outside.images import work
 from curate.core.settings import Positive, Section
 from curate.images import camera_raw
-from curate.images.phone_formats import FORMATS, HEIC_NEEDS, as_jpeg, is_heic, reads_heic
+from curate.images.changes import NONE, PREVIEW
+from curate.images.phone_formats import HEIC_NEEDS, NAMES, as_jpeg, is_heic, reads_heic
 
 EXTENSIONS = {  # Pillow's name of the format → file extension
     "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "GIF": "gif", "WEBP": "webp", "BMP": "bmp", "TIFF": "tif",
@@ -57,6 +58,8 @@ class ImageCheck:
     """what to store instead of a HEIC, AVIF or RAW file: a JPEG"""
     taken: int | None = None
     """EXIF's capture time: seconds since 1970 of the camera's clock"""
+    changes: str = NONE
+    """what was done to the bytes of `converted`"""
 
 
 def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -73,7 +76,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
         return ImageCheck("unsupported_format", HEIC_NEEDS)
     if camera_raw.is_raw(data):
         return _of_preview(data, limits)
-    converted = date = None
+    converted, date, changes = None, None, NONE
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -89,8 +92,8 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
                 image.load()
                 with suppress(Exception):  # damaged EXIF is no reason to drop an image
                     date, _ = from_exif(image.getexif())
-                if format_ in FORMATS:
-                    converted = as_jpeg(image)
+                if format_ in NAMES:
+                    converted, changes = as_jpeg(image)
     except Image.DecompressionBombError as error:
         return ImageCheck("too_many_pixels", str(error))
     except UnidentifiedImageError:
@@ -102,7 +105,7 @@ def check_image(data: bytes, limits: ImageLimits) -> ImageCheck:
     if limits.max_aspect is not None and max(width, height) > limits.max_aspect * min(width, height):
         return ImageCheck("too_long", f"{width} × {height}")
     taken = None if date is None else date[0]
-    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted, taken)
+    return ImageCheck(None, None, EXTENSIONS[format_], width, height, converted, taken, changes)
 
 
 def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:
@@ -111,6 +114,6 @@ def _of_preview(data: bytes, limits: ImageLimits) -> ImageCheck:
     for preview in camera_raw.previews(data):
         check = check_image(preview, limits)
         if check.reason is None:
-            return replace(check, converted=preview)
+            return replace(check, converted=preview, changes=PREVIEW)
         checked.append(check)
     return checked[min(1, len(checked) - 1)]

@@ -12,6 +12,9 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import Any
+
+from curate.images import changes
 
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # a marker that ends a scan: no stuffed byte, restart or padding
 SOI, EOI = b"\xff\xd8", b"\xff\xd9"
@@ -24,6 +27,7 @@ WEBP_KEEPS = {b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ANMF", b"ICCP"}
 FRAME = 16  # bytes of a WebP frame before its own chunks
 JFIF = b"JFIF\0"
 WEBP_FLAGS = 0x08 | 0x04  # "has EXIF", "has XMP"
+ORIENTATION = 0x0112  # EXIF's tag
 GIF_KEEPS = (b"NETSCAPE2.0", b"ANIMEXTS1.0", b"ICCRGBG1012")
 
 
@@ -48,28 +52,55 @@ def rewrite_container(data: bytes) -> bytes:
     raise ValueError("not a JPEG, PNG, WebP, GIF, BMP or TIFF")
 
 
-def strip_metadata(data: bytes) -> tuple[bytes, bool]:
-    """(the image without personal metadata, whether it was compressed again).
+def strip_metadata(data: bytes) -> tuple[bytes, str]:
+    """(the image without personal metadata, what was done).
 
     The pixels of the rewritten file are compared with the original. A damaged file that Pillow decodes, but whose
-    container cannot be rewritten, is encoded again in its own format.
+    container cannot be rewritten, is encoded again in its own format, upright.
     """
     try:
         stripped = rewrite_container(data)
         if stripped == data:
-            return data, False  # the same object tells the caller that nothing changed
+            return data, changes.NONE
         if _pixels(stripped) == _pixels(data):
-            return stripped, False
+            return stripped, changes.joined(changes.REMOVED, *_saving(data))
     except (ValueError, OSError):
         pass
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     buffer = io.BytesIO()
     with Image.open(io.BytesIO(data)) as image:
         format_ = "JPEG" if image.format == "MPO" else image.format
-        bare = Image.frombytes(image.mode, image.size, image.tobytes())
-        bare.save(buffer, format_, **({"quality": 95} if format_ == "JPEG" else {}))
-    return buffer.getvalue(), True
+        steps = [changes.FIRST] if getattr(image, "n_frames", 1) > 1 else []
+        upright = ImageOps.exif_transpose(image)
+        steps += [changes.TURNED] if upright.tobytes() != image.tobytes() else []
+        profile = image.info.get("icc_profile")
+        _bare(upright).save(buffer, format_, icc_profile=profile, **({"quality": 95} if format_ == "JPEG" else {}))
+    return buffer.getvalue(), changes.joined(changes.REMOVED, changes.COMPRESSED, *steps)
+
+
+def _saving(data: bytes) -> list[str]:
+    """What was done to a file besides removing its metadata: BMP and TIFF are saved again, upright; of a TIFF, and of a
+    JPEG file that has several pictures, the first stays."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(data)) as image:
+        steps = {
+            changes.LOSSLESS: image.format in ("BMP", "TIFF"),
+            changes.FIRST: image.format in ("MPO", "TIFF") and getattr(image, "n_frames", 1) > 1,
+            changes.TURNED: image.format == "TIFF" and image.getexif().get(ORIENTATION, 1) not in (0, 1),
+        }
+    return [step for step, was_done in steps.items() if was_done]
+
+
+def _bare(image: Any) -> Any:
+    """The pixels of an image with their palette, without anything else."""
+    from PIL import Image
+
+    bare = Image.frombytes(image.mode, image.size, image.tobytes())
+    if image.mode == "P":
+        bare.putpalette(image.getpalette() or [])
+    return bare
 
 
 def _pixels(data: bytes) -> tuple[str, tuple[int, int], bytes]:
@@ -246,10 +277,7 @@ def _saved_again(data: bytes, kind: str, options: dict[str, str]) -> bytes:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()  # Pillow applies a TIFF's orientation, which is not saved below
-            profile = image.info.get("icc_profile")
-            bare = Image.frombytes(image.mode, image.size, image.tobytes())
-            if image.mode == "P":
-                bare.putpalette(image.getpalette() or [])
+            profile, bare = image.info.get("icc_profile"), _bare(image)
     except Exception as error:  # Pillow's decoders raise many kinds of exceptions
         raise ValueError(f"a {kind} cannot be read ({error})") from None
     buffer = io.BytesIO()

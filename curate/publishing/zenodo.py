@@ -144,11 +144,12 @@ def _metadata(plan: Plan) -> dict[str, Any]:
     text = (
         f"{plan.facts.get('images', '?')} images of {len(plan.facts.get('classes', ()))} classes. Licences: {licences}."
     )
+    more = ", ".join(name for name in ("README.md", "ATTRIBUTION.csv", "croissant.json") if name in plan.files)
     return {
         "title": f"{plan.name} {plan.version}",
         "upload_type": "dataset",
         "version": plan.version,
-        "description": f"{text} See README.md, ATTRIBUTION.csv and croissant.json.",
+        "description": f"{text} See {more}.",
         "creators": [{"name": str(plan.facts.get("provenance", {}).get("author") or "see README.md")}],
         "access_right": "open",
     }

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.core.atomic_io import write_parquet
 from curate.core.errors import BadConfig
 from curate.core.executor import Executor
 from curate.core.parsing import rows_of
@@ -23,6 +24,7 @@ from curate.core.run_log import RunLog
 from curate.core.seeding import time_order
 from curate.embedding.features import features_with_store, keep_features
 from curate.encoders import EncoderSpec
+from curate.images.changes import alters
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from curate.images.strip_exif import strip_metadata
 from curate.release.card_sections import missing_sections
@@ -32,9 +34,10 @@ from curate.release.packing import SHARD_IMAGES, FetchedImages, Packed, pack, pa
 from curate.release.pool import COPY, Tested, left_out
 from curate.release.selection import all_splits, gaps_of, select, split_groups
 from curate.release.settings import ReleaseSettings
-from curate.release.unlabelled import copies_of_tests, write_unlabelled
+from curate.release.unlabelled import UNLABELLED, copies_of_tests, write_unlabelled
 from curate.release.versions.appending import Appended, Former, Old, append_tars, joined, labelled, unlabelled
-from curate.release.versions.changelog import all_withdrawn, changes_since, check_version, unlabelled_of, with_parts
+from curate.release.versions.changelog import all_withdrawn, changes_since, check_version, with_parts
+from curate.release.versions.identity import unlabelled_of
 from curate.release.versions.tombstones import WITHDRAWN
 from curate.release.writer import write_release
 from curate.retrieval.vector_store import parts, vectors_of
@@ -82,6 +85,8 @@ class Collection:
     """images per batch for these"""
     store: Place | None = None
     """where their vectors are kept; None: nowhere"""
+    people: Mapping[str, int] | None = None
+    """id → answers of people that count; None: nobody was asked"""
 
 
 def compose(
@@ -137,7 +142,7 @@ def compose(
         changes = changes_since(collection.previous, packed.rows, classes, splits, withdrawn, why)
         check_version(settings.version, changes)
     vectors = {"clip": vectors_of(collection.embedded, [row["id"] for row in packed.rows])}
-    sources, kind = [row["source_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
+    sources, kind = [row["stored_sha256"] for row in packed.rows], "stripped" if settings.strip else "as fetched"
     for name, spec in collection.backbones.items():
         images = list(packed_images(release / "shards", packed))
         vectors[name] = features_with_store(
@@ -147,7 +152,7 @@ def compose(
     if settings.unlabelled != "none":
         tests = Tested.of(packed.rows, splits, settings.copy_bits)
         n, counts, part = _pack_unlabelled(collection, published, why, release, records, tests)
-        further = n, counts, {f"unlabelled/{name}": digest for name, digest in part.packed.sums.items()}
+        further = n, counts, part.packed
         tars.append(part)
     if changes is not None and collection.previous is not None:
         listed = unlabelled_of(release) if further is not None else []
@@ -192,13 +197,12 @@ def publishable(
     times = Counter(row["id"] for row in accepted)
     left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
     left = _drop(left, collection.withdrawn, WITHDRAWN, dropped, why)
-    licences = _licences(left, collection.table) if settings.licences or settings.strip else {}
+    licences = _licences(left, collection.table)
     if settings.licences:
         allowed = tuple(settings.licences)
         others = (i for i, texts in licences.items() if not any(text.startswith(allowed) for text in texts))
         left = _drop(left, others, "licence", dropped, why)
-    if settings.strip:
-        left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
+    left = _drop(left, _unalterable(left, licences, collection), "no_derivatives", dropped, why)
     if settings.near_copies == "drop":
         left = _drop(left, _later_copies(left, group, collection.members, seed, known), "near_copy", dropped, why)
     return left, dropped, why | dict.fromkeys(collection.withdrawn, WITHDRAWN)
@@ -252,10 +256,13 @@ def _licences(rows: Rows, table: Sequence[Path]) -> dict[str, tuple[str, ...]]:
 
 
 def _unalterable(rows: Rows, licences: Mapping[str, Sequence[str]], collection: Collection) -> set[str]:
-    """Images whose licence forbids changes and whose damaged files would be compressed again."""
-    fixed = [row["id"] for row in rows if _no_derivatives(licences.get(row["id"], ()))]
-    images = FetchedImages.open(collection.fetched, collection.members, fixed)
-    return {id_ for id_ in fixed if strip_metadata(images.get(id_)[0])[1]}
+    """Images whose licence forbids changes and whose pixels are not those of the file: fetch encoded them again, or
+    removing the metadata of a damaged file would."""
+    fixed = [row for row in rows if _no_derivatives(licences.get(row["id"], ()))]
+    images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in fixed})
+    by_fetch = {id_: row["changes"] for id_, row in _lookup(fixed, collection.members, ("changes",)).items()}
+    strip = (lambda id_: strip_metadata(images.get(id_)[0])[1]) if collection.settings.strip else lambda id_: None
+    return {id_ for id_, changes in by_fetch.items() if alters(changes) or alters(strip(id_) or "")}
 
 
 def _no_derivatives(licence: Sequence[str]) -> bool:
@@ -280,20 +287,27 @@ def _with_metadata(chosen: Sequence[Mapping[str, Any]], collection: Collection) 
     """The rows with the metadata of each photo from earlier stages."""
     rows = [dict(row) for row in chosen]
     table = _lookup(rows, collection.table, (*FROM_TABLE, "nickname"))
-    members = _lookup(rows, collection.members, ("uploaded", "width", "height", "sha256"))
+    of_members = ("uploaded", "width", "height", "sha256", "source_sha256", "changes")
+    members = _lookup(rows, collection.members, of_members)
     asked = pq.read_table(collection.asked)
     scores = {(i, c): s for i, c, s in rows_of(asked, "id", "concept", "score")}
     return [
         {
             **row,
-            **{k: v for k, v in members[row["id"]].items() if k != "sha256"},
-            "source_sha256": members[row["id"]]["sha256"],
+            **{"stored_sha256" if k == "sha256" else k: v for k, v in members[row["id"]].items()},
             **{k: table[row["id"]][k] for k in FROM_TABLE},
             "creator": table[row["id"]]["nickname"],
             "score": scores[row["id"], row["concept"]],
+            **_answered(row, collection.people),
         }
         for row in rows
     ]
+
+
+def _answered(row: Mapping[str, Any], people: Mapping[str, int] | None) -> dict[str, int]:
+    """How many people and judges answered; nothing if nobody was asked. row: of VERDICTS."""
+    n = 0 if people is None else people.get(row["id"], 0)
+    return {} if people is None else {"people": n, "judges": row["answers"] - n}
 
 
 def _pack(
@@ -339,14 +353,17 @@ def _pack_unlabelled(
                 f"release.unlabelled is index, and {former.path} holds unlabelled images.",
                 "Expected images: an appended release keeps all tars.",
             )
-        return n, left, Appended(Packed([], {}, []))
-    rows = [row | {"source_sha256": row["sha256"]} for row in pq.read_table(index).to_pylist()]
+        return n, left, Appended(Packed([], {}))
+    rows = pq.read_table(index).to_pylist()
     if former is None:
-        return n, left, Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
-    reasons = {i: COPY for i in old if i in copies}
-    reasons |= left_out(tests, ((i, o.row["user"], o.row["sha256"]) for i, o in old.items()))
-    reasons |= {**why, **dict.fromkeys(published, "labelled")}
-    return n, left, _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
+        part = Appended(_pack(rows, collection, release / "unlabelled", records / "unlabelled"))
+    else:
+        reasons = {i: COPY for i in old if i in copies}
+        reasons |= left_out(tests, ((i, o.row["user"], o.row["source_sha256"]) for i, o in old.items()))
+        reasons |= {**why, **dict.fromkeys(published, "labelled")}
+        part = _append(rows, old, "unlabelled", collection, reasons, release, records / "unlabelled")
+    write_parquet(index, pa.Table.from_pylist(part.packed.rows, UNLABELLED))
+    return n, left, part
 
 
 def _drift(

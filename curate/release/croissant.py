@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from curate.validation.rule_text import answers_text, per_image, rule_text
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -156,8 +157,7 @@ def _column(name: str) -> dict[str, Any]:
 
 def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
     provenance = facts["provenance"]
-    validation = provenance["validation"]
-    crowd = validation["method"] == "crowd"
+    answers: Mapping[str, Mapping[str, int]] = facts.get("answers", {})
     written = parse_judgement(provenance.get("judgement"))
     starts = [b["start"] for b in facts["buckets"] if b["start"]]
     ends = [b["end"] for b in facts["buckets"] if b["end"]]
@@ -166,21 +166,23 @@ def _responsible(facts: Mapping[str, Any]) -> dict[str, Any]:
         for stage, counts in provenance["counts"].items()
         if counts["dropped"]
     )
-    answers = (
-        f"{validation['workers']} answers an image, kept when {validation['agree']} agree (rule {validation['rule']})"
-    )
+    people = {"rai:annotationsPerItem": per_image(answers["people"])} if answers.get("people") else {}
+    judges = (provenance.get("agreement") or {}).get("judges", []) if answers.get("judges") else []
+    changes = [f"{text}: {n} images" for text, n in facts.get("file_changes", {}).items()]
     return {
         "rai:dataCollection": f"Pictures of the source {provenance['source']}, filtered, fetched, bucketed by time.",
         "rai:dataCollectionType": ["Web Scraping" if provenance["source"] in WEB else "Existing datasets"],
         "rai:dataCollectionMissingData": drops or "Nothing was dropped.",
         "rai:dataCollectionTimeframe": [*starts[:1], *ends[-1:]],
         "rai:dataPreprocessingProtocol": [
-            f"Candidates: the images nearest to each class's prompts by {provenance['encoder']['model']}."
+            f"Candidates: the images nearest to each class's prompts by {provenance['encoder']['model']}.",
+            *([f"What was done to the files: {'; '.join(changes)}."] if changes else []),
         ],
-        "rai:dataAnnotationProtocol": answers if crowd else "Labels of the source's own catalogue.",
-        "rai:dataAnnotationPlatform": ["crowd" if crowd else "none"],
-        "rai:annotationsPerItem": str(validation["workers"] if crowd else 1),
-        "rai:machineAnnotationTools": [str(provenance["encoder"]["model"])],
+        "rai:dataAnnotationProtocol": " ".join(
+            text for text in (rule_text(provenance["validation"]), answers_text(answers)) if text
+        ),
+        **people,
+        "rai:machineAnnotationTools": [str(provenance["encoder"]["model"]), *judges],
         "rai:hasSyntheticData": bool(provenance.get("notice")) and "rendered" in provenance["notice"],
         "prov:wasDerivedFrom": provenance["source"],
         "prov:wasGeneratedBy": f"driftline {provenance['driftline']}, seed {provenance['seed']}",

@@ -8,7 +8,9 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from curate.core.errors import BadConfig
+from curate.images.changes import alters
 from curate.release.card_sections import CARD_SECTIONS, parse_judgement
+from curate.validation.rule_text import answers_text, rule_text
 
 UNWRITTEN = "Not written yet: this needs a person's judgement"
 
@@ -36,9 +38,13 @@ def card(
     environment.filters["md"] = plain
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
+    known: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts}  # releases of earlier versions lack these two
     try:
         return environment.from_string(text).render(
-            **facts,
+            **known,
+            altered=sum(n for what, n in known["file_changes"].items() if alters(what)),
+            label_rule=rule_text(facts["provenance"]["validation"]),
+            answers_given=answers_text(known["answers"]),
             size=_size(facts["images"]),
             layout=layout,
             dataset_info=info,

@@ -1,8 +1,10 @@
 """The release format: read and verify. The only part of `curate` that `stream_builder` uses.
 
 release.json        name, version, classes, buckets, splits, licences, counts, features, provenance
-metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched; images with the same
-                    group share an uploader or are near copies, and are on one side of every split
+metadata.parquet    one row per image, in shard order; source_sha256 is of the bytes as fetched, changes is what was
+                    done to them (curate/images/changes.py); images with the same group share an uploader or are near
+                    copies, and are on one side of every split
+unlabelled.parquet  unlabelled images; sha256 only of those that unlabelled/ holds
 shards/             WebDataset tars, bucket_BB-NNNNN.tar: <id>.<ext>, <id>.cls, <id>.json
 features/           NAME.npy (N, D) float16, rows as in metadata.parquet
 README.md           data card          ATTRIBUTION.csv    author and licence of each image
@@ -35,11 +37,11 @@ from curate.encoders.seen import recorded
 from curate.images.shards import read_tar
 from curate.release.document import AGAIN, ReleaseDocument, check_counts, read_table
 from curate.release.versions.identity import FILE as MANIFEST
-from curate.release.versions.identity import bucket_identities, of_steps, seal_entry
+from curate.release.versions.identity import bucket_identities, of_steps, seal_entry, unlabelled_of
 from curate.release.versions.tombstones import Tombstone, read_tombstones
 
 FORMAT = 1
-OPTIONAL = ("group",)  # columns that releases of driftline 0.1 lack
+OPTIONAL = ("group", "changes")  # columns that releases of earlier versions lack
 METADATA = pa.schema(
     [
         ("id", pa.string()),
@@ -51,6 +53,7 @@ METADATA = pa.schema(
         ("member", pa.string()),
         ("sha256", pa.string()),
         ("source_sha256", pa.string()),
+        ("changes", pa.string()),
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("score", pa.float32()),
@@ -149,8 +152,8 @@ class Release:
         return frozenset(stone.id for stone in self.tombstones() if stone.tar == tar)
 
     def steps(self, features: str) -> list[dict[str, str]]:
-        """Name and short hashes of `train` and `test` of each bucket, for the given features, as BUCKETS.json has them;
-        equal hashes in two versions prove equal data."""
+        """Name and short hashes of `train`, `test` and (of images) `unlabelled` of each bucket, for the given features,
+        as BUCKETS.json has them; equal hashes in two versions prove equal data."""
         path = self.path / MANIFEST
         known = read_object(path, {"classes": list, "buckets": list}, AGAIN) if path.is_file() else self.identity()
         return of_steps(known, features)
@@ -163,7 +166,8 @@ class Release:
         """
         path = self.path / MANIFEST
         there = [name for name in self.facts["features"] if (self.path / "features" / f"{name}.npy").is_file()]
-        found = bucket_identities(self.facts, self.table, {name: self.features(name) for name in there})
+        vectors = {name: self.features(name) for name in there}
+        found = bucket_identities(self.facts, self.table, vectors, unlabelled_of(self.path, held=True))
         if not path.is_file():
             return found
         listed: dict[str, Any] = read_object(path, {"classes": list, "buckets": list}, AGAIN)
@@ -173,6 +177,8 @@ class Release:
             mine["features"] = {**(known if isinstance(known, dict) else {}), **mine.get("features", {})}
             if seal_entry(mine) != entry or listed["classes"] != found["classes"]:
                 raise IntegrityError(f"{path} does not describe the images of this release.", "", AGAIN)
+        if listed.setdefault("unlabelled", found["unlabelled"]) != found["unlabelled"]:
+            raise IntegrityError(f"{path} does not describe the unlabelled images of this release.", "", AGAIN)
         return listed
 
     def features(self, name: str) -> npt.NDArray[np.float16]:

@@ -22,6 +22,7 @@ from curate.core.errors import BadInput
 from curate.core.executor import Executor
 from curate.core.parsing import rows_of
 from curate.core.run_log import RunLog
+from curate.images.changes import joined
 from curate.images.shards import read_tar, reader_of, write_tar
 from curate.images.strip_exif import strip_metadata
 
@@ -66,11 +67,9 @@ class Packed:
     """The result of `pack`."""
 
     rows: list[dict[str, Any]]
-    """the given rows with shard, member, sha256 and source_sha256"""
+    """the given rows with shard, member, sha256, source_sha256 and changes"""
     sums: dict[str, str]
     """tar → SHA-256"""
-    compressed_again: list[str]
-    """ids of damaged files, see `strip_metadata`"""
 
 
 @dataclass(frozen=True)
@@ -116,14 +115,13 @@ def pack(
         for i, record in (executor or Executor()).run_tasks(_pack, tasks):
             record_of[i] = record
             tick(len(record["members"]))
-    packed = Packed([], {}, [])
+    packed = Packed([], {})
     for i, (name, shard) in enumerate(of_shard.items()):
         record = record_of[i]
         packed.sums[name] = record["sha256"]
-        packed.compressed_again.extend(record["compressed_again"])
-        for row, (member, before, after) in zip(shard, record["members"], strict=True):
-            packed.rows.append({**row, "shard": name, "member": member, "source_sha256": before, "sha256": after})
-    packed.compressed_again.sort()
+        for row, (member, before, after, changes) in zip(shard, record["members"], strict=True):
+            origin = {"source_sha256": row.get("source_sha256") or before, "changes": changes}
+            packed.rows.append({**row, "shard": name, "member": member, "sha256": after, **origin})
     return packed
 
 
@@ -132,7 +130,7 @@ def _pack(task: _Task) -> dict[str, Any]:
         finished: dict[str, Any] = read_json(task.record)
         if [m[0].rpartition(".")[0] for m in finished["members"]] == [row["id"] for row in task.rows]:
             return finished
-    record: dict[str, Any] = {"members": [], "compressed_again": []}
+    record: dict[str, Any] = {"members": []}
     digest = hashlib.sha256()
     write_tar(task.path, _members(task, record), digest)
     record["sha256"] = digest.hexdigest()
@@ -146,11 +144,9 @@ def _members(task: _Task, record: dict[str, Any]) -> Iterator[tuple[str, bytes]]
         id_ = row["id"]
         data, extension = task.images.get(id_)
         before = sha256_bytes(data)
-        bare, again = strip_metadata(data) if task.strip else (data, False)
+        bare, stripped = strip_metadata(data) if task.strip else (data, None)
         after = before if bare is data else sha256_bytes(bare)
-        record["members"].append((f"{id_}.{extension}", before, after))
-        if again:
-            record["compressed_again"].append(id_)
+        record["members"].append((f"{id_}.{extension}", before, after, joined(row.get("changes"), stripped)))
         yield f"{id_}.{extension}", bare
         if row.get("label") is not None:
             yield f"{id_}.cls", str(row["label"]).encode()

@@ -77,5 +77,6 @@ def left_out_of_unlabelled(release: Release) -> dict[str, str]:
     path = release.path / "unlabelled.parquet"
     if not path.is_file():
         return {}
-    rows = rows_of(pq.read_table(path, columns=["id", "user", "sha256"]), "id", "user", "sha256")
-    return left_out(Tested.of_release(release), rows)
+    table = pq.read_table(path)
+    digest = "source_sha256" if "source_sha256" in table.column_names else "sha256"  # of earlier versions
+    return left_out(Tested.of_release(release), rows_of(table, "id", "user", digest))

@@ -20,13 +20,13 @@ from curate.retrieval.vector_store import parts, vectors_of
 
 BLOCK = 2048  # vectors that are compared at once
 COLUMNS = (
-    "id", "bucket", "uploaded", "sha256", "width", "height", "user", "creator", "title", "licence", "licence_url",
-    "page_url", "url",
+    "id", "bucket", "uploaded", "sha256", "source_sha256", "changes", "width", "height", "user", "creator", "title",
+    "licence", "licence_url", "page_url", "url",
 )  # fmt: skip
 UNLABELLED = pa.schema([METADATA.field(name) for name in COLUMNS])  # the types are those of labelled images
 QUERY = """
-SELECT m.id, m.bucket, m.uploaded, m.sha256, m.width, m.height, t.user, t.nickname AS creator, t.title, t.licence,
-       t.licence_url, t.page_url, t.url
+SELECT m.id, m.bucket, m.uploaded, NULL AS sha256, m.source_sha256, m.changes, m.width, m.height, t.user,
+       t.nickname AS creator, t.title, t.licence, t.licence_url, t.page_url, t.url
 FROM read_parquet(?) AS m JOIN read_parquet(?) AS t USING (id)
 WHERE m.bucket IS NOT NULL AND m.id NOT IN (SELECT id FROM without)
   AND EXISTS (SELECT 1 FROM allowed WHERE starts_with(coalesce(t.licence, ''), allowed.licence)
@@ -65,6 +65,7 @@ def write_unlabelled(
 ) -> tuple[int, Counter[str]]:
     """Write `out`, a table of UNLABELLED, for the members of buckets whose id is not in `without`, by bucket and time.
 
+    sha256 is null: that of published bytes is known when they are packed; `changes` is what fetch did.
     licences: prefixes of the names or addresses of allowed licences (empty: all). tests: of every split; photos by
     their uploaders and `copies`, the ids of their near copies, are left out. Returns the number of rows, and reason →
     number of photos left out. Memory does not grow with the collection.
@@ -82,7 +83,7 @@ def write_unlabelled(
         result = base.sql(QUERY, params=[str(members), [str(t) for t in tables]])
         for batch in result.to_arrow_reader(65_536):
             table = pa.Table.from_batches([batch]).cast(UNLABELLED)
-            why = left_out(tests, rows_of(table, "id", "user", "sha256"))
+            why = left_out(tests, rows_of(table, "id", "user", "source_sha256"))
             why |= {i: COPY for i in table["id"].to_pylist() if i in copies and i not in why}
             left.update(why.values())
             table = table.filter(pc.invert(pc.is_in(table["id"], value_set=pa.array(list(why), pa.string()))))

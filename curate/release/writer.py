@@ -22,7 +22,7 @@ from curate.release.selection import represented
 from curate.release.settings import ReleaseSettings
 from curate.release.versions.changelog import changes_markdown, withdrawn_csv
 from curate.release.versions.identity import FILE as MANIFEST
-from curate.release.versions.identity import bucket_identities
+from curate.release.versions.identity import bucket_identities, unlabelled_of
 from curate.release.versions.tombstones import FILE as TOMBSTONES
 from curate.release.versions.tombstones import Tombstone, tombstones_csv
 
@@ -42,7 +42,7 @@ def write_release(
     changes: Mapping[str, Any] | None = None,
     withdrawn: Sequence[tuple[str, str]] = (),
     template: str | None = None,
-    unlabelled: tuple[int, Mapping[str, int], Mapping[str, str]] | None = None,
+    unlabelled: tuple[int, Mapping[str, int], Packed] | None = None,
     tombstones: Sequence[Tombstone] = (),
 ) -> dict[str, Any]:
     """Write all files of a release except the tars in `out/shards`; returns the content of `release.json`.
@@ -50,11 +50,11 @@ def write_release(
     packed: its N rows have the known columns of METADATA. vectors: name → (N, D) float16, in the order of the rows, as
     are `splits` and `copies` (groups of near copies; None: not searched). changes: from `changes_since`, if there is a
     previous release. withdrawn: (id, since version). template: of the card (None: driftline's). unlabelled: number of
-    images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and the checksums of their
-    tars below `out`. tombstones: images in the tars that are
+    images in `unlabelled.parquet`, reason → photos that are not there because of the tests, and what tars in
+    `out/unlabelled` hold. tombstones: images in the tars that are
     not among the rows. SHA256SUMS is written last.
     """
-    rows = packed.rows
+    rows, further = packed.rows, Packed([], {}) if unlabelled is None else unlabelled[2]
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in METADATA]
     table = pa.Table.from_arrays(columns, schema=METADATA)
     for name, sides in splits.items():
@@ -86,18 +86,20 @@ def write_release(
         "scores": score_quantiles(rows),
         "near_copies": None if copies is None else copy_report(copies, known | dict(splits)),
         "licences": dict(sorted(Counter(r.get("licence") or "not stated" for r in rows).items())),
+        "file_changes": dict(sorted(Counter(row["changes"] for row in [*rows, *further.rows]).items())),
+        "answers": answers_given(rows),
         "changes": changes,
         "withdrawn": len(withdrawn),
         "tombstones": len(tombstones),
         "unlabelled": None if unlabelled is None else unlabelled[0],
         "unlabelled_left_out": {} if unlabelled is None else dict(sorted(unlabelled[1].items())),
-        "provenance": {**provenance, "compressed_again": packed.compressed_again},
+        "provenance": dict(provenance),
     }
     write_json(out / "release.json", facts)
-    write_json(out / MANIFEST, bucket_identities(facts, table, vectors))
+    write_json(out / MANIFEST, bucket_identities(facts, table, vectors, unlabelled_of(out, held=True)))
     if tombstones:
         write_text(out / TOMBSTONES, tombstones_csv(tombstones))
-    write_text(out / "ATTRIBUTION.csv", attribution(rows))
+    write_text(out / "ATTRIBUTION.csv", attribution([*rows, *further.rows]))
     write_text(out / "WITHDRAWN.csv", withdrawn_csv(withdrawn))
     if changes is not None:
         write_text(out / "CHANGES.md", changes_markdown(changes, settings.version))
@@ -106,7 +108,7 @@ def write_release(
     twice = any(stone.id in ids and stone.tar in tars for stone in tombstones)
     write_croissant(out, facts, table, tars, not twice)
     write_text(out / "README.md", card(facts, template=template))
-    seal(out, tars | (dict(unlabelled[2]) if unlabelled else {}))
+    seal(out, tars | {f"unlabelled/{name}": digest for name, digest in further.sums.items()})
     return facts
 
 
@@ -139,13 +141,20 @@ def attribution(rows: Sequence[Mapping[str, Any]]) -> str:
 
     Cells that a spreadsheet would run as a formula begin with an apostrophe.
     """
-    columns = ("id", "title", "creator", "page_url", "licence", "licence_url", "sha256")
-    lines = []
-    for row in rows:
-        changed = row["sha256"] != row.get("source_sha256", row["sha256"])
-        cells = [*(row.get(c) for c in columns), "metadata removed" if changed else "none"]
-        lines.append([no_formula(c or "") for c in cells])
-    return csv_text([*columns, "changes"], lines)
+    columns = ("id", "title", "creator", "page_url", "licence", "licence_url", "sha256", "changes")
+    return csv_text(columns, ([no_formula(row.get(c) or "") for c in columns] for row in rows))
+
+
+def answers_given(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Who answered ("people", "judges") → answers an image → images; empty if nobody was asked."""
+    counts = {who: Counter(row[who] for row in rows if row.get(who) is not None) for who in ("people", "judges")}
+    return {who: {str(n): of[n] for n in sorted(of)} for who, of in counts.items() if any(of)}
+
+
+def facts_of_export(facts: Mapping[str, Any], **other: Any) -> dict[str, Any]:
+    """`release.json` of an export that holds no tombstones and not the same tars. other: what differs besides."""
+    changes = facts["changes"] and {name: value for name, value in facts["changes"].items() if name != "tars"}
+    return {**facts, "changes": changes, "tombstones": 0, **other}
 
 
 def seal(folder: Path, known: Mapping[str, str] | None = None) -> None:

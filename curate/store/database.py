@@ -21,7 +21,7 @@ from curate.core.atomic_io import TEMPORARY, sha256_file, writing
 from curate.core.errors import BadInput, Busy, DriftlineError, reason
 from curate.core.system.calls import sync_folder
 
-FORMAT = 2
+FORMAT = 3
 PATIENCE = 60.0  # seconds that a process waits for another one's transaction
 SCHEMA = """
 CREATE TABLE files (number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL);
@@ -32,7 +32,8 @@ CREATE TABLE images (
 );
 CREATE TABLE attempts (
     address BLOB NOT NULL, number INTEGER NOT NULL, time INTEGER NOT NULL, rules BLOB NOT NULL, image INTEGER,
-    fault TEXT, detail TEXT, validator TEXT, PRIMARY KEY (address, number)
+    fault TEXT, detail TEXT, validator TEXT, source BLOB, changes TEXT NOT NULL DEFAULT 'not recorded',
+    PRIMARY KEY (address, number)
 ) WITHOUT ROWID;
 CREATE TABLE encoders (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE vectors (
@@ -51,6 +52,10 @@ CREATE TABLE answers (
 CREATE TABLE batches (name TEXT PRIMARY KEY, facts TEXT NOT NULL, digests TEXT NOT NULL, options TEXT NOT NULL);
 CREATE TABLE runs (path TEXT PRIMARY KEY, time INTEGER NOT NULL);
 """
+ADDED = {  # format → the columns that the next one has, too
+    1: ("images ADD COLUMN taken INTEGER",),
+    2: ("attempts ADD COLUMN source BLOB", "attempts ADD COLUMN changes TEXT NOT NULL DEFAULT 'not recorded'"),
+}
 FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
@@ -160,11 +165,12 @@ def _prepare(base: sqlite3.Connection, path: Path) -> None:
                 base.execute(statement)
             base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
-    elif known == 1:  # without EXIF dates
+    elif known in ADDED:
         base.execute("BEGIN IMMEDIATE")
-        if base.execute("PRAGMA user_version").fetchone()[0] == 1:
-            base.execute("ALTER TABLE images ADD COLUMN taken INTEGER")
-            base.execute(f"PRAGMA user_version = {FORMAT}")
+        (known,) = base.execute("PRAGMA user_version").fetchone()
+        for column in (column for before, columns in ADDED.items() if known <= before for column in columns):
+            base.execute(f"ALTER TABLE {column}")
+        base.execute(f"PRAGMA user_version = {FORMAT}")
         base.execute("COMMIT")
     elif known != FORMAT:
         newer = "a newer" if known > FORMAT else "another"

@@ -11,6 +11,7 @@ from typing import Any
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.parsing import rows_of
+from curate.images.changes import NONE
 from curate.images.shards import member_starts
 from curate.store.database import Store
 
@@ -37,6 +38,10 @@ class Outcome:
     """pixels"""
     height: int = 0
     """pixels"""
+    source_sha256: str | None = None
+    """of the bytes as fetched; None: of a miss, or not recorded"""
+    changes: str = NONE
+    """what was done to them"""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Asked:
     fault: str | None = None
     detail: str | None = None
     validator: str | None = None
+    source_sha256: str | None = None
+    changes: str = NONE
 
 
 def address_key(url: str) -> bytes:
@@ -57,12 +64,13 @@ def address_key(url: str) -> bytes:
     return hashlib.sha256(url.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height
+SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height,
+    a.source, a.changes
     FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY a.number DESC"""
 
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
-    rules, moment, fault, detail, validator, sha, suffix, width, height = row
+    rules, moment, fault, detail, validator, sha, suffix, width, height, source, changes = row
     return Outcome(
         rules,
         moment,
@@ -73,6 +81,8 @@ def _outcome(row: tuple[Any, ...]) -> Outcome:
         suffix or "",
         width or 0,
         height or 0,
+        None if source is None else source.hex(),
+        changes,
     )
 
 
@@ -153,11 +163,12 @@ def _keep_attempts(store: Store, asked: Sequence[Asked]) -> None:
     now = int(time.time())
     store.base.executemany(
         "INSERT INTO attempts VALUES (?1, (SELECT COALESCE(MAX(number), 0) + 1 FROM attempts WHERE address = ?1), "
-        "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7)",
+        "?2, ?3, (SELECT number FROM images WHERE sha = ?4), ?5, ?6, ?7, ?8, ?9)",
         [
             (
                 address_key(one.url), now, one.rules, None if one.sha256 is None else bytes.fromhex(one.sha256),
                 one.fault, one.detail, one.validator,
+                None if one.source_sha256 is None else bytes.fromhex(one.source_sha256), one.changes,
             )
             for one in asked
         ],

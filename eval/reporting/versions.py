@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from eval.protocol import Document
-from eval.scoring.ranking import labels, protocol_settings, upper_bound
+from eval.scoring.ranking import labels, protocol_settings, upper_bound, uses_unlabelled
 from eval.scoring.versions import Version, shared, version_of
 
 STABLE = ("stream", "published")  # other values of the setting `splits` draw from all buckets at once
@@ -34,7 +34,7 @@ def section(documents: Sequence[Document]) -> str:
 def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[str, Any]]:
     """Learners with the same settings in both documents: `learner`, mean accuracy on the shared `cells` in `a` and
     `b`."""
-    cells, found = shared(one, two).cells, []
+    common, found = shared(one, two), []
     others = {(name, _key(b, r)): r for name, r in zip(labels(b["results"]), b["results"], strict=True)}
     for name, result in zip(labels(a["results"]), a["results"], strict=True):
         other = others.get((name, _key(a, result)))
@@ -44,6 +44,7 @@ def compared(a: Document, one: Version, b: Document, two: Version) -> list[dict[
         matrices = [r["matrix"] for r in (result, other)]
         if not all(matrices) or result["seeds"] != other["seeds"]:
             continue
+        cells = common.cells(uses_unlabelled(result["learner"]))
         values = [[matrix[i][j] for i, j in cells] for matrix in matrices]
         pairs = [pair for pair in zip(*values, strict=True) if None not in pair]
         if pairs:

@@ -43,6 +43,16 @@ def upper_bound(learner: str) -> bool:
     return base in LEARNERS and (LEARNERS[base].sees_all_steps or LEARNERS[base].needs_oracle)
 
 
+def uses_unlabelled(learner: str) -> bool:
+    """Whether a learner may learn from unlabelled samples; of a learner of others, nobody knows.
+
+    >>> uses_unlabelled("self-training(epochs=5)"), uses_unlabelled("finetune"), uses_unlabelled("acme:Own")
+    (True, False, True)
+    """
+    base = learner.partition("(")[0].strip()
+    return base not in LEARNERS or LEARNERS[base].needs_unlabelled
+
+
 def comparable(document: Document) -> list[list[Result]]:
     """Groups of results with equal settings of the protocol: only these may be ranked with each other. Each group is in
     the order of the primary score, the best first, upper bounds last."""

@@ -1,7 +1,8 @@
 """Streams of several versions of one release: which scores on one may be compared with scores on the other.
 
 A release says, for each bucket, what training and tests on it are, as hashes (`BUCKETS.json`). The score of a learner
-that was trained up to step i, on step j, may be compared if steps 0 … i and j are the same.
+that was trained up to step i, on step j, may be compared if steps 0 … i and j are the same; of a learner that uses
+unlabelled samples, those of steps 0 … i must be the same, too.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ class Version:
     name: str
     """of the release"""
     version: str
-    steps: tuple[tuple[str, str, str], ...]
-    """name, hash of training and hash of tests of each step"""
+    steps: tuple[tuple[str, str, str, str], ...]
+    """name, hash of training, of tests and of unlabelled samples ("": none) of each step"""
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
@@ -37,13 +38,14 @@ class Shared:
     """steps whose training and test data are the same"""
     learned: int
     """number of first steps that are the same"""
+    pools: int
+    """number of first steps of which the unlabelled samples are the same, too"""
     reasons: tuple[str, ...]
     """why scores on the other steps may not be compared"""
 
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """(trained up to, tested on) of the scores that may be compared."""
-        return [(i, j) for i in range(self.learned) for j in self.same]
+    def cells(self, unlabelled: bool) -> list[tuple[int, int]]:
+        """(trained up to, tested on) of the scores that may be compared. unlabelled: of a learner that uses such."""
+        return [(i, j) for i in range(self.pools if unlabelled else self.learned) for j in self.same]
 
 
 def record(stream: Stream) -> dict[str, Any] | None:
@@ -60,24 +62,30 @@ def version_of(said: Any) -> Version | None:
         return None
     steps = said.get("buckets")
     if not isinstance(steps, list) or not all(
-        isinstance(step, Mapping) and all(isinstance(step.get(key), str) for key in KEYS) for step in steps
-    ):
+        isinstance(step, Mapping) and all(isinstance(step.get(key, ""), str) for key in (*KEYS, "unlabelled"))
+        and step.keys() >= set(KEYS)
+        for step in steps
+    ):  # fmt: skip
         return None
-    return Version(said["name"], said["version"], tuple((s["name"], s["train"], s["test"]) for s in steps))
+    entries = ((s["name"], s["train"], s["test"], s.get("unlabelled", "")) for s in steps)
+    return Version(said["name"], said["version"], tuple(entries))
 
 
 def shared(a: Version, b: Version) -> Shared:
     """What two versions have in common, step for step. A step is the same only as a whole, because some protocols train
     and test on all of it."""
     common = min(len(a.steps), len(b.steps))
-    same = tuple(i for i in range(common) if a.steps[i][1:] == b.steps[i][1:])
+    same = tuple(i for i in range(common) if a.steps[i][1:3] == b.steps[i][1:3])
     learned = next((i for i in range(common) if i not in same), common)
+    pools = next((i for i in range(learned) if a.steps[i][3] != b.steps[i][3]), learned)
     reasons = [f"{a.steps[i][0]}: {_difference(a, b, i)}" for i in range(common) if i not in same]
     if learned < common:
         reasons.append(f"whatever was learned from {a.steps[learned][0]} on")
+    if pools < learned:
+        reasons.append(f"learners that use unlabelled data, from {a.steps[pools][0]} on: these differ")
     longer = max(a, b, key=lambda version: len(version.steps))
     reasons += [f"{name}: only in {longer.version}" for name, *_ in longer.steps[common:]]
-    return Shared(same, learned, tuple(reasons))
+    return Shared(same, learned, pools, tuple(reasons))
 
 
 def _difference(a: Version, b: Version, i: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from curate.release.data_card import plain, section_text
 from curate.retrieval.settings import BACKGROUND
 from curate.validation.batches import estimate, wage
+from curate.validation.rule_text import rule_text
 from pipelines.config import presets
 from pipelines.config.schema import Config
 
@@ -55,8 +56,7 @@ def _facts(config: Config) -> dict[str, Any]:
         "background": retrieve.background,
         "crowd": validation.method == "crowd",
         "workers": validation.workers,
-        "agree": validation.agree,
-        "rule": validation.rule,
+        "rule": rule_text(validation.model_dump()),
         "answers": asked * labelled * validation.workers,
         "cost": estimate(asked * labelled, validation.workers, validation.reward_usd),
         "reward": validation.reward_usd,

@@ -22,7 +22,7 @@ class Publish(Stage):
 
     name: ClassVar[str] = "publish"
     records: ClassVar[Records] = (("release/metadata.parquet", ""),)
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
     def settings(self) -> Any:
@@ -88,6 +88,7 @@ class Publish(Stage):
             backbones=self._backbones(),
             batch=config.embed.batch,
             store=context.store(),
+            people=_people(inputs["tally"] / "answers.parquet"),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))
 
@@ -113,7 +114,8 @@ class Publish(Stage):
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         """What the release says of its run."""
         config = self.context.config
-        rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold"}
+        rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold",
+                 "skip_people", "skip_confidence"}  # fmt: skip
         return {
             "driftline": VERSION,
             "notice": config.release.notice,
@@ -132,6 +134,20 @@ class Publish(Stage):
             "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
+
+
+def _people(path: Path) -> dict[str, int] | None:
+    """id → answers that count; None if no workers were asked."""
+    if not path.is_file():
+        return None
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    from curate.core.parsing import rows_of
+
+    answers = pq.read_table(path, columns=["id", "fault"])
+    counts = answers.filter(pc.is_null(answers["fault"])).group_by("id").aggregate([([], "count_all")])
+    return dict(rows_of(counts, "id", "count_all"))
 
 
 def _agreement(path: Path) -> dict[str, Any] | None:

@@ -41,7 +41,8 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Release:
     folder = tmp_path_factory.mktemp("changes") / "a"
     vectors = np.arange(32, dtype=np.float16).reshape(-1, 2)
     release = release_of(rows, images, vectors, BUCKETS, CLASSES, PROVENANCE, folder, ReleaseSettings(splits=2))
-    pq.write_table(pa.table({"id": ["x", "y"], "bucket": pa.array([1, 2], pa.int32())}), folder / "unlabelled.parquet")
+    listed = {"id": ["x", "y"], "bucket": pa.array([1, 2], pa.int32()), "source_sha256": ["0" * 64, "1" * 64]}
+    pq.write_table(pa.table(listed), folder / "unlabelled.parquet")
     return release
 
 
@@ -51,7 +52,7 @@ def parts_of(release: Release) -> dict[str, Any]:
         "classes": list(CLASSES),
         "splits": {name: release.table[name].to_pylist() for name in release.facts["splits"]},
         "vectors": {"clip": np.array(release.features("clip"))},
-        "unlabelled": [("x", 1), ("y", 2)],
+        "unlabelled": [("x", 1, "0" * 64), ("y", 2, "1" * 64)],
     }
 
 
@@ -95,7 +96,8 @@ EVERY_PART: list[tuple[Change, str, str]] = [
     (lambda parts: parts["vectors"].pop("clip"), "major", "features removed: clip"),
     (lambda parts: parts["vectors"].update(b=np.zeros((16, 1), np.float16)), "minor", "features added: b"),
     (lambda parts: parts["unlabelled"].pop(), "minor", "1 unlabelled images removed"),
-    (lambda parts: parts["unlabelled"].append(("z", 1)), "minor", "1 unlabelled images added"),
+    (lambda parts: parts["unlabelled"].append(("z", 1, "2" * 64)), "minor", "1 unlabelled images added"),
+    (lambda parts: parts["unlabelled"].append(("y", 2, "3" * 64)), "minor", "1 unlabelled images changed"),
     (lambda parts: parts.update(unlabelled=[]), "minor", "2 unlabelled images removed"),
     (without_image, "minor", "1 images removed"),
     (lambda parts: parts["classes"].reverse(), "major", "classes in another order"),
@@ -143,7 +145,7 @@ def test_the_version_must_agree_with_the_parts(before: Release) -> None:
 def test_compare_names_buckets_whose_unlabelled_images_differ(before: Release, tmp_path: Path) -> None:
     other = Release.open(shutil.copytree(before.path, tmp_path / "b"))
     assert "nlabelled" not in comparison_text(compare_releases(before, other))
-    table = pa.table({"id": ["x", "z"], "bucket": pa.array([1, 2], pa.int32())})
+    table = pa.table({"id": ["x", "z"], "bucket": pa.array([1, 2], pa.int32()), "source_sha256": ["0" * 64, "2" * 64]})
     pq.write_table(table, other.path / "unlabelled.parquet")
     found = compare_releases(before, other)
     assert found["unlabelled"] == {"2012": {"only_a": 1, "only_b": 1}}

@@ -51,7 +51,7 @@ def told(version: str, hashes: str) -> Any:
 def test_what_two_versions_share(a: str, b: str, same: Any, learned: int, reasons: Any) -> None:
     found = shared(told("1", a), told("2", b))
     assert (found.same, found.learned, found.reasons) == (same, learned, reasons)
-    assert found.cells == [(i, j) for i in range(learned) for j in same]
+    assert found.cells(unlabelled=False) == [(i, j) for i in range(learned) for j in same]
 
 
 @pytest.mark.parametrize(

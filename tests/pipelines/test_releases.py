@@ -270,7 +270,7 @@ class TestCard:
 
     def test_a_template_with_unknown_fields_is_refused_by_name(self, folder: Path) -> None:
         write_text(folder / "card.md.j2", "# {{ name }} by {{ author }}\n")
-        with pytest.raises(BadConfig, match=r"'author' is undefined.*Available fields: buckets, changes"):
+        with pytest.raises(BadConfig, match=r"'author' is undefined.*Available fields: answers, buckets, changes"):
             published(folder, "release.card=card.md.j2")
         write_text(folder / "card.md.j2", "# {{ name }}, {{ ''.__class__.__mro__ }}\n")
         with pytest.raises(BadConfig, match="cannot be filled"):

@@ -22,7 +22,7 @@ from curate.core.atomic_io import sha256_file, writing
 from curate.core.errors import BadConfig, IntegrityError
 from curate.images.shards import read_tar, write_tar
 from curate.release.document import AGAIN
-from curate.release.format import METADATA, Release
+from curate.release.format import METADATA, OPTIONAL, Release
 from curate.release.packing import Packed
 from curate.release.versions.tombstones import WITHDRAWN, Tombstone, id_of
 
@@ -50,11 +50,12 @@ class Former:
 
     @classmethod
     def of(cls, release: Release) -> Former:
-        """Raises BadConfig for a release of driftline 0.1, which does not say which images are linked."""
-        if "group" not in release.table.column_names:
+        """Raises BadConfig for a release of an earlier version, which does not say which images are linked, or what was
+        done to them."""
+        if lacking := [name for name in OPTIONAL if name not in release.table.column_names]:
             raise BadConfig(
-                f"{release.path} is a release of driftline 0.1, whose metadata lack the column group.",
-                "Expected one that says which images must be on one side of a split.",
+                f"{release.path} is a release of an earlier driftline, whose metadata lack the column {lacking[0]}.",
+                "Expected one that says which images must be on one side of a split, and what was done to each.",
                 "Publish it again without release.append, then append to that one.",
             )
         return cls(release, {row["id"]: row for row in release.table.to_pylist()})
@@ -156,7 +157,7 @@ def unlabelled(release: Release) -> dict[str, Old]:
         with tarfile.open(release.path / name, "r:") as tar:
             ids = list(dict.fromkeys(map(id_of, tar.getnames())))
         alive = (i for i in ids if i in rows and i not in release.dead(name))
-        found |= {i: Old(name, place, rows[i] | {"source_sha256": rows[i]["sha256"]}) for place, i in enumerate(alive)}
+        found |= {i: Old(name, place, rows[i]) for place, i in enumerate(alive)}
     return found
 
 
@@ -219,12 +220,10 @@ def append_tars(
     new = pack([dict(row) for row in rows if row["id"] not in stay], first)
     packed = [_kept(now[id_], old[id_]) for id_ in stay] + [{**row, "at": (1, row["shard"])} for row in new.rows]
     packed.sort(key=lambda row: (row["bucket"], row["at"]))
-    again = set(former.facts["provenance"].get("compressed_again", ())) & stay
     return Appended(
         Packed(
             [{key: value for key, value in row.items() if key != "at"} for row in packed],
             {name.removeprefix(f"{part}/"): digest for name, digest in sums.items()} | new.sums,
-            sorted({*new.compressed_again, *again}),
         ),
         [stone for stone in buried if stone.id not in gone.get(stone.tar, ())],
         {

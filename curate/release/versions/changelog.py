@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from curate.core.atomic_io import csv_text
 from curate.core.errors import BadConfig
 from curate.core.outside.tables import csv_rows
 from curate.core.parsing import rows_of
 from curate.release.format import Release
+from curate.release.versions.identity import Listed, unlabelled_of
 
 LEVELS = ("major", "minor", "patch")
 EXAMPLES = 20  # ids in a list
@@ -72,10 +71,9 @@ def changes_since(
 
 def with_parts(
     changes: Mapping[str, Any], before: Release, ids: Sequence[str], vectors: Mapping[str, npt.NDArray[Any]],
-    unlabelled: Iterable[tuple[str, int]],
+    unlabelled: Iterable[Listed],
 ) -> dict[str, Any]:  # fmt: skip
-    """The changes with those of features and of unlabelled images. ids: (N,) of the images. vectors: name → (N, D).
-    unlabelled: (id, bucket) of those that are listed."""
+    """The changes with those of features and of unlabelled images. ids: (N,) of the images. vectors: name → (N, D)."""
     features = _names(before.facts["features"], vectors)
     place = {id_: i for i, id_ in enumerate(before.table["id"].to_pylist())}
     pairs = [(i, place[id_]) for i, id_ in enumerate(ids) if id_ in place]
@@ -85,21 +83,16 @@ def with_parts(
         for name in before.facts["features"]
         if name in vectors and not _same(before.features(name)[then], np.asarray(vectors[name])[now])
     ]
-    was, now_listed = set(unlabelled_of(before.path)), set(unlabelled)
-    gone, requested = was - now_listed, set(changes["requested"])
+    was, listed = ({id_: rest for id_, *rest in images} for images in (unlabelled_of(before.path), unlabelled))
+    gone, requested = was.keys() - listed.keys(), set(changes["requested"])
     counts = {
-        "added": len(now_listed - was),
-        "removed": sum(id_ not in requested for id_, _ in gone),
-        "withdrawn": sum(id_ in requested for id_, _ in gone),
+        "added": len(listed.keys() - was.keys()),
+        "removed": len(gone - requested),
+        "withdrawn": len(gone & requested),
+        "changed": sum(was[id_] != listed[id_] for id_ in was.keys() & listed.keys()),
     }
     found = {**changes, "features": features, "unlabelled": counts}
     return found | {"level": _level(found)}
-
-
-def unlabelled_of(release: Path) -> list[tuple[str, int]]:
-    """(id, bucket) of the unlabelled images that a release folder lists."""
-    path = release / "unlabelled.parquet"
-    return list(rows_of(pq.read_table(path, columns=["id", "bucket"]), "id", "bucket")) if path.is_file() else []
 
 
 def _level(changes: Mapping[str, Any]) -> str:
@@ -110,7 +103,7 @@ def _level(changes: Mapping[str, Any]) -> str:
     if gone or any(images[n] for n in MAJOR) or features.get("removed") or features.get("changed"):
         return "major"
     more = [images["added"], images["removed"], changes["splits"]["added"], features.get("added")]
-    return "minor" if any(more) or unlabelled.get("added") or unlabelled.get("removed") else "patch"
+    return "minor" if any(more) or any(unlabelled.get(how) for how in ("added", "removed", "changed")) else "patch"
 
 
 def _other(old: Mapping[str, Any], new: Mapping[str, Any], names: Sequence[str]) -> bool:

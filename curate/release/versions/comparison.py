@@ -8,14 +8,12 @@ it learned is the same.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from curate.core.parsing import rows_of
 from curate.release.format import Release
-from curate.release.versions.changelog import unlabelled_of
-from curate.release.versions.identity import RECORD, SIDES
+from curate.release.versions.identity import RECORD, SIDES, Listed, unlabelled_of
 
 Verdict = Literal["all", "tests", "none"]
 WORDS: dict[Verdict, str] = {
@@ -29,7 +27,8 @@ Records = Mapping[tuple[int, str, str], set[tuple[Any, ...]]]  # bucket, split, 
 
 def compare_releases(a: Release, b: Release) -> dict[str, Any]:
     """What `driftline compare A B --json` prints: for each bucket a verdict with reasons, and `learned_up_to`, the
-    names of the buckets up to which training is the same.
+    names of the buckets up to which training is the same; `learned_up_to_with_unlabelled`, up to which the unlabelled
+    images are the same, too.
 
     Raises IntegrityError if BUCKETS.json of a release does not describe its images.
     """
@@ -42,35 +41,42 @@ def compare_releases(a: Release, b: Release) -> dict[str, Any]:
     if not splits:
         everywhere.append("the releases have no split in common")
     records = [_records(release, splits) for release in (a, b)]
-    buckets, same = [], not everywhere
+    buckets, same, pairs = [], not everywhere, _pairs(one, two)
     learned = []
-    for key, x, y in _pairs(one, two):
+    for key, x, y in pairs:
         entry = _bucket(x, y, splits, features, records, everywhere)
         buckets.append({"bucket": key, **entry})
         same = same and entry["compare"] == "all"
         learned += [key] if same else []
+    apart = _unlabelled(a, b, pairs)
+    before = apart.keys() - {key for key, *_ in pairs}  # of no labelled bucket: learned first of all
+    with_unlabelled = [] if before else learned[: next((i for i, key in enumerate(learned) if key in apart), None)]
     return {
         "a": {"name": a.name, "version": a.facts["version"], "path": str(a.path)},
         "b": {"name": b.name, "version": b.facts["version"], "path": str(b.path)},
         "splits": splits,
         "draws": _draws(a, b, splits),
         "features": features,
-        "unlabelled": _unlabelled(a, b),
+        "unlabelled": apart,
         "buckets": buckets,
         "learned_up_to": learned,
+        "learned_up_to_with_unlabelled": with_unlabelled,
         "comparable": [entry["bucket"] for entry in buckets if entry["compare"] != "none"],
     }
 
 
-def _unlabelled(a: Release, b: Release) -> dict[str, dict[str, int]]:
-    """Name of a bucket → unlabelled images that only one of the releases lists, where there are such."""
-    listed = [set(unlabelled_of(release.path)) for release in (a, b)]
-    names = {record["index"]: str(record["name"]) for record in [*b.buckets, *a.buckets]}
-    only = [Counter(bucket for _, bucket in mine - other) for mine, other in (listed, listed[::-1])]
-    return {
-        names.get(bucket, str(bucket)): {"only_a": only[0][bucket], "only_b": only[1][bucket]}
-        for bucket in sorted(only[0].keys() | only[1].keys())
-    }
+def _unlabelled(a: Release, b: Release, pairs: list[tuple[str, Any, Any]]) -> dict[str, dict[str, int]]:
+    """Name of a bucket → unlabelled images that only one of the releases lists with these bytes, where there are
+    such; a bucket without labels has its number as name."""
+    pools: list[dict[int, set[Listed]]] = [{}, {}]
+    for pool, release in zip(pools, (a, b), strict=True):
+        for image in unlabelled_of(release.path):
+            pool.setdefault(image[1], set()).add((image[0], 0, image[2]))
+    named = {key: [entry and pool.pop(entry["index"], set()) for pool, entry in zip(pools, of, strict=True)]
+             for key, *of in pairs}  # fmt: skip
+    named |= {str(n): [pool.get(n, set()) for pool in pools] for n in sorted(pools[0].keys() | pools[1].keys())}
+    only = {key: [len((x or set()) - (y or set())), len((y or set()) - (x or set()))] for key, (x, y) in named.items()}
+    return {key: {"only_a": counts[0], "only_b": counts[1]} for key, counts in only.items() if any(counts)}
 
 
 def _draws(a: Release, b: Release, splits: list[str]) -> dict[str, dict[str, int]]:
@@ -98,8 +104,9 @@ def comparison_text(found: Mapping[str, Any]) -> str:
         if learned
         else "No learner of A may be compared with one of B: the first bucket is not the same."
     )
-    apart = ", ".join(found["unlabelled"])
-    note = [f"Unlabelled images differ in {apart}: no learner that uses them may be compared."] if apart else []
+    apart, up_to = ", ".join(found["unlabelled"]), found["learned_up_to_with_unlabelled"]
+    which = f"learners that use them, up to {up_to[-1]} only" if up_to else "no learner that uses them"
+    note = [f"Unlabelled images differ in {apart}: {which} may be compared."] if apart else []
     return "\n".join([*head, *draws, "May be compared, by bucket:", *lines, said, *note])
 
 

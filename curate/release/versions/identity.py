@@ -2,31 +2,49 @@
 
 BUCKETS.json lists, for each bucket, split and side, a hash of the records (id, class, upload time, SHA-256 of the
 image) and, for each kind of features, of the vectors; both in the order of ids, so that tars and rows may be arranged
-otherwise.
+otherwise. `unlabelled` has a hash for each bucket whose unlabelled images the release holds, of their ids and SHA-256.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from curate.core.parsing import rows_of
 
 FILE = "BUCKETS.json"
+Listed = tuple[str, int, str | None]  # an unlabelled image: id, bucket, SHA-256 of it or, if not held, of its source
 SIDES = ("train", "test")
 RECORD = ("id", "class", "uploaded", "sha256")  # what a score on an image depends on, besides its features
 
 
+def unlabelled_of(release: Path, held: bool = False) -> list[Listed]:
+    """The unlabelled images that a release folder lists. held: only those that are in its tars."""
+    path = release / "unlabelled.parquet"
+    if not path.is_file():
+        return []
+    there = set(pq.read_schema(path).names)
+    rows = pq.read_table(
+        path, columns=[c for c in ("id", "bucket", "sha256", "source_sha256") if c in there]
+    ).to_pylist()
+    return [
+        (r["id"], r["bucket"], r.get("sha256") or r.get("source_sha256")) for r in rows if not held or r.get("sha256")
+    ]
+
+
 def bucket_identities(
-    facts: Mapping[str, Any], table: pa.Table, vectors: Mapping[str, npt.NDArray[Any]]
+    facts: Mapping[str, Any], table: pa.Table, vectors: Mapping[str, npt.NDArray[Any]], held: Iterable[Listed] = ()
 ) -> dict[str, Any]:
-    """The content of BUCKETS.json. facts: of release.json. table: metadata.parquet, N rows. vectors: name → (N, D)."""
+    """The content of BUCKETS.json. facts: of release.json. table: metadata.parquet, N rows. vectors: name → (N, D).
+    held: unlabelled images in the tars."""
     order = np.argsort(np.array(table["id"].to_pylist(), np.str_), kind="stable")
     bucket = table["bucket"].to_numpy()
     records = [_hash(json.dumps(row, ensure_ascii=False).encode()) for row in rows_of(table, *RECORD)]
@@ -45,21 +63,31 @@ def bucket_identities(
         entry = {name: record[name] for name in ("index", "name", "start", "end")}
         entry |= {"images": len(rows), "splits": of(records), "features": {n: of(d) for n, d in kinds.items()}}
         entries.append(seal_entry(entry))
-    return {"format": 1, "classes": list(facts["classes"]), "buckets": entries}
+    pools: dict[str, list[tuple[str, str | None]]] = {}
+    for id_, bucket, digest in sorted(held):
+        pools.setdefault(str(bucket), []).append((id_, digest))
+    hashes = {bucket: _hash(json.dumps(pool, ensure_ascii=False).encode()).hex() for bucket, pool in pools.items()}
+    return {"format": 1, "classes": list(facts["classes"]), "buckets": entries, "unlabelled": hashes}
 
 
 def of_steps(manifest: Mapping[str, Any], features: str) -> list[dict[str, str]]:
     """Name of each bucket, and what training and tests on it are, as short hashes. features: a name of the manifest, or
-    what is made of the images, such as pixels:32.
+    what is made of the images, such as pixels:32: there also `unlabelled`, if the step has such images; for the first
+    one, those of the buckets before count, too.
 
     A hash covers all splits, because a protocol may choose any of them.
     """
+    pools, numbers = manifest.get("unlabelled", {}), [entry["index"] for entry in manifest["buckets"]]
     found = []
     for entry in manifest["buckets"]:
         vectors = entry["features"].get(features, {})
         common = [manifest["classes"], entry["start"], entry["end"], features]
         parts = {side: [*common, *_of_side(entry["splits"], side), *_of_side(vectors, side)] for side in SIDES}
         hashes = {side: _hash(json.dumps(part).encode()).hex()[:16] for side, part in parts.items()}
+        own = [pools.get(str(entry["index"]))]
+        own += [pools[b] for b in sorted(pools) if int(b) < min(numbers)] if entry["index"] == min(numbers) else []
+        if any(own) and features.startswith(("pixels:", "images:")):
+            hashes["unlabelled"] = _hash(json.dumps(own).encode()).hex()[:16]
         found.append({"name": str(entry["name"]), **hashes})
     return found
 

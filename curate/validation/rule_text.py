@@ -1,0 +1,55 @@
+"""The rule that decided on labels and the answers that were given, in words, for cards and Croissant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+BY_CATALOGUE = "Labels of the source's own catalogue; nobody was asked."
+MODELS = {"one-coin": "a model of the workers (one coin)", "dawid-skene": "a model of the workers (Dawid–Skene)"}
+
+
+def rule_text(rules: Mapping[str, Any]) -> str:
+    """What `verdict` and `tally` do with these rules. rules: method and further fields of ValidationSettings."""
+    if rules["method"] != "crowd":
+        return BY_CATALOGUE
+    if (model := MODELS.get(rules.get("aggregate", "votes"))) is None:
+        tick = "tick its class, with or without others" if rules["rule"] == "per-option" else "tick its class alone"
+        text = f"An image is kept if at least {rules['agree']} answers, more than half of all and of people's, {tick}."
+    else:
+        text = (
+            f"An image is kept if {model} gives its class alone a probability of at least {rules['confidence']:g}, and "
+            "at least one person ticked it alone."
+        )
+    if rules.get("skip_people", "never") == "confident":
+        text += (
+            " Images on which models agree with a probability of at least "
+            f"{rules['skip_confidence']:g} are decided by the models alone, except audited ones."
+        )
+    out = min(rules[name] for name in ("sensitive_hold", "sensitive_drop") if name in rules)
+    return f"{text} An image that {out} or more answers call sensitive is left out."
+
+
+def per_image(counts: Mapping[str, int]) -> str:
+    """Answers an image. counts: answers → images.
+
+    >>> per_image({"3": 90}), per_image({"2": 1, "3": 80, "5": 9})
+    ('3', '2 to 5')
+    """
+    numbers = sorted(map(int, counts))
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def answers_text(answers: Mapping[str, Mapping[str, int]]) -> str:
+    """How many answers the published images have; "" if nobody was asked. answers: "people", "judges" → answers →
+    images.
+
+    >>> answers_text({"people": {"2": 10, "3": 290}, "judges": {"1": 300}})
+    'Published images have 2 to 3 answers of people (2: 10 images, 3: 290 images) and 1 of models.'
+    """
+    parts = []
+    for who, name in (("people", "answers of people"), ("judges", "of models")):
+        if counts := answers.get(who, {}):
+            shown = ", ".join(f"{n}: {images:,} images" for n, images in counts.items())
+            parts.append(f"{per_image(counts)} {name}" + (f" ({shown})" if len(counts) > 1 else ""))
+    return f"Published images have {' and '.join(parts)}." if parts else ""
