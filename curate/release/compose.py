@@ -166,7 +166,7 @@ def compose(
         collection.buckets,
         classes,
         splits,
-        {**provenance, "stripped": settings.strip, "drift": _drift(packed, splits, vectors)},
+        {**provenance, "stripped": settings.strip and _was_stripped(former), "drift": _drift(packed, splits, vectors)},
         release,
         settings,
         copies,
@@ -181,6 +181,11 @@ def compose(
         keep_features(collection.store, sources, spec, collection.batch, kind, npy)
     shutil.rmtree(records, ignore_errors=True)  # a release that only loses images packs none
     return len(accepted), len(chosen), dropped
+
+
+def _was_stripped(former: Former | None) -> bool:
+    """Whether the tars that are kept hold no metadata, either."""
+    return former is None or bool(former.release.facts["provenance"].get("stripped"))
 
 
 def publishable(

@@ -12,6 +12,7 @@ from curate.images.changes import alters
 from curate.release.card_sections import CARD_SECTIONS, parse_judgement
 from curate.validation.rule_text import answers_text, rule_text
 
+STAGES = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 UNWRITTEN = "Not written yet: this needs a person's judgement"
 
 
@@ -39,6 +40,7 @@ def card(
     info = "" if layout == "webdataset" else _dataset_info(features or {}, sizes or {})
     judgement = facts["provenance"].get("judgement")
     known: dict[str, Any] = {"answers": {}, "file_changes": {}, **facts}  # releases of earlier versions lack these two
+    known["provenance"] = _ordered(facts)
     try:
         return environment.from_string(text).render(
             **known,
@@ -57,6 +59,17 @@ def card(
             f"Available fields: {', '.join(sorted(facts))}.",
             "Correct the file release.card.",
         ) from None
+
+
+def _ordered(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The provenance with stages as they ran and prompts as the classes: a JSON file has both by name."""
+    counts, prompts = facts["provenance"]["counts"], facts["provenance"]["prompts"]
+    stages, classes = [*STAGES, *counts], [*facts["classes"], *prompts]
+    return {
+        **facts["provenance"],
+        "counts": {name: counts[name] for name in dict.fromkeys(stages) if name in counts},
+        "prompts": {name: prompts[name] for name in dict.fromkeys(classes) if name in prompts},
+    }
 
 
 def section_text(judgement: str | None) -> Callable[[str], str]:

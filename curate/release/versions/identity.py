@@ -31,13 +31,11 @@ def unlabelled_of(release: Path, held: bool = False) -> list[Listed]:
     path = release / "unlabelled.parquet"
     if not path.is_file():
         return []
-    there = set(pq.read_schema(path).names)
-    rows = pq.read_table(
-        path, columns=[c for c in ("id", "bucket", "sha256", "source_sha256") if c in there]
-    ).to_pylist()
-    return [
-        (r["id"], r["bucket"], r.get("sha256") or r.get("source_sha256")) for r in rows if not held or r.get("sha256")
-    ]
+    table = pq.read_table(path)
+    nothing = [None] * len(table)
+    digests = [table[c].to_pylist() if c in table.column_names else nothing for c in ("sha256", "source_sha256")]
+    rows = zip(table["id"].to_pylist(), table["bucket"].to_pylist(), *digests, strict=True)
+    return [(id_, bucket, own or source) for id_, bucket, own, source in rows if own or not held]
 
 
 def bucket_identities(
