@@ -9,7 +9,6 @@ NONE = "none"  # published are the bytes that were fetched
 NOT_RECORDED = "not recorded"  # by a store of an earlier version
 REENCODED = "re-encoded from {} as JPEG"
 PREVIEW = "the JPEG preview inside a RAW file"
-SCALED = "scaled down by the source"
 FIRST, OPAQUE, TURNED = "first picture only", "transparency removed", "turned upright"
 REMOVED, LOSSLESS, COMPRESSED = "metadata removed", "encoded again without loss", "compressed again"
 ALTERING = ("re-encoded", PREVIEW, COMPRESSED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from curate.core.seeding import time_order
 from curate.embedding.features import features_with_store, keep_features
 from curate.encoders import EncoderSpec
 from curate.images.changes import alters
+from curate.images.changes import joined as joined_steps
 from curate.images.near_duplicates import group_pairs, pairs_by_cosine, pairs_by_hash
 from curate.images.strip_exif import strip_metadata
 from curate.release.card_sections import missing_sections
@@ -85,6 +86,8 @@ class Collection:
     """images per batch for these"""
     store: Place | None = None
     """where their vectors are kept; None: nowhere"""
+    requested: Callable[[str], str] = lambda url: ""
+    """address → in which size the source was asked for the photo, see `Source.requested`"""
     people: Mapping[str, int] | None = None
     """id → answers of people that count; None: nobody was asked"""
 
@@ -319,6 +322,7 @@ def _pack(
     rows: Rows, collection: Collection, folder: Path, records: Path, first: Mapping[int, int] | None = None
 ) -> Packed:
     """Write the fetched images of `rows` as tars into `folder`. first: bucket → number of its first tar."""
+    rows = [row | {"changes": joined_steps(collection.requested(row["url"] or ""), row["changes"])} for row in rows]
     images = FetchedImages.open(collection.fetched, collection.members, {row["id"] for row in rows})
     strip = collection.settings.strip
     return pack(rows, images, folder, records, SHARD_IMAGES, strip, collection.executor, collection.run_log, first)

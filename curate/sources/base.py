@@ -82,6 +82,10 @@ class Source(Section):
         source as a whole is not what it should be.
         """
 
+    def requested(self, url: str) -> str:
+        """In which size a photo was requested at this address, as part of its record of changes; "": as it is."""
+        return ""
+
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """The settings that the fingerprint of `stage` holds, with the keys of 0.1.0."""
         aside = {"side": [], "address": None} if stage == "ingest" else ASIDE_OF_0_1

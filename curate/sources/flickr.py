@@ -112,6 +112,12 @@ class Flickr(Source):
         check_span(self.start, self.end)
         return self
 
+    def requested(self, url: str) -> str:
+        """The largest size of Flickr's copies."""
+        if self.size == "original" and "_o." in url.rpartition("/")[2]:
+            return ""
+        return f"requested at no more than {500 if self.size == 'medium' else 1024} pixels"
+
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """None: the source is not on this machine."""
         return []

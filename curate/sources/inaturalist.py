@@ -33,6 +33,7 @@ from curate.metadata.column_mapping import LONGEST_RAW, printable
 from curate.metadata.schema import batch_of, rebatch
 from curate.sources.base import HERE, FileSource, Workplace, degrees_of
 
+SIZES = {"large": 1024, "medium": 500, "small": 240}  # pixels of the longer edge
 IMAGES = "https://inaturalist-open-data.s3.amazonaws.com/photos"
 NEEDED = {
     "photos": ("photo_id", "observation_uuid", "observer_id", "extension", "license", "position"),
@@ -128,6 +129,10 @@ class INaturalist(FileSource):
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise ValueError(f"The span [{self.start}, {self.end}) is empty. Expected start < end")
         return self
+
+    def requested(self, url: str) -> str:
+        """The largest size of iNaturalist's copies."""
+        return f"requested at no more than {SIZES[self.size]} pixels" if self.size in SIZES else ""
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """The tables, or the archive."""

@@ -184,6 +184,10 @@ class Wikimedia(Source):
             "latitude": y if x is not None else None,
         }
 
+    def requested(self, url: str) -> str:
+        """The width, of photos that Wikimedia scales down."""
+        return f"requested at a width of {self.width} pixels" if url.endswith(f"?width={self.width}") else ""
+
     def _url(self, name: str, image: dict[str, Any]) -> str | None:
         """The file, or the address that redirects to a smaller one: Special:Redirect/file."""
         url, wide = text_of(image.get("url")), image.get("width")

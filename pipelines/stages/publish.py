@@ -88,6 +88,7 @@ class Publish(Stage):
             backbones=self._backbones(),
             batch=config.embed.batch,
             store=context.store(),
+            requested=config.collection.requested,
             people=_people(inputs["tally"] / "answers.parquet"),
         )
         return Counts(*compose(collection, config.seed, self._provenance(inputs), out))

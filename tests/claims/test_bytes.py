@@ -45,6 +45,10 @@ from curate.release.settings import ReleaseSettings
 from curate.release.versions.comparison import compare_releases, comparison_text
 from curate.release.versions.identity import FILE, bucket_identities, of_steps, unlabelled_of
 from curate.release.versions.tombstones import FILE as TOMBSTONES
+from curate.sources.flickr import Flickr
+from curate.sources.folder import Folder
+from curate.sources.iiif import Iiif, image_of
+from curate.sources.wikimedia import Wikimedia
 from curate.store.database import SCHEMA, Place
 from curate.validation.rule_text import rule_text
 from curate.validation.settings import ValidationSettings
@@ -241,6 +245,30 @@ class TestRecord:
         after = publish(folder, *sets, "release.per_class=6")
         old = {i: row["changes"] for i, row in attributed(before.path).items()}
         assert {i: row["changes"] for i, row in attributed(after.path).items()} == old
+
+    def test_the_size_that_a_source_was_asked_for_is_recorded(
+        self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = Path(shutil.copytree(whole, tmp_path / "run"))
+        shutil.rmtree(folder_of(folder, "publish"))
+        monkeypatch.setattr(Folder, "requested", lambda self, url: "requested at a width of 9 pixels")
+        said = attributed(publish(folder).path)
+        assert {row["changes"].partition("; ")[0] for row in said.values()} == {"requested at a width of 9 pixels"}
+
+    def test_sources_say_the_size_of_the_addresses_that_they_make(self) -> None:
+        span = {"start": "2004-01-01", "end": "2005-01-01"}
+        wiki = Wikimedia.model_validate({"source": "wikimedia", "contact": "a@b.org", **span})
+        small, large = (wiki._url("A.jpg", {"url": "https://w.org/A.jpg", "width": w}) or "" for w in (1280, 1281))
+        assert (wiki.requested(small), wiki.requested(large)) == ("", "requested at a width of 1280 pixels")
+        iiif = Iiif.model_validate({"source": "iiif", "manifest": "https://m.org/c"})
+        service = {"id": "https://m.org/i", "profile": "level2"}
+        body = {"id": "https://m.org/full.jpg", "type": "Image"}
+        canvas = [{"items": [{"items": [{"body": b}]}]} for b in (body, body | {"service": [service]})]
+        addresses = [image_of(c, iiif.size) or "" for c in canvas]
+        assert [iiif.requested(a) for a in addresses] == ["", "requested at no more than 1024 pixels"]
+        flickr = Flickr.model_validate({"source": "flickr", "size": "original", **span})
+        assert flickr.requested("https://live.staticflickr.com/1/2_3_o.jpg") == ""
+        assert flickr.requested("https://live.staticflickr.com/1/2_3_b.jpg") == "requested at no more than 1024 pixels"
 
     def test_a_release_without_a_record_is_not_appended_to(self, whole: Path, tmp_path: Path) -> None:
         folder = Path(shutil.copytree(whole, tmp_path / "run"))

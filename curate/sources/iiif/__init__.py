@@ -61,6 +61,10 @@ class Iiif(Source):
     rate: Annotated[Positive, SPEED] = 3600
     """requests an hour"""
 
+    def requested(self, url: str) -> str:
+        """The largest size, where the server scales."""
+        return f"requested at no more than {self.size} pixels" if f"/full/!{self.size}," in url else ""
+
     def inputs(self, at: Workplace = HERE) -> list[Path]:
         """What is known of a list of changes; else none: the source is not on this machine."""
         return [path] if (path := self._changes(at)).is_file() else []
