@@ -21,10 +21,10 @@ from curate.core.parsing import rows_of
 from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS, Download
 from curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from curate.fetch.settings import FetchSettings, mirror_url
-from curate.images.changes import NONE, NOT_RECORDED
+from curate.images.changes import NONE
 from curate.images.checks import ImageCheck, check_image
 from curate.images.local_files import read_local
-from curate.images.shards import index_path, read_images, shard_path, write_tar
+from curate.images.shards import index_path, read_images, shard_path, with_origins, write_tar
 from curate.metadata.column_mapping import printable
 from curate.store.database import Place, opened, reuse_part
 from curate.store.photos import Asked, Outcome, outcomes
@@ -181,9 +181,7 @@ def _linked(shard: Shard) -> bool:
     if shard.again is None or shard.again.earlier == shard.out:
         return False
     index = index_path(shard.again.earlier, shard.number)
-    if not index.exists() or pq.read_schema(index).names != INDEX.names:
-        return False
-    if shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
+    if not index.exists() or shard.again.asks(pq.read_table(index, columns=["row", "fault"]), shard.rows()):
         return False
     with suppress(OSError):  # no hard links here: the shard is written again from the earlier one
         for path in (shard_path, index_path):
@@ -197,15 +195,12 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
     """Put what an earlier shard of these rows has into the spool; returns the rows that are left to ask for."""
     if shard.again is None or not index_path(shard.again.earlier, shard.number).exists():
         return part
-    index = pq.read_table(index_path(shard.again.earlier, shard.number))
+    index = with_origins(pq.read_table(index_path(shard.again.earlier, shard.number)))
     if index["row"].to_pylist() != part["row"].to_pylist():
         return part
     images = dict(read_images(shard.again.earlier, index, shard.number))
     left = []
     recent = _recent(shard, part)
-    if "changes" not in index.column_names:  # of an earlier version
-        unknown = pa.array([NOT_RECORDED] * len(index))
-        index = index.append_column("source_sha256", index["sha256"]).append_column("changes", unknown)
     columns = ("id", "row", "fault", "detail", "member", "source_sha256", "changes")
     for id_, row, fault, detail, member, source, changes in rows_of(index, *columns):
         left.append(fault in shard.again.reasons and row not in recent)

@@ -50,6 +50,19 @@ class Encoder(Schema):
     seen: SeenRecord | None = None
 
 
+class Rules(Schema):
+    """How labels were decided: fields of ValidationSettings; earlier versions lack some."""
+
+    method: str
+    rule: str = ""
+    aggregate: str = ""
+    agree: int = 0
+    sensitive_drop: int = 0
+    sensitive_hold: int = 0
+    confidence: float = 0
+    skip_confidence: float = 0
+
+
 class Provenance(Schema):
     """How the release came about."""
 
@@ -59,7 +72,7 @@ class Provenance(Schema):
     counts: dict[str, StageCounts]
     encoder: Encoder
     prompts: dict[str, list[str]]
-    validation: dict[str, Any]
+    validation: Rules
     judgement: str | None = None
     seen: dict[str, SeenRecord] = Field(default_factory=dict)
 
@@ -78,6 +91,8 @@ class ReleaseDocument(Schema):
     scores: dict[str, list[float]]
     licences: dict[str, int]
     near_copies: dict[str, Any] | None
+    answers: dict[str, dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], int]] = Field(default_factory=dict)
+    file_changes: dict[str, int] = Field(default_factory=dict)
     provenance: Provenance
 
 

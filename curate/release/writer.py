@@ -153,7 +153,7 @@ def answers_given(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]
 
 def facts_of_export(facts: Mapping[str, Any], **other: Any) -> dict[str, Any]:
     """`release.json` of an export that holds no tombstones and not the same tars. other: what differs besides."""
-    changes = facts["changes"] and {name: value for name, value in facts["changes"].items() if name != "tars"}
+    changes = facts.get("changes") and {name: value for name, value in facts["changes"].items() if name != "tars"}
     return {**facts, "changes": changes, "tombstones": 0, **other}
 
 

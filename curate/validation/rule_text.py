@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 BY_CATALOGUE = "Labels of the source's own catalogue; nobody was asked."
+NEEDED = {"agree", "rule", "aggregate", "confidence", "sensitive_hold", "sensitive_drop"}
 MODELS = {"one-coin": "a model of the workers (one coin)", "dawid-skene": "a model of the workers (Dawid–Skene)"}
 
 
@@ -13,7 +14,9 @@ def rule_text(rules: Mapping[str, Any]) -> str:
     """What `verdict` and `tally` do with these rules. rules: method and further fields of ValidationSettings."""
     if rules["method"] != "crowd":
         return BY_CATALOGUE
-    if (model := MODELS.get(rules.get("aggregate", "votes"))) is None:
+    if not rules.keys() >= NEEDED:
+        return "By answers of people; the rule was not recorded."
+    if (model := MODELS.get(rules["aggregate"])) is None:
         tick = "tick its class, with or without others" if rules["rule"] == "per-option" else "tick its class alone"
         text = f"An image is kept if at least {rules['agree']} answers, more than half of all and of people's, {tick}."
     else:
@@ -21,13 +24,13 @@ def rule_text(rules: Mapping[str, Any]) -> str:
             f"An image is kept if {model} gives its class alone a probability of at least {rules['confidence']:g}, and "
             "at least one person ticked it alone."
         )
-    if rules.get("skip_people", "never") == "confident":
+    if rules.get("skip_people") == "confident" and "skip_confidence" in rules:
         text += (
             " Images on which models agree with a probability of at least "
             f"{rules['skip_confidence']:g} are decided by the models alone, except audited ones."
         )
-    out = min(rules[name] for name in ("sensitive_hold", "sensitive_drop") if name in rules)
-    return f"{text} An image that {out} or more answers call sensitive is left out."
+    least = min(rules["sensitive_hold"], rules["sensitive_drop"])
+    return f"{text} An image that {least} or more answers call sensitive is left out."
 
 
 def per_image(counts: Mapping[str, int]) -> str:

@@ -17,7 +17,6 @@ class Fetch(Stage):
 
     name: ClassVar[str] = "fetch"
     records: ClassVar[Records] = (("index.parquet", "fault"),)
-    version: ClassVar[int] = 2
     needs: ClassVar[tuple[str, ...]] = ("filter",)
     hint: ClassVar[str] = "stages/03_fetch/index.parquet has the reason and detail of every row."
 
