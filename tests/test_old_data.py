@@ -62,6 +62,7 @@ class TestRun:
         assert driftline("run", str(finished)).returncode == 0
         assert {path: path.stat().st_mtime_ns for path in finished.glob("stages/0[1-8]*/**/*")} == before
         assert set(states(finished).values()) == {"done"}
+        assert {words.partition("; ")[0] for words in Release.open(finished).facts["file_changes"]} == {"not recorded"}
 
     def test_a_photo_is_traced_to_the_release(self, finished: Path) -> None:
         id_ = Release.open(finished).table["id"][0].as_py()

@@ -10,6 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
@@ -541,6 +542,8 @@ class TestFiles:
         said = _metadata(plan)["description"]
         assert "See README.md, ATTRIBUTION.csv, croissant.json." in said
         assert set(NAMED.findall(said)) <= plan.files.keys()
+        fewer = {name: size for name, size in plan.files.items() if name != "croissant.json"}
+        assert "croissant" not in _metadata(replace(plan, files=fewer))["description"]
 
 
 def learned(cells: tuple[int, int]) -> dict[str, Any]:
