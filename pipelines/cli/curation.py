@@ -359,7 +359,7 @@ def audit(
 ) -> None:
     """Audit a release or a stream.
 
-    Class balance, near-duplicates across splits and buckets, uploaders in both splits, label noise, drift, label
+    Class balance, near-duplicates across splits and buckets, uploaders in both splits, labels to check, drift, label
     correlation and the shift S that it suggests.
     """
     from curate.core.atomic_io import write_json, write_text

@@ -1,9 +1,10 @@
-"""Audit of a release or a stream: class balance, near-duplicates, leaks, label noise, drift, label correlation."""
+"""Audit of a release or a stream: balance, near-duplicates, leaks, labels to check, drift, label correlation."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from curate.core.errors import MissingFile
-from curate.core.group_split import describe_splits
-from curate.core.seeding import time_order
+from curate.core.group_split import describe_splits, draw_sides
+from curate.core.seeding import rng_for, time_order
 from curate.images.near_duplicates import copy_report, hashes_of, near_copies
 from curate.release import Release
-from curate.release.drift import drift, paired
+from curate.release.drift import drift
 from pipelines.reporting.leaks import leaks
 from pipelines.web.dates import labels as bucket_labels
+from stream_builder.builders.release import release_groups
 from stream_builder.measures.label_correlation import correlation_of, correlation_of_stream
 from stream_builder.stream import Stream
 from stream_builder.ties import drawn, sentence, ties_of
 
-NEIGHBOURS = 10  # of an image, for the estimate of label noise
+NEIGHBOURS = 10  # of an image, whose labels are compared with its own
+DRAWS = 100  # of the signs of groups, for the noise floor; 95 of them are below it
+FEWEST = 5  # groups, as if of equal size, from which a bucket's noise can be estimated
 BLOCK = 2048  # rows that are compared at a time
 EXAMPLES = 20  # findings that are listed
 
@@ -82,13 +86,14 @@ def audit_release(release: Release, other: Release | None = None, bits: int = 4)
         name = release.facts["features"][0]
         x = np.asarray(release.features(name), np.float32)
         findings["features"] = name
-        findings["label_noise"] = label_noise(x, y, columns["id"])
-        sides = splits.get("split_0", ["train"] * len(table))
+        linked = release_groups(release)
+        findings["neighbours"] = disagreeing(x, y, columns["id"], linked)
         name = release.facts["features"][:2][-1]  # those that chose the images recognise them in every bucket
         x = np.asarray(release.features(name), np.float32)
-        bucket, side = np.array(columns["bucket"]), np.array(sides)
-        findings["drift"] = drift(x, y, bucket, side) | {"features": name}
-        findings["distance"] = distances(x, bucket, side)
+        bucket, side = np.array(columns["bucket"]), np.array(splits.get("split_0", ["train"] * len(table)))
+        links = "uploaders and near copies" if any(columns["user"]) else "near copies; no uploader is known"
+        findings |= _changes(x, y, bucket, side, linked, links)
+        findings["drift"]["features"] = name
     if other is not None:
         findings["overlap"] = overlap(release, hashed, other, bits)
     return findings
@@ -120,6 +125,7 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
     """Findings about a stream: balance, exact copies across splits, drift, label correlation in training order."""
     names = np.array(stream.classes)
     x, y, step, side, ids = [], [], [], [], []
+    groups = [split.group for s in stream.steps for split in s.splits.values()]
     for s in stream.steps:
         for name, split in s.splits.items():
             x.append(np.asarray(split.x, np.float32).reshape(len(split), -1))
@@ -129,6 +135,10 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
             ids += [str(i) for i in split.ids]
     rows, y_all = np.concatenate(x), np.concatenate(y)
     exact = same_rows(rows)
+    linked, links = [group for group in groups if group is not None], "uploaders and near copies"
+    of_row = np.concatenate(linked) if len(linked) == len(groups) else exact
+    if of_row is exact:
+        links = "equal samples; uploaders and near copies are not known"
     classes = names[y_all].tolist()
     return {
         "kind": "stream",
@@ -141,9 +151,8 @@ def audit_stream(stream: Stream) -> dict[str, Any]:
         "near_copies": copy_report(exact, {"id": ids, "bucket": step, "class": classes, "split": side}, EXAMPLES)
         | {"bits": 0},
         "label_correlation": correlation_of_stream(stream),
-        "label_noise": label_noise(rows, y_all, ids),
-        "drift": drift(rows, y_all, np.array(step), np.array(side)),
-        "distance": distances(rows, np.array(step), np.array(side)),
+        "neighbours": disagreeing(rows, y_all, ids, of_row),
+        **_changes(rows, y_all, np.array(step), np.array(side), of_row, links),
     }
 
 
@@ -189,11 +198,13 @@ def uploaders(users: Sequence[str | None], sides: Sequence[str]) -> dict[str, An
     }
 
 
-def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Sequence[str]) -> dict[str, Any]:
-    """Images for which most of the NEIGHBOURS nearest images (cosine) share one other label.
+def disagreeing(
+    x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Sequence[str], group: npt.NDArray[np.int64]
+) -> dict[str, Any]:
+    """Images for which most of the NEIGHBOURS nearest images (cosine) of other groups share one other label.
 
-    Their share is an estimate, no bound: a wrong label among as many wrong ones is not suspected, and a right one is
-    where classes look alike.
+    Images to look at first. Their share is neither an estimate nor a bound of the share of wrong labels: wrong labels
+    that agree with each other are not listed (70 % wrong: 3 % listed), right ones are where the features mix classes.
     """
     lengths = np.linalg.norm(x, axis=1, keepdims=True)
     unit = (x / np.maximum(lengths, 1e-12)).astype(np.float32)
@@ -201,41 +212,79 @@ def label_noise(x: npt.NDArray[np.float32], y: npt.NDArray[np.int64], ids: Seque
     suspects: list[dict[str, Any]] = []
     for low in range(0, len(x) if k > 0 else 0, BLOCK):
         scores = unit[low : low + BLOCK] @ unit.T
-        scores[np.arange(len(scores)), np.arange(low, low + len(scores))] = -np.inf
+        scores[group[low : low + BLOCK, None] == group] = -np.inf
         near = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        for i, labels in enumerate(y[near].tolist()):
-            label, votes = Counter(labels).most_common(1)[0]
+        others = np.isfinite(np.take_along_axis(scores, near, 1))
+        for i, labels in enumerate(y[near]):
+            label, votes = Counter(labels[others[i]].tolist()).most_common(1)[0] if others[i].any() else (y[low + i], 0)
             if label != y[low + i] and votes > k / 2:
                 suspects.append({"id": ids[low + i], "label": int(y[low + i]), "neighbours": label, "votes": votes})
     suspects.sort(key=lambda s: (-s["votes"], s["id"]))
     return {"neighbours": k, "share": len(suspects) / max(1, len(x)), "most_suspicious": suspects[:EXAMPLES]}
 
 
-def distances(x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], side: npt.NDArray[Any]) -> dict[str, Any]:
-    """Distance between the mean features of the training images of one bucket and the test images of another.
-
-    in_domain: the noise floor, its mean where both halves are of one bucket, so that only chance separates them.
-    by_distance: what it gains with so many buckets from training to test, on the same test images (see `paired`). {}
-    where no bucket has both halves.
-    """
-    numbers = sorted(set(bucket.tolist()))
-    means = {
-        (b, s): x[rows].mean(0, dtype=np.float64)
-        for b in numbers
-        for s in ("train", "test")
-        if len(rows := np.flatnonzero((bucket == b) & (side == s)))
+def _changes(
+    x: npt.NDArray[np.float32],
+    y: npt.NDArray[np.int64],
+    bucket: npt.NDArray[Any],
+    side: npt.NDArray[Any],
+    group: npt.NDArray[np.int64],
+    links: str,
+) -> dict[str, Any]:
+    """The findings drift and distance. Where the sides share groups, which would make a bucket's own tests easy, other
+    sides are drawn by group: "sides" is "drawn". links: what makes a group."""
+    shared = len(np.intersect1d(group[side == "test"], group[side == "train"])) > 0
+    if shared:
+        tested = draw_sides([bucket, y], group, float(np.mean(side == "test")), rng_for(0, "audit", "sides"))
+        side = np.where(tested, "test", "train")
+    return {
+        "drift": drift(x, y, bucket, side) | {"sides": "drawn" if shared else "own"},
+        "distance": distances(x, bucket, group) | {"links": links},
     }
-    matrix = [
-        [
-            float(np.linalg.norm(means[a, "train"] - means[b, "test"]))
-            if a <= b and (a, "train") in means and (b, "test") in means
-            else None
-            for b in numbers
-        ]
-        for a in numbers
-    ]
-    found = paired(matrix)
-    return {} if found["in_domain"] is None else found
+
+
+def distances(
+    x: npt.NDArray[np.float32], bucket: npt.NDArray[Any], group: npt.NDArray[np.int64], seed: int = 0
+) -> dict[str, Any]:
+    """Distance between the mean features of two buckets, and its noise floor, which 95 of DRAWS draws of chance are
+    below: in each draw, every group (an uploader, near copies) leaves the mean of its bucket's other groups to a random
+    side, in all buckets to the same one (wild bootstrap of clusters).
+
+    x: (N, D). bucket, group: (N,). by_distance: buckets apart → the root mean square over its "pairs" of buckets,
+    "distance", and "floor". groups: the fewest and most of a bucket; "equal": the fewest as if of equal size, 1/Σ
+    share². Buckets where that is below FEWEST are "left_out"; if fewer than two are left, all count, and the floor is
+    None: not known.
+    """
+    numbers, place = np.unique(bucket, return_inverse=True)
+    _, group = np.unique(group, return_inverse=True)
+    signs = rng_for(seed, "audit", "floor").choice(np.array([-1, 1], np.float32), (DRAWS, int(group.max()) + 1))
+    means, noise, counts, equal = [], [], [], []
+    for index in range(len(numbers)):
+        rows = np.flatnonzero(place == index)
+        share = np.bincount(group[rows]) / len(rows)
+        counts.append(int((share > 0).sum()))
+        equal.append(float(1 / (share**2).sum()))
+        means.append(x[rows].mean(0, dtype=np.float64))
+        weight = 1 / (len(rows) * np.maximum(1 - share[group[rows]], 1e-9))
+        noise.append((signs[:, group[rows]] * weight.astype(np.float32)) @ (x[rows] - means[-1].astype(np.float32)))
+    usable = [index for index, n in enumerate(equal) if n > FEWEST - 1e-9]
+    clear = len(usable) > 1
+    apart: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for a, b in combinations(usable if clear else range(len(numbers)), 2):
+        apart[b - a].append((a, b))
+    by_distance = {}
+    for d, pairs in sorted(apart.items()):
+        squares = np.mean([((noise[a] - noise[b]) ** 2).sum(1, dtype=np.float64) for a, b in pairs], 0)
+        by_distance[str(d)] = {
+            "distance": float(np.sqrt(np.mean([((means[a] - means[b]) ** 2).sum() for a, b in pairs]))),
+            "floor": float(np.sqrt(np.quantile(squares, 0.95, method="inverted_cdf"))) if clear else None,
+            "pairs": len(pairs),
+        }
+    return {
+        "by_distance": by_distance,
+        "groups": {"fewest": min(counts), "most": max(counts), "equal": min(equal)},
+        "left_out": [int(numbers[i]) for i in range(len(numbers)) if clear and i not in usable],
+    }
 
 
 def overlap(release: Release, hashed: npt.NDArray[np.uint64], other: Release, bits: int) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def pictures(path: Path, findings: Mapping[str, Any]) -> Pictures:
     """Id → the images with this id, for all that the page shows. path: what was audited."""
     collection = stream_collection(path) if findings["kind"] == "stream" else release_collection(Release.open(path))
     wanted = [id_ for group in findings["near_copies"]["examples"] for id_ in group[:GROUP]]
-    wanted += [s["id"] for s in findings.get("label_noise", {}).get("most_suspicious", [])]
+    wanted += [s["id"] for s in findings.get("neighbours", {}).get("most_suspicious", [])]
     numbers = collection.numbers("SELECT n FROM photos WHERE list_contains(?, id) ORDER BY n", [wanted])
     found: dict[str, list[Shown]] = {}
     for row in collection.photos(numbers.tolist()):
@@ -66,11 +66,11 @@ def page(findings: Mapping[str, Any], shown: Pictures | None = None) -> str:
     """The findings of an audit as one self-contained HTML page. shown: from `pictures`."""
     shown = shown or {}
     names = findings.get("bucket_names", {})
-    charts = {name: chart for name, chart in (("drift", _drift(findings)), ("blind", _blind(findings))) if chart}
+    charts = {"drift": _drift(findings), "blind": _blind(findings)}
     return template("pipelines.reporting", "audit.html.j2").render(
         name=str(findings["name"]), kind=findings["kind"], style=stylesheet(), sentences=lines(findings),
         groups=_groups(findings, shown), suspects=_suspects(findings, shown), charts=charts,
-        floor=_floor(findings), balance=findings["balance"], drift=findings.get("drift"),
+        distance=_distance(findings), balance=findings["balance"], drift=findings.get("drift"),
         label=lambda number: names.get(str(number), str(number)), chance=findings["label_correlation"],
         copies=findings["near_copies"], uploaders=_uploaders(findings), splits=findings.get("splits"),
     )  # fmt: skip
@@ -91,7 +91,7 @@ def _groups(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]
 
 
 def _suspects(findings: Mapping[str, Any], shown: Pictures) -> list[dict[str, Any]]:
-    found = findings.get("label_noise", {"most_suspicious": [], "neighbours": 0})
+    found = findings.get("neighbours", {"most_suspicious": [], "neighbours": 0})
     names = findings["class_names"]
     return [
         {
@@ -131,13 +131,27 @@ def _blind(findings: Mapping[str, Any]) -> str:
     ).svg  # fmt: skip
 
 
-def _floor(findings: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-    """(buckets apart, distance, its share of the largest) of the mean features; the first is the noise floor, and the
-    others add to it what the distance gains on the same tests."""
-    found = findings.get("distance") or {"in_domain": 0.0, "by_distance": {}}
-    by = {k: max(0.0, found["in_domain"] + at["change"]) for k, at in found["by_distance"].items()}
-    most = max(by.values(), default=0.0) or 1.0
-    return [(k, v, v / most) for k, v in sorted(by.items(), key=lambda pair: int(pair[0]))]
+def _distance(findings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """rows: (buckets apart, distance, its share of the largest, the floor's share, None if it is not known) of the mean
+    features. floor: what `_floor` says."""
+    by = findings.get("distance", {}).get("by_distance", {})
+    most = max((max(at["distance"], at["floor"] or 0) for at in by.values()), default=0.0) or 1.0
+    rows = [
+        (d, at["distance"], at["distance"] / most, None if at["floor"] is None else at["floor"] / most)
+        for d, at in by.items()
+    ]
+    return {"rows": rows, "floor": _floor(findings) if by else ""}
+
+
+def _floor(findings: Mapping[str, Any]) -> str:
+    """The noise floor of the largest distance and its groups, or why it is not known."""
+    distance = findings["distance"]
+    groups, floor = distance["groups"], list(distance["by_distance"].values())[-1]["floor"]
+    text = f"drawn by group ({distance['links']}), {groups['fewest']:,} to {groups['most']:,} a bucket"
+    if floor is None:
+        return f"not known: {text}, which count as {groups['equal']:.1f} of equal size in one of them"
+    names = ", ".join(findings["bucket_names"].get(str(n), str(n)) for n in distance["left_out"])
+    return f"{floor:.3g}, {text}" + (f"; without {names}: too few groups" if names else "")
 
 
 def _uploaders(findings: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -186,25 +200,28 @@ def lines(findings: Mapping[str, Any]) -> list[str]:
         )
     if findings.get("splits", {}).get("splits"):
         sentences += _of_splits(findings["splits"])
-    if "label_noise" in findings:
-        sentences.append(f"labels: {findings['label_noise']['share']:.1%} have mostly neighbours of one other class")
+    if "neighbours" in findings:
+        sentences.append(
+            f"labels to check: {findings['neighbours']['share']:.1%} of the images have mostly neighbours of one other "
+            "class; this is not the share of wrong labels, which may be higher or lower"
+        )
     if "drift" in findings:
         by, in_domain = findings["drift"]["by_distance"], findings["drift"]["in_domain"]
         if in_domain is not None:
             on = f" on {findings['drift']['features']}" if "features" in findings["drift"] else ""
+            on += ", with sides drawn by group," if findings["drift"]["sides"] == "drawn" else ""
             last = max(by, key=int)
             change = f"; trained {last} buckets earlier, {100 * by[last]['change']:+.1f} points on the same tests "
             change += f"({by[last]['tests']} test bucket{'' if by[last]['tests'] == 1 else 's'})"
             sentences.append(
                 f"drift: nearest class means{on} have accuracy {in_domain:.1%} in-domain{change if last != '0' else ''}"
             )
-    if findings.get("distance"):
-        d, floor = findings["distance"]["by_distance"], findings["distance"]["in_domain"]
-        last = max(d, key=int)
-        sentences.append(
-            f"distance of mean features: {floor + d[last]['change']:.3g} over {last} buckets; noise floor (within a "
-            f"bucket) {floor:.3g}"
-        )
+        elif findings["drift"]["sides"] == "drawn":
+            sentences.append("drift: not known, because all groups are too large to be on one side of a split")
+    if by := findings.get("distance", {}).get("by_distance"):
+        last, at = list(by.items())[-1]
+        over = f"{at['distance']:.3g} over {last} bucket{'' if last == '1' else 's'}"
+        sentences.append(f"distance of mean features: {over}; noise floor {_floor(findings)}")
     s = findings["label_correlation"]["suggested_shift"]
     sentences.append(f"label correlation: suggested shift S = {'none found' if s is None else s}")
     sentences.append(f"times: {findings['label_correlation']['ties_text']}")

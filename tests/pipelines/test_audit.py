@@ -21,7 +21,7 @@ from curate.release import Release
 from curate.release.drift import drift
 from curate.release.settings import ReleaseSettings
 from pipelines.demo.draw import jpeg, photo
-from pipelines.reporting.audit import audit, audit_release, distances, image_hashes, label_noise, uploaders
+from pipelines.reporting.audit import audit, audit_release, disagreeing, distances, image_hashes, uploaders
 from pipelines.reporting.audit_page import Shown, lines, page, pictures
 from stream_builder.stream import Split, Step, Stream
 
@@ -71,10 +71,10 @@ def test_splits_that_keep_uploaders_together_have_none_on_both_sides(release: Re
 
 def test_photos_without_uploaders_have_no_sentence_about_them(release: Release) -> None:
     findings = audit_release(release)
-    assert any("uploaders" in line for line in lines(findings))
+    assert any(line.startswith("uploaders") for line in lines(findings))
     assert "Uploaders" in page(findings)
     findings["uploaders"] = dict.fromkeys(findings["uploaders"], uploaders([None, None], ["train", "test"]))
-    assert not any("uploaders" in line for line in lines(findings))
+    assert not any(line.startswith("uploaders") for line in lines(findings))
     assert "Uploaders" not in page(findings)
 
 
@@ -90,7 +90,7 @@ def test_a_wrong_label_among_its_like_is_suspected_first() -> None:
     y = np.repeat([0, 1], 40)
     x = (np.eye(2)[y] + rng.normal(0, 0.05, (80, 2))).astype(np.float32)
     y[7] = 1
-    found = label_noise(x, y, [str(i) for i in range(80)])
+    found = disagreeing(x, y, [str(i) for i in range(80)], np.arange(80))
     assert [s["id"] for s in found["most_suspicious"]] == ["7"]
     assert found["share"] == 1 / 80
 
@@ -148,7 +148,7 @@ def test_the_page_shows_outside_text_as_text(release: Release) -> None:
 
 def test_the_page_shows_copies_and_suspects_as_pictures_with_class_names(release: Release) -> None:
     found = audit_release(release)
-    found["label_noise"]["most_suspicious"] = [{"id": "1bus0", "label": 0, "neighbours": 1, "votes": 9}]
+    found["neighbours"]["most_suspicious"] = [{"id": "1bus0", "label": 0, "neighbours": 1, "votes": 9}]
     text = page(found, pictures(release.path, found))
     assert text.count("data:image/jpeg;base64,") == 3
     assert "car, 1, " in text
@@ -166,16 +166,16 @@ def test_a_group_in_train_and_test_is_marked_as_a_leak(release: Release) -> None
     assert '<strong class="warn">in train and test' not in page(found, same)
 
 
-def test_only_drift_exceeds_the_noise_floor() -> None:
-    """Means that move by 1 a bucket, and means that stay."""
+def test_the_distance_of_means_grows_with_the_buckets_apart() -> None:
+    """Means that move by 1 a bucket, and means that stay; one bucket has no distance."""
     rng = np.random.default_rng(0)
-    bucket, side = np.repeat(np.arange(4), 100), np.tile(["train", "test"], 200)
+    bucket = np.repeat(np.arange(4), 100)
     for speed in (0.0, 1.0):
         x = (rng.normal(0, 0.1, (400, 3)) + speed * bucket[:, None] * [1, 0, 0]).astype(np.float32)
-        found = distances(x, bucket, side)
-        assert found["by_distance"]["3"] == {"change": pytest.approx(3 * speed, abs=0.1), "tests": 1}
-        assert found["in_domain"] < 0.05
-    assert distances(x, bucket, np.array(["train"] * 400)) == {}
+        at = distances(x, bucket, np.arange(400))["by_distance"]["3"]
+        assert (at["distance"], at["pairs"]) == (pytest.approx(3 * speed, abs=0.1), 1)
+        assert at["floor"] < 0.05
+    assert distances(x, np.zeros(400), np.arange(400))["by_distance"] == {}
 
 
 @pytest.mark.slow

@@ -1,0 +1,215 @@
+"""Audits: what is called chance is chance, also where images come in groups; labels to check are no share of errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from curate.core.seeding import rng_for
+from pipelines.reporting.audit import FEWEST, NEIGHBOURS, audit_stream, disagreeing, distances
+from pipelines.reporting.audit_page import lines, page
+from stream_builder.stream import Split, Step, Stream
+
+World = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, buckets, groups
+BUCKETS, WIDTH, WORLDS = 4, 16, 150
+SIZES: dict[str, Callable[[int], list[int]]] = {  # bucket → images of each uploader
+    "one image an uploader": lambda bucket: [1] * 60,
+    "ten images an uploader": lambda bucket: [10] * 20,
+    "few uploaders": lambda bucket: [20] * FEWEST,
+    "heavy-tailed uploaders": lambda bucket: [max(1, 60 // n) for n in range(1, 41)],
+    "uneven buckets": lambda bucket: [5] * (12 + 30 * bucket),
+    "the same uploaders in all buckets": lambda bucket: [max(1, 40 // n) for n in range(1, 31)],
+    "growing noise": lambda bucket: [10] * 20,
+}
+
+
+def world(name: str, seed: int, speed: float = 0.0) -> World:
+    """Every uploader has a style, and his images are alike; buckets differ by `speed` alone."""
+    rng = rng_for(seed, name)
+    x, bucket, group = [], [], []
+    for b in range(BUCKETS):
+        sizes = SIZES[name](b)
+        shared = name == "the same uploaders in all buckets"
+        styles = (
+            rng_for(seed, name, "styles").normal(size=(len(sizes), WIDTH))
+            if shared
+            else rng.normal(size=(len(sizes), WIDTH))
+        )
+        names = np.repeat(np.arange(len(sizes)) + (0 if shared else 1000 * b), sizes)
+        images = np.repeat(styles, sizes, 0) + rng.normal(0, 0.5, (sum(sizes), WIDTH))
+        x.append((1 + 2 * b if name == "growing noise" else 1) * images + speed * b)
+        bucket += [b] * sum(sizes)
+        group.append(names)
+    return np.concatenate(x).astype(np.float32), np.array(bucket), np.concatenate(group)
+
+
+def passed(worlds: Iterator[World]) -> float:
+    """Share of the worlds in which the distance of neighbouring buckets is above the floor."""
+    by = [distances(*made, seed=seed)["by_distance"]["1"] for seed, made in enumerate(worlds)]
+    return float(np.mean([at["distance"] > at["floor"] for at in by]))
+
+
+class TestNoiseFloor:
+    @pytest.mark.parametrize("name", SIZES)
+    def test_chance_alone_passes_it_once_in_twenty_times_at_most(self, name: str) -> None:
+        """Of 150 worlds without drift, more than 19 pass with a chance of 1 in 20,000 if one in twenty does."""
+        assert passed(world(name, seed) for seed in range(WORLDS)) <= 19 / WORLDS
+
+    @pytest.mark.parametrize("name", ["ten images an uploader", "heavy-tailed uploaders", "growing noise"])
+    def test_drawn_by_image_it_would_call_chance_drift(self, name: str) -> None:
+        def single(seed: int) -> World:
+            x, bucket, _ = world(name, seed)
+            return x, bucket, np.arange(len(x))
+
+        assert passed(single(seed) for seed in range(30)) > 0.9
+
+    @pytest.mark.parametrize("name", ["one image an uploader", "ten images an uploader", "heavy-tailed uploaders"])
+    def test_drift_passes_it(self, name: str) -> None:
+        assert passed(world(name, seed, speed=2.0) for seed in range(20)) == 1
+
+    def test_it_is_the_distance_that_chance_has(self) -> None:
+        """Groups of equal size: the floor is the 95 % quantile of the distances of 150 worlds, within a tenth."""
+        by = [distances(*world("ten images an uploader", seed))["by_distance"]["1"] for seed in range(WORLDS)]
+        floors, chance = [at["floor"] for at in by], np.quantile([at["distance"] for at in by], 0.95)
+        assert np.mean(floors) == pytest.approx(chance, rel=0.1)
+
+    def test_groups_in_another_order_change_nothing(self) -> None:
+        x, bucket, group = world("heavy-tailed uploaders", 0)
+        order = rng_for(1).permutation(len(x))
+        one, other = distances(x, bucket, group), distances(x[order], bucket[order], group[order])
+        assert other["by_distance"]["2"] == pytest.approx(one["by_distance"]["2"], rel=1e-5)
+
+    def test_a_bucket_of_few_groups_is_left_out_and_two_of_one_uploader_each_have_no_floor(self) -> None:
+        x, bucket, group = world("ten images an uploader", 0)
+        first = np.where(bucket == 0, 0, group)
+        distance = distances(x, bucket, first)
+        assert (distance["left_out"], distance["by_distance"]["1"]["pairs"]) == ([0], 2)
+        assert distance["groups"] == {"fewest": 1, "most": 20, "equal": 1.0}
+        few = distances(x, bucket, 1000 * bucket + group % 2)
+        assert [at["floor"] for at in few["by_distance"].values()] == [None] * 3
+        assert few["by_distance"]["1"]["pairs"] == 3
+
+
+def stream(grouped: bool = True, uploaders: int = 12, each: int = 10) -> Stream:
+    """Every image shows its uploader and nothing else; images of an uploader share a label; sides are random."""
+    rng, steps = rng_for(0), []
+    for t in range(3):
+        group = np.repeat(np.arange(uploaders), each) + 100 * t
+        x = rng.normal(size=(uploaders, 40))[group % 100] + rng.normal(0, 0.1, (len(group), 40))
+        y = rng.integers(0, 2, uploaders)[group % 100]
+        order = rng.permutation(len(group))
+        parts = {"train": order[: len(order) * 7 // 10], "test": order[len(order) * 7 // 10 :]}
+        splits = {
+            side: Split(
+                x[rows].astype(np.float32), y[rows], np.array([f"{t}-{i}" for i in rows]), None,
+                group[rows] if grouped else None,
+            )
+            for side, rows in parts.items()
+        }  # fmt: skip
+        steps.append(Step(t, str(t), splits))
+    return Stream("s", steps, ["a", "b"])
+
+
+class TestAStreamWhoseSidesShareUploaders:
+    def sentences(self, made: Stream) -> dict[str, str]:
+        return {line.partition(":")[0]: line for line in lines(audit_stream(made))}
+
+    def test_its_drift_is_measured_on_sides_drawn_by_group(self) -> None:
+        """A label says nothing about other uploaders: .5 is right, random sides say three quarters."""
+        drifts = [audit_stream(stream(grouped, 60))["drift"] for grouped in (True, False)]
+        assert [drift["sides"] for drift in drifts] == ["drawn", "own"]
+        assert drifts[0]["in_domain"] == pytest.approx(0.5, abs=0.15)
+        assert drifts[1]["in_domain"] > 0.7
+        assert "with sides drawn by group" in self.sentences(stream())["drift"]
+
+    def test_the_floor_says_how_many_groups_it_is_drawn_from(self) -> None:
+        text = self.sentences(stream())["distance of mean features"]
+        assert "drawn by group (uploaders and near copies), 12 to 12 a bucket" in text
+        findings = audit_stream(stream(False))
+        assert "(equal samples; uploaders and near copies are not known), 120 to 120" in lines(findings)[-3]
+        floors = [audit_stream(stream(known))["distance"]["by_distance"]["2"]["floor"] for known in (True, False)]
+        assert floors[0] / floors[1] == pytest.approx(np.sqrt(10), rel=0.25)  # ten images of an uploader are like one
+
+    def test_where_groups_are_few_it_is_not_known(self) -> None:
+        made = stream(uploaders=3)
+        assert "noise floor not known" in self.sentences(made)["distance of mean features"]
+        assert self.sentences(made)["drift"].startswith("drift: not known")
+        assert "not known" in page(audit_stream(made))
+
+
+def pictures(classes: int, apart: float, even: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """2,000 vectors around the means of their classes, and the true labels."""
+    rng = rng_for(0, classes)
+    share = np.full(classes, 1 / classes) if even else np.arange(1, classes + 1) / np.arange(1, classes + 1).sum()
+    truth = rng.choice(classes, 2000, p=share)
+    means = rng.normal(size=(classes, WIDTH))
+    means *= apart / np.linalg.norm(means, axis=1, keepdims=True)
+    return (means[truth] + rng.normal(0, 0.3, (2000, WIDTH))).astype(np.float32), truth
+
+
+class TestLabelsToCheck:
+    def share(self, x: np.ndarray, y: np.ndarray) -> float:
+        return float(disagreeing(x, y, [str(i) for i in range(len(y))], np.arange(len(y)))["share"])
+
+    @pytest.mark.parametrize(
+        ("kind", "wrong", "listed"), [("at random", 0.44, 0.23), ("agreeing", 0.70, 0.03), ("weak encoder", 0, 0.17)]
+    )
+    def test_their_share_may_be_far_below_and_far_above_the_share_of_wrong_labels(
+        self, kind: str, wrong: float, listed: float
+    ) -> None:
+        """Why it is called neither estimate nor bound; the figures are those of the guide."""
+        x, truth = pictures(2, 0.3, even=False) if kind == "weak encoder" else pictures(10, 3)
+        rng, y = rng_for(1), truth.copy()
+        if kind == "at random":
+            y[rng.random(2000) < 0.49] = -1
+            y[y < 0] = rng.integers(0, 10, (y < 0).sum())
+        if kind == "agreeing":
+            y = np.where(truth < 7, (truth + 1) % 7, truth)
+            y[rng.random(2000) < 0.04] = 0
+        assert np.mean(y != truth) == pytest.approx(wrong, abs=0.03)
+        assert self.share(x, y) == pytest.approx(listed, abs=0.03)
+
+    def test_nothing_that_is_written_calls_it_noise_an_estimate_or_a_bound(self) -> None:
+        findings = audit_stream(stream())
+        assert "label_noise" not in findings
+        (line,) = [line for line in lines(findings) if line.startswith("labels to check")]
+        assert line.endswith("this is not the share of wrong labels, which may be higher or lower")
+        assert "How many labels are wrong cannot be seen here" in page(disputed(findings))
+
+    def test_they_are_what_a_search_one_by_one_lists(self) -> None:
+        x, truth = pictures(10, 0.8)
+        x, y, group = x[:300], truth[:300].copy(), rng_for(2).integers(0, 60, 300)
+        y[::7] = (y[::7] + 3) % 10
+        unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+        suspects = set()
+        for i in range(300):
+            others = sorted((j for j in range(300) if group[j] != group[i]), key=lambda j: -float(unit[i] @ unit[j]))
+            label, votes = Counter(y[others[:NEIGHBOURS]].tolist()).most_common(1)[0]
+            if label != y[i] and votes > NEIGHBOURS / 2:
+                suspects.add(i)
+        assert disagreeing(x, y, [str(i) for i in range(300)], group)["share"] == len(suspects) / 300
+        assert suspects
+
+    def test_near_copies_with_the_same_wrong_label_do_not_vouch_for_each_other(self) -> None:
+        x, y = pictures(10, 3)
+        x[:20], y[:20] = x[y == 1][0], 0
+        ids = [str(i) for i in range(2000)]
+        group = np.maximum(np.arange(2000), 19)
+        assert {s["id"] for s in disagreeing(x, y, ids, group)["most_suspicious"]} >= {"0"}
+        assert "0" not in {s["id"] for s in disagreeing(x, y, ids, np.arange(2000))["most_suspicious"]}
+
+
+def disputed(findings: dict[str, Any]) -> dict[str, Any]:
+    """The same findings with one label to check."""
+    suspect = {"id": "0-0", "label": 0, "neighbours": 1, "votes": 9}
+    return findings | {"neighbours": {"neighbours": 10, "share": 0.01, "most_suspicious": [suspect]}}
+
+
+def test_the_guide_has_the_figures_of_these_tests() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "guides" / "validate.md").read_text().split())
+    assert "44 % wrong at random: 23 %; 70 % wrong that agree: 3 %; none wrong, features that mix classes: 17 %" in text
