@@ -65,6 +65,8 @@ class Source(Section):
     """where the photos are listed, one of driftline list sources, or package.module:Name"""
     gone: Annotated[Literal["drop", "keep"], PLACE] = "drop"
     """rows that the source has no more when driftline grow reads it: they leave the run (drop) or stay (keep)"""
+    records_version: ClassVar[int] = 1
+    """raised when the same settings and content yield other records, so that runs read them again"""
 
     @abstractmethod
     def inputs(self, at: Workplace = HERE) -> list[Path]:
@@ -89,6 +91,8 @@ class Source(Section):
     def identity(self, stage: str, of_0_1: bool = False) -> dict[str, Any]:
         """The settings that the fingerprint of `stage` holds, with the keys of 0.1.0."""
         aside = {"side": [], "address": None} if stage == "ingest" else ASIDE_OF_0_1
+        if stage == "ingest" and self.records_version > 1:
+            aside |= {"records_version": self.records_version}
         return {**KEYS_OF_0_1, **aside, **super().identity(stage, of_0_1)}
 
 

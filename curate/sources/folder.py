@@ -34,10 +34,10 @@ class Folder(FileSource):
     used; RAW files beside a photo of the same name are left out, since they show the same. Where a photo's date may be:
 
     - `exif`: DateTimeOriginal, else DateTimeDigitized (DateTime, the last edit, is not used);
-    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo;
+    - `sidecar`: PHOTO.json (Google Takeout's photoTakenTime, or `date`) or PHOTO.xmp beside the photo
+      (DateTimeOriginal, else DateCreated, else CreateDate);
     - `path`: a date in the name or its folders (2012-05-01, IMG_20120501_100000), a month (1941-07_…, 1941/07/…), or
-    the
-      year of a folder (1905/…, 1905 harbour/…): their first second counts;
+      the year of a folder (1905/…, 1905 harbour/…): their first second counts;
     - `file`: the time of the file, which changes when the file is copied.
 
     The column `extra` keeps where a date was found and its precision (year, month, day, second). If the UTC offset is
@@ -50,19 +50,19 @@ class Folder(FileSource):
     """where to look for a photo's date: the first that has one counts"""
 
     def inputs(self, at: Workplace = HERE) -> list[Path]:
-        """The folder itself."""
+        """The folder itself, and its XMP sidecars: named, so that runs that took a scan's date from them read again."""
         folder = at.path(self.path)
         if not folder.is_dir():
             raise MissingFile(
                 f"There is no folder {folder.resolve()}.", "Expected a folder of photos.", "Check collection.path."
             )
-        return [folder]
+        return [folder, *(sorted(folder.rglob("*.xmp")) if "sidecar" in self.dates else [])]
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
         """Yield one record a photo file; a file that is not an image keeps its place and carries a fault."""
         from curate.metadata.schema import batch_of
 
-        (root,) = self.inputs(at)
+        root = self.inputs(at)[0]
         files = photos_below(root)
         if not files:
             raise BadInput(

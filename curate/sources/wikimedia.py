@@ -1,9 +1,12 @@
-"""Wikimedia Commons: every photo uploaded in a span of time, by the list `allimages` of the MediaWiki Action API.
+"""Wikimedia Commons: every photo uploaded in a span of time, by the MediaWiki Action API.
 
-Protocol: mediawiki.org/wiki/API:Allimages (aisort=timestamp, aistart, aiend, at most 500 files a page), API:Continue
-(every key of `continue` is sent back), API:Etiquette (requests in series, a User-Agent with a contact, gzip),
-Manual:Maxlag_parameter (maxlag=5; the error `maxlag` comes with status 200 and Retry-After). The fields of
-`extmetadata` are those of the extension CommonsMetadata: texts that people wrote, with HTML in them.
+Protocol: mediawiki.org/wiki/API:Allimages as a generator (gaisort=timestamp, gaistart, gaiend: the time of the current
+version; at most 500 files a page), API:Imageinfo (iilimit: versions of each file, newest first; with several files,
+what is beyond iilimit is cut without a cursor, and only an answer that gets too long has iicontinue; with one file
+iistart continues), API:Continue (every key of `continue` is sent back, until `batchcomplete`; answers are merged),
+API:Etiquette (requests in series, a User-Agent with a contact, gzip), Manual:Maxlag_parameter (maxlag=5; the error
+`maxlag` comes with status 200 and Retry-After). The fields of `extmetadata` are those of the extension CommonsMetadata:
+texts that people wrote, with HTML in them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, quote_plus, urlsplit
 
 import pyarrow as pa
@@ -32,6 +35,7 @@ from curate.sources.base import HERE, Source, Workplace, check_span, degrees_of,
 
 ENDPOINT = "https://commons.wikimedia.org/w/api.php"
 PAGE = 500  # files a page
+VERSIONS = 500  # of a file that an answer has at most
 DAY = 86_400
 MAXLAG = 5  # seconds, as Wikimedia recommends
 EMPTY = 50  # pages without a new file after which a cursor counts as endless
@@ -40,15 +44,17 @@ LATER = ("maxlag", "ratelimited", "readonly")  # errors after which the same req
 
 
 class Wikimedia(Source):
-    """Wikimedia Commons: photos by upload time, with licence and author.
+    """Wikimedia Commons: photos by the time and user of their first version, with licence and author.
 
-    Each day has its own pages in DIR/downloads; a day that is finished is not asked for again, also if `end` moves.
+    Bytes are those of the current version; of a file with several, `extra` has their number and the current one's time
+    and user. Each day has its own pages in DIR/downloads; a day that is finished is not asked for again, also if `end`
+    moves.
     """
 
     start: Time
-    """photos uploaded from this time on"""
+    """photos uploaded from this time on; files first uploaded earlier and replaced since are rejects"""
     end: Time
-    """photos uploaded before this time"""
+    """photos uploaded before this time; files that were replaced later are not listed"""
     contact: Annotated[Text, SPEED]
     """your e-mail or web page: Wikimedia blocks programs that do not name one"""
     width: Annotated[int, Field(ge=20, le=4096)] | None = 1280
@@ -57,6 +63,7 @@ class Wikimedia(Source):
     """queries an hour"""
     endpoint: str = ENDPOINT
     """address of the API"""
+    records_version: ClassVar[int] = 2
 
     @model_validator(mode="after")
     def _is_not_empty(self) -> Wikimedia:
@@ -68,7 +75,7 @@ class Wikimedia(Source):
         return []
 
     def batches(self, rows: int = 65_536, skip: int = 0, at: Workplace = HERE) -> Iterator[pa.RecordBatch]:
-        """Yield one record a file, in order of upload time."""
+        """Yield one record a file, in order of the current versions' times."""
         yield from rebatch(self._read(at, skip), rows)
 
     def _read(self, at: Workplace, skip: int) -> Iterator[pa.RecordBatch]:
@@ -85,7 +92,7 @@ class Wikimedia(Source):
 
     def ledger(self, at: Workplace = HERE) -> Path:
         """Folder of the pages that were read: START-END/NNNNN.json, with files and cursor."""
-        return at.work / "wikimedia" / fingerprint([self.endpoint])[:16]
+        return at.work / "wikimedia" / fingerprint([self.endpoint, "versions"])[:16]
 
     def _pages(self, api: JsonApi, start: int, end: int, folder: Path) -> Iterator[list[Any]]:
         """The files of a day, page by page. Raises DriftlineError for a cursor that leads nowhere."""
@@ -114,20 +121,48 @@ class Wikimedia(Source):
 
     def _ask(self, api: JsonApi, start: int, end: int, cursor: dict[str, Any]) -> dict[str, Any]:
         """One page: its files, and the cursor of the next (None: it is the last)."""
-        fields = {
-            "action": "query",
-            "format": "json",
-            "formatversion": "2",
-            "maxlag": str(MAXLAG),
-            "list": "allimages",
-            "aisort": "timestamp",
-            "aidir": "newer",
-            "aistart": _iso(start),
-            "aiend": _iso(end - 1),
-            "ailimit": str(PAGE),
-            "aiprop": "timestamp|user|url|size|mime|extmetadata",
+        listing = {
+            "generator": "allimages",
+            "gaisort": "timestamp",
+            "gaidir": "newer",
+            "gaistart": _iso(start),
+            "gaiend": _iso(end - 1),
+            "gailimit": str(PAGE),
+            "iiprop": "timestamp|user|url|size|mime|extmetadata",
         }
-        answer = api.get(self.endpoint, fields | {key: str(value) for key, value in cursor.items()})
+        files, further = self._batch(api, listing, cursor)
+        for title in [t for t, versions in files.items() if len(versions) >= VERSIONS and len(files) > 1]:
+            files[title] += self._batch(api, {"titles": title, "iiprop": "timestamp|user"}, {})[0].get(title, [])
+        images = [_image(title, versions) for title, versions in files.items()]
+        return {"images": sorted(images, key=_key), "continue": further}
+
+    def _batch(
+        self, api: JsonApi, fields: dict[str, str], cursor: dict[str, Any]
+    ) -> tuple[dict[str, list[Any]], dict[str, Any] | None]:
+        """Title → versions, newest first, of one batch of files; the cursor of the next batch."""
+        files: dict[str, list[Any]] = {}
+        while True:
+            document = self._query(api, fields | {key: str(value) for key, value in cursor.items()})
+            before = sum(map(len, files.values()))
+            for page in document.get("query", {}).get("pages", []):
+                own = page if isinstance(page, dict) else {}
+                versions = own.get("imageinfo")
+                files.setdefault(str(own.get("title")), []).extend(versions if isinstance(versions, list) else [])
+            further = document.get("continue")
+            if further is not None and not isinstance(further, dict):
+                raise DriftlineError(f"Wikimedia's cursor is {str(further)[:100]!r}.", "Expected an object.")
+            if further is None or document.get("batchcomplete"):
+                return files, further
+            if before == sum(map(len, files.values())):
+                raise DriftlineError(
+                    f"Wikimedia's cursor gives no new version: {str(further)[:200]}.", "Expected one in each answer."
+                )
+            cursor = further
+
+    def _query(self, api: JsonApi, fields: dict[str, str]) -> dict[str, Any]:
+        """One answer. Raises BadConfig for one that is no answer of a MediaWiki, or an error."""
+        same = {"action": "query", "format": "json", "formatversion": "2", "maxlag": str(MAXLAG)}
+        answer = api.get(self.endpoint, same | {"prop": "imageinfo", "iilimit": str(VERSIONS)} | fields)
         document = answer.document
         if answer.fault or not isinstance(document, dict):
             raise BadConfig(
@@ -139,10 +174,7 @@ class Wikimedia(Source):
             error = document["error"] if isinstance(document["error"], dict) else {}
             said = f"{error.get('code')}: {str(error.get('info', ''))[:200]}"
             raise BadConfig(f"Wikimedia refuses the query ({said}).", "", "Check the section collection.")
-        further = document.get("continue")
-        if further is not None and not isinstance(further, dict):
-            raise DriftlineError(f"Wikimedia's cursor is {str(further)[:100]!r}.", "Expected an object.")
-        return {"images": document["query"]["allimages"], "continue": further}
+        return document
 
     def _record(self, image: Any, row: int) -> dict[str, Any]:
         def bad(fault: str) -> dict[str, Any]:
@@ -152,11 +184,13 @@ class Wikimedia(Source):
         if name is None:
             return bad("bad_id")
         try:
-            uploaded = seconds_of(str(image["timestamp"]))
+            uploaded = seconds_of(str(image["first"]["timestamp"]))
         except (KeyError, ValueError, OverflowError):
             return bad("bad_upload_time")
         if image.get("mime") not in PHOTOS:
             return bad("not_a_photo")
+        if uploaded < self.start:
+            return bad("uploaded_before_start")
         found = image.get("extmetadata")
         extra: dict[str, Any] = found if isinstance(found, dict) else {}  # PHP writes an empty object as a list
 
@@ -171,7 +205,7 @@ class Wikimedia(Source):
             "url": self._url(name, image),
             "uploaded": uploaded,
             "taken": _taken(said("DateTimeOriginal")),
-            "user": text_of(image.get("user")),
+            "user": text_of(image["first"].get("user")),
             "nickname": said("Artist"),
             "title": name.rpartition(".")[0].replace("_", " ") or name,
             "description": said("ImageDescription"),
@@ -182,6 +216,11 @@ class Wikimedia(Source):
             "media": "photo",
             "longitude": x if y is not None else None,
             "latitude": y if x is not None else None,
+            "extra": None
+            if image["versions"] == 1
+            else json.dumps(
+                {"versions": image["versions"], "file_version": image["timestamp"], "file_user": image.get("user")}
+            ),
         }
 
     def requested(self, url: str) -> str:
@@ -202,8 +241,10 @@ def busy(document: Any) -> str:
     if isinstance(document, dict) and isinstance(document.get("error"), dict):
         code = str(document["error"].get("code"))
         return f"error {code}" if code in LATER or code.startswith("internal_api_error") else ""
+    if isinstance(document, dict) and "query" not in document and document.get("batchcomplete"):
+        return ""  # a listing without a file
     query = document.get("query") if isinstance(document, dict) else None
-    return "" if isinstance(query, dict) and isinstance(query.get("allimages"), list) else "an answer without a list"
+    return "" if isinstance(query, dict) and isinstance(query.get("pages"), list) else "an answer without a list"
 
 
 def days(start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -237,8 +278,21 @@ def _taken(text: str | None) -> int | None:
         return None
 
 
+def _image(title: str, versions: list[Any]) -> dict[str, Any]:
+    """What is kept of a file: its name, the current version's fields, the first version's time and user, their number.
+
+    >>> _image("File:A b.jpg", [{"timestamp": "2020", "user": "Bot"}, {"timestamp": "2009", "user": "Ada"}])["first"]
+    {'timestamp': '2009', 'user': 'Ada'}
+    """
+    own = [version for version in versions if isinstance(version, dict)]
+    dated = sorted((v for v in own if isinstance(v.get("timestamp"), str)), key=lambda v: str(v["timestamp"]))
+    first = {key: dated[0][key] for key in ("timestamp", "user") if key in dated[0]} if dated else {}
+    name = title.partition(":")[2].replace(" ", "_")
+    return {**(own[0] if own else {}), "name": name, "first": first, "versions": len(own)}
+
+
 def _key(image: Any) -> str:
-    return f"{image.get('name')} {image.get('timestamp')}" if isinstance(image, dict) else json.dumps(image)[:200]
+    return f"{image.get('timestamp')} {image.get('name')}"
 
 
 def _iso(seconds: int) -> str:

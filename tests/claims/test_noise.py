@@ -183,7 +183,7 @@ class TestLabelsToCheck:
 
     def test_they_are_what_a_search_one_by_one_lists(self) -> None:
         x, truth = pictures(10, 0.8)
-        x, y, group = x[:300], truth[:300].copy(), rng_for(2).integers(0, 60, 300)
+        x, y, group = x[:300], truth[:300].copy(), rng_for(2).integers(0, 12, 300)
         y[::7] = (y[::7] + 3) % 10
         unit = x / np.linalg.norm(x, axis=1, keepdims=True)
         suspects = set()

@@ -130,7 +130,7 @@ class TestWikimedia:
             ((503, {"Retry-After": "Mon, 01 Jan 2035 00:00:00 GMT"}, b""), None),
             ((200, {}, b"<html>not json"), "refused"),
             ((200, {}, b'{"query": {}}'), 0.0),
-            ((200, {}, b'{"query": {"allimages": 3}}'), 0.0),
+            ((200, {}, b'{"query": {"pages": 3}}'), 0.0),
         ],
         ids=["lag", "rate", "429", "too long", "html", "no list", "wrong type"],
     )
@@ -153,7 +153,7 @@ class TestWikimedia:
     @pytest.mark.parametrize(
         ("cursor", "message"),
         [
-            ({"aicontinue": "x", "continue": "-||"}, "refuses the query .badcontinue"),
+            ({"gaicontinue": "x", "continue": "gaicontinue||"}, "refuses the query .badcontinue"),
             ("next", "cursor is 'next'"),
         ],
     )
@@ -166,8 +166,9 @@ class TestWikimedia:
     def test_a_cursor_without_end_is_named(self, serve: Serve, tmp_path: Path) -> None:
         class Endless(WikimediaServer):
             def answer(self, query: dict[str, str], agent: str) -> tuple[int, dict[str, str], bytes]:
-                more = {"aicontinue": str(len(self.queries)), "continue": "-||"}
-                return 200, {}, json.dumps({"query": {"allimages": [file(1, START)]}, "continue": more}).encode()
+                more = {"gaicontinue": str(len(self.queries)), "continue": "gaicontinue||"}
+                page = {"query": {"pages": [file(1, START)]}, "continue": more, "batchcomplete": True}
+                return 200, {}, json.dumps(page).encode()
 
         server = Endless([])
         try:
@@ -181,10 +182,12 @@ class TestWikimedia:
     def test_hostile_entries_are_rejects_in_their_place(self, serve: Serve, tmp_path: Path) -> None:
         bad = [
             file(0, START),
-            file(1, START + 1, name=None),
+            file(1, START + 1, title=None),
             file(2, START + 2, mime="application/pdf"),
             file(3, START + 3, extmetadata=[], user=7, url=["x"], width="wide"),
-            file(4, START + 4, extmetadata={"Artist": 3, "LicenseShortName": {"value": ["x"]}}, name="\ud800.jpg"),
+            file(
+                4, START + 4, extmetadata={"Artist": 3, "LicenseShortName": {"value": ["x"]}}, title="File:\ud800.jpg"
+            ),
         ]
         rows = read(commons(serve(bad)), tmp_path)
         assert [r["fault"] for r in rows] == [None, "bad_id", "not_a_photo", None, None]
@@ -198,6 +201,63 @@ class TestWikimedia:
             Wikimedia(start=0, end=1)
         with pytest.raises(ValidationError, match="is empty"):
             Wikimedia(start=1, end=1, contact="x")
+
+
+class TestAFileWithSeveralVersions:
+    """Time and user are those of the first version: a bot that rotates a photo did not share it."""
+
+    OLD = START - 2 * 86_400
+
+    def test_belongs_to_who_shared_it_when_it_was_shared(self, serve: Serve, tmp_path: Path) -> None:
+        rotated = file(1, START + 5, [(START + 3, "Cropper"), (self.OLD, "Ada")], user="Rotatebot", width=640)
+        rows = read(commons(serve([rotated, file(2, START + 4)]), start=self.OLD), tmp_path)
+        assert [(r["uploaded"], r["user"]) for r in rows] == [(START + 4, "Nino"), (self.OLD, "Ada")]
+        assert json.loads(rows[1]["extra"]) == {
+            "versions": 3, "file_version": "2011-03-13T07:06:45Z", "file_user": "Rotatebot",
+        }  # fmt: skip
+        assert rows[0]["extra"] is None
+        assert "archive" not in rows[1]["url"], "the bytes are those of the current version"
+
+    def test_first_shared_before_the_span_is_no_photo_of_it(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([file(1, START + 5, [(START - 1, "Ada")]), file(2, START + 6, [(START, "Ada")])])
+        assert [r["fault"] for r in read(commons(server), tmp_path)] == ["uploaded_before_start", None]
+
+    def test_whose_first_user_is_hidden_has_none(self, serve: Serve, tmp_path: Path) -> None:
+        hidden = file(1, START + 5, [(START + 1, "Ada")], user="Rotatebot")
+        del hidden["imageinfo"][1]["user"]
+        hidden["imageinfo"][1]["userhidden"] = True
+        assert [r["user"] for r in read(commons(serve([hidden])), tmp_path)] == [None]
+
+    def test_costs_no_further_query(self, serve: Serve, tmp_path: Path) -> None:
+        server = serve([file(i, START + 500 + i, [(START + i, "Ada")]) for i in range(400)], page=100)
+        assert {r["user"] for r in read(commons(server), tmp_path)} == {"Ada"}
+        assert len(server.queries) == 4
+
+    @pytest.mark.parametrize("room", [1, 7, 10_000])
+    def test_is_read_whole_where_an_answer_is_cut(self, serve: Serve, tmp_path: Path, room: int) -> None:
+        """Each of 11 files has four versions, the oldest by its own user; three, three, three, and two files a page."""
+        files = [
+            file(i, START + 500 + i, [(START + 200, "B"), (START + 100, "C"), (START + i, f"user {i}")])
+            for i in range(11)
+        ]
+        server = serve(files, page=3, room=room)
+        rows = read(commons(server), tmp_path)
+        assert [(r["uploaded"], r["user"]) for r in rows] == [(START + i, f"user {i}") for i in range(11)]
+        assert len(server.queries) == (4 if room > 12 else sum(-(-4 * n // room) for n in (3, 3, 3, 2)))
+
+    @pytest.mark.parametrize("files", [1, 2])
+    def test_has_more_of_them_than_an_answer(self, serve: Serve, tmp_path: Path, files: int) -> None:
+        """Of several files, versions beyond iilimit are cut without a word; one file has a cursor."""
+        earlier = [(START + 1200 - n, "Edits") for n in range(1, 1199)]
+        many = file(7, START + 1200, [*earlier, (START + 1, "Ada")])
+        server = serve([many, *(file(i, START + 10) for i in range(files - 1))])
+        rows = read(commons(server, START + 2000), tmp_path)
+        assert (rows[-1]["uploaded"], rows[-1]["user"]) == (START + 1, "Ada")
+        assert len(server.queries) == (3 if files == 1 else 4)
+
+    def test_whose_cursor_gives_nothing_is_named(self, serve: Serve, tmp_path: Path) -> None:
+        with pytest.raises(DriftlineError, match="gives no new version"):
+            read(commons(serve([file(1, START)], room=0)), tmp_path)
 
 
 def canvas(address: str, number: int, **more: Any) -> dict[str, Any]:

@@ -104,6 +104,13 @@ class TestFolderDates:
             ("a.json", '{"date": "2012-05-01"}', "2012-05-01"),
             ("a.xmp", '<x exif:DateTimeOriginal="2012-05-01T12:00:00+02:00"/>', "2012-05-01T12:00:00"),
             ("a.jpg.xmp", "<photoshop:DateCreated>2012-05-01</photoshop:DateCreated>", "2012-05-01"),
+            (
+                "a.xmp",
+                '<x xmp:ModifyDate="2021-01-01" xmp:CreateDate="2010-06-01" exif:DateTimeOriginal="1965-05-01"/>',
+                "1965-05-01",
+            ),
+            ("a.xmp", '<x xmp:CreateDate="2010-06-01" photoshop:DateCreated="1965-05-01"/>', "1965-05-01"),
+            ("a.xmp", '<x xmp:ModifyDate="2021-01-01"/>', None),
             ("a.json", "[" * 100_000, None),
             ("a.json", '{"date": "soon"}', None),
             ("a.xmp", '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>&e;', None),
@@ -113,6 +120,11 @@ class TestFolderDates:
         jpeg(tmp_path / "a.jpg")
         (tmp_path / sidecar).write_text(text)
         assert taken(tmp_path) == [None if date is None else seconds_of(date)]
+
+    def test_xmp_sidecars_are_inputs_by_name_where_they_are_read(self, tmp_path: Path) -> None:
+        (tmp_path / "a.xmp").write_text("")
+        assert Folder(path=tmp_path).inputs() == [tmp_path, tmp_path / "a.xmp"]
+        assert Folder(path=tmp_path, dates=["exif"]).inputs() == [tmp_path]
 
     def test_an_offset_in_a_sidecar_makes_the_upload_time_exact(self, tmp_path: Path) -> None:
         jpeg(tmp_path / "a.jpg")

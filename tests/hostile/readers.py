@@ -214,7 +214,8 @@ def flickr(folder: Path) -> None:
 def commons_answer(folder: Path) -> None:
     from support.wikimedia_server import file
 
-    page = {"query": {"allimages": [file(i, 1_300_000_000 + i) for i in range(3)]}, "batchcomplete": True}
+    files = [file(i, 1_300_000_000 + i, [(1_300_000_000, "Ada")]) for i in range(3)]
+    page = {"query": {"pages": files}, "batchcomplete": True}
     write_json(folder / "answer.json", page)
 
 

@@ -1,26 +1,41 @@
-"""A loopback server that speaks the part of MediaWiki's Action API that lists files by upload time, and its rules.
+"""A loopback server that speaks the part of MediaWiki's Action API that lists files and their versions, and its rules.
 
-It refuses programs without a contact, sorts that do not go with aistart, cursors that it did not give, and more than a
-number of queries at once; it may lag.
+As documented in API:Allimages, API:Imageinfo and API:Continue: `generator=allimages` sorts by the time of the current
+version, but pages come in the order of their page ids; `imageinfo` has at most `iilimit` versions (1 unless asked) of a
+file, the newest first, with the fields of `iiprop`. What is beyond `iilimit` has a cursor, `iistart`, only if the query
+is about one file. An answer that would be too long has the cursor `iicontinue`, and no `batchcomplete`: files come in
+the order of their names. A listing without a file has no `query`. The server refuses programs without a contact, sorts
+that do not go with gaistart, more than 50 titles, and cursors that it did not give.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+FIELDS = {
+    "timestamp": ("timestamp",),
+    "user": ("user",),
+    "url": ("url", "descriptionurl"),
+    "size": ("size", "width", "height"),
+    "mime": ("mime",),
+    "extmetadata": ("extmetadata",),
+}  # of `iiprop`
 
-def file(number: int, uploaded: int, **more: Any) -> dict[str, Any]:
-    """One file as the API lists it."""
+
+def file(
+    number: int, uploaded: int, earlier: Sequence[tuple[int, str]] = (), title: Any = "", **more: Any
+) -> dict[str, Any]:
+    """One file as imageinfo has it. uploaded: time of the current version. earlier: (time, user) of older ones, the
+    newest first. more: fields of the current version."""
     name = f"Bicycle_{number}.jpg"
-    return {
-        "name": name,
-        "timestamp": datetime.fromtimestamp(uploaded, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    current = {
+        "timestamp": iso(uploaded),
         "user": "Nino",
         "size": 100_000,
         "width": 4000,
@@ -38,15 +53,22 @@ def file(number: int, uploaded: int, **more: Any) -> dict[str, Any]:
             "GPSLatitude": {"value": "50.5"},
             "GPSLongitude": {"value": "8.25"},
         },
-        "ns": 6,
-        "title": f"File:{name.replace('_', ' ')}",
         **more,
+    }
+    archive = f"https://upload.wikimedia.org/wikipedia/commons/archive/a/ab/{name}"
+    older = [{**current, "timestamp": iso(t), "user": user, "url": archive} for t, user in earlier]
+    return {
+        "pageid": 1 + number * 7919 % 10_007,
+        "ns": 6,
+        "title": f"File:{name.replace('_', ' ')}" if title == "" else title,
+        "imagerepository": "local",
+        "imageinfo": [current, *older],
     }
 
 
 class WikimediaServer:
     """page: files of a page. fail: number of a query → raw answer instead (status, headers, body). cursor: instead of
-    the next page's."""
+    the next page's. room: versions that fit into an answer."""
 
     def __init__(
         self,
@@ -54,8 +76,10 @@ class WikimediaServer:
         page: int = 500,
         fail: Mapping[int, tuple[int, dict[str, str], bytes]] | None = None,
         cursor: Any = None,
+        room: int = 10_000,
     ) -> None:
-        self.files, self.page, self.cursor = files, page, cursor
+        self.files, self.page, self.cursor, self.room = files, page, cursor, room
+        self.cursors: list[dict[str, str]] = []
         self.queries: list[dict[str, str]] = []
         self.busy = self.most = 0
         lock = threading.Lock()
@@ -95,32 +119,88 @@ class WikimediaServer:
         self._http.server_close()
 
     def answer(self, query: dict[str, str], agent: str) -> tuple[int, dict[str, str], bytes]:
-        """One page of the list."""
+        """One answer to `action=query`."""
         if "@" not in agent and "http" not in agent:
             return 403, {}, b"Please set a user-agent and respect our robot policy"
-        if query.get("aisort") != "timestamp":
-            return error("badparams", "aistart can only be used with aisort=timestamp")
-        if "maxlag" not in query or int(query["ailimit"]) > 500:
-            return error("toomany", "ailimit may not be over 500")
-        low, high = query["aistart"], query["aiend"]
-        hits = sorted((f for f in self.files if low <= str(f.get("timestamp")) <= high), key=lambda f: f["timestamp"])
-        start = 0
-        if "aicontinue" in query:
-            known = [i for i, f in enumerate(hits) if token(f) == query["aicontinue"]]
-            if not known or query.get("continue") != "-||":
-                return error("badcontinue", "Invalid continue param.")
-            start = known[0]
-        document: dict[str, Any] = {"batchcomplete": True, "query": {"allimages": hits[start : start + self.page]}}
+        sent = {key: query[key] for key in ("continue", "gaicontinue", "iicontinue", "iistart") if key in query}
+        if sent and sent not in self.cursors:
+            return error("badcontinue", "Invalid continue param.")
+        if "maxlag" not in query or query.get("formatversion") != "2":
+            return error("badparams", "Expected maxlag and formatversion=2")
+        further: dict[str, str] = {}
+        if "titles" in query:
+            titles = query["titles"].split("|")
+            if len(titles) > 50:
+                return error("toomanyvalues", 'Too many values supplied for parameter "titles". The limit is 50.')
+            hits = [f for f in self.files if f["title"] in titles]
+        else:
+            if query.get("generator") != "allimages" or query.get("gaisort") != "timestamp":
+                return error("badparams", "gaistart can only be used with gaisort=timestamp")
+            if int(query["gailimit"]) > 500:
+                return error("toomany", "gailimit may not be over 500")
+            low, high = query["gaistart"], query["gaiend"]
+            listed = sorted(
+                (f for f in self.files if low <= current(f) <= high), key=lambda f: (current(f), f["pageid"])
+            )
+            start = [token(f) for f in listed].index(query["gaicontinue"]) if "gaicontinue" in query else 0
+            hits = listed[start : start + self.page]
+            if start + self.page < len(listed):
+                further = {"gaicontinue": token(listed[start + self.page]), "continue": "gaicontinue||"}
+        pages, cut = self.versions(hits, query)
+        document: dict[str, Any] = {"query": {"pages": pages}} if pages else {}
+        if cut:
+            own = {"gaicontinue": query["gaicontinue"]} if "gaicontinue" in query else {}
+            further = {**own, **cut, "continue": f"{'gaicontinue' if own else ''}||"}
+        else:
+            document["batchcomplete"] = True
         if self.cursor is not None:
-            document["continue"] = self.cursor
-        elif start + self.page < len(hits):
-            document["continue"] = {"aicontinue": token(hits[start + self.page]), "continue": "-||"}
+            further = self.cursor
+        if further:
+            document["continue"] = further
+            if self.cursor is None:
+                self.cursors.append(further)
         return 200, {}, json.dumps(document).encode()
+
+    def versions(self, files: list[dict[str, Any]], query: dict[str, str]) -> tuple[list[Any], dict[str, str]]:
+        """Pages in the order of their ids, each with its versions, and the cursor of what did not fit."""
+        limit = int(query.get("iilimit", 1))
+        names = [n for prop in query.get("iiprop", "timestamp|user").split("|") for n in FIELDS[prop]]
+        pages = {str(f["title"]): {k: v for k, v in f.items() if k != "imageinfo"} for f in files}
+        cut: dict[str, str] = {}
+        room = self.room
+        from_title, _, from_time = query.get("iicontinue", "").rpartition("|")
+        for f in sorted(files, key=lambda f: str(f["title"])):
+            title = str(f["title"])
+            if cut or title < from_title:
+                continue
+            since = from_time if title == from_title else query.get("iistart", "")
+            listed = [v for v in f["imageinfo"] if not since or v["timestamp"] <= since]
+            for n, version in enumerate(listed):
+                at = version["timestamp"]
+                if n == limit or not room:
+                    if len(files) == 1:
+                        cut = {"iistart": at}
+                    elif not room:
+                        cut = {"iicontinue": f"{title}|{at}"}
+                    break
+                pages[title].setdefault("imageinfo", []).append({k: version[k] for k in names if k in version})
+                room -= 1
+        return sorted(pages.values(), key=lambda page: page["pageid"]), cut
+
+
+def iso(seconds: int) -> str:
+    """A time as the API writes it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def current(one: Mapping[str, Any]) -> str:
+    """The time of a file's current version."""
+    return str(one["imageinfo"][0].get("timestamp"))
 
 
 def token(one: Mapping[str, Any]) -> str:
     """The cursor that leads to a file."""
-    return f"{one['timestamp']}|{one['name']}"
+    return f"{current(one)}|{one['pageid']}"
 
 
 def error(code: str, info: str, **headers: str) -> tuple[int, dict[str, str], bytes]:

@@ -23,9 +23,10 @@ DATE_IN_PATH = re.compile(
 MONTH_IN_PATH = re.compile(r"(?<!\d)(1[89]\d\d|20\d\d)(?:[-_.](0[1-9]|1[0-2])(?![-_.]?\d)|/(0[1-9]|1[0-2])/)")
 # A folder that is a year or begins with one; a number in the photo's own name may be a counter.
 YEAR_IN_PATH = re.compile(r"(?:^|/)(1[89]\d\d|20\d\d)(?:[ _-]+[^\d/][^/]*)?(?=/)")
-DATE_IN_XMP = re.compile(
-    r"(?:exif:DateTimeOriginal|photoshop:DateCreated|xmp:CreateDate)(?:=[\"']|>\s*)"
-    r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)"
+# The capture before the scan, wherever they stand: CreateDate is when the file was made, ModifyDate is not used.
+DATES_IN_XMP = tuple(
+    re.compile(tag + r"(?:=[\"']|>\s*)(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?)?)")
+    for tag in ("exif:DateTimeOriginal", "photoshop:DateCreated", "xmp:CreateDate")
 )
 PRECISIONS = {4: "year", 7: "month", 10: "day"}  # of an ISO date, by its length
 LARGEST_SIDECAR = 1 << 20  # bytes
@@ -108,7 +109,8 @@ def from_sidecar(path: Path, name: str) -> Date | None:
             continue
     for sidecar in (path.with_name(path.name + ".xmp"), path.with_suffix(".xmp")):
         try:
-            found = DATE_IN_XMP.search(_small(sidecar))
+            text = _small(sidecar)
+            found = next((match for date in DATES_IN_XMP if (match := date.search(text))), None)
             if found:
                 moment = datetime.fromisoformat(found[1])
                 offset = int((moment.utcoffset() or timedelta()).total_seconds())
