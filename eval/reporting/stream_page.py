@@ -13,7 +13,7 @@ from curate.core.errors import DriftlineError
 from eval.plotting.charts import Figure, Section, lines
 from eval.plotting.embed import figure
 from stream_builder.measures.label_correlation import autocorrelation, blind_curve_of, labels_in_order
-from stream_builder.measures.shift_distance import drift
+from stream_builder.measures.shift_distance import drift, sharing
 from stream_builder.stream import Stream
 
 CLASSES, STEPS, THUMBNAIL = 30, 12, 56  # of pictures, at most; pixels
@@ -81,6 +81,7 @@ def _drift(stream: Stream) -> Section | None:
     series = {"to the last step's test data": (list(range(len(distances))), shares)}
     picture = lines(series, "step")
     caption = "Sliced Wasserstein distance in the space of the principal components, as a share of the largest."
+    caption = f"{caption} {sharing(stream)}".strip()
     return Section("drift", "Drift", figure(Figure("Drift", caption, picture), ""))
 
 

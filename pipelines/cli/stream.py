@@ -215,7 +215,7 @@ def stream_measure(
     Distances are from each step's training data to the last step's test data. Of a large stream, evenly spaced samples
     of each split are used, and the output says so.
     """
-    from stream_builder.measures.shift_distance import affordable, distances, label_statistics, measure
+    from stream_builder.measures.shift_distance import affordable, distances, label_statistics, measure, sharing
     from stream_builder.stream import Stream
 
     # The transport library imports torch, JAX and others if it may: 400 MB; only arrays are given to it.
@@ -238,6 +238,9 @@ def stream_measure(
         )
         lines.append(statistics["ties_text"])
     document = measured | ({} if statistics is None else {"labels": statistics})
+    if note := sharing(stream):
+        lines.append(f"Warning: {note}")
+        document["warning"] = note
     if sampled is not None:
         lines.append(f"from {sampled:,} evenly spaced samples of each split; --exact uses all")
         document["samples_of_each_split"] = sampled

@@ -22,6 +22,7 @@ from curate.core.errors import IncompatibleStream
 from stream_builder.measures import DISTANCES
 from stream_builder.measures.distances import ITERATIONS, check_points, class_priors, wasserstein2
 from stream_builder.measures.label_correlation import correlation_of_stream
+from stream_builder.splitting import shared_with_training
 from stream_builder.stream import Split, Stream
 
 Floats = npt.NDArray[np.float64]
@@ -81,6 +82,21 @@ def distances(stream: Stream, names: Sequence[str], components: int = 100, seed:
     for p in points:
         check_points(p, target)
     return {name: [float(distance(p, target, seed)) for p in points] for name, distance in functions.items()}
+
+
+def sharing(stream: Stream) -> str:
+    """A warning where test samples of the last step share groups with training samples, so that distances to them are
+    too small, above all the last step's own, which the others are divided by or compared with; "" where groups are not
+    shared or not known."""
+    *earlier, last = stream.steps
+    trained = [replace(step, splits={"train": step["train"]}) for step in earlier if "train" in step.splits]
+    shared = shared_with_training([*trained, last])
+    if not shared:
+        return ""
+    return (
+        f"{shared:.1%} of the last step's test samples share an uploader, or are near copies of, a training sample: "
+        "distances to them, above all the last step's own, are too small."
+    )
 
 
 def drift(stream: Stream) -> list[float]:

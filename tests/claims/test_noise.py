@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from curate.core.seeding import rng_for
+from pipelines.cli.app import app
 from pipelines.reporting.audit import FEWEST, NEIGHBOURS, audit_stream, disagreeing, distances
 from pipelines.reporting.audit_page import lines, page
+from stream_builder.measures.distances import sliced
+from stream_builder.measures.shift_distance import sharing
 from stream_builder.stream import Split, Step, Stream
 
 World = tuple[np.ndarray, np.ndarray, np.ndarray]  # vectors, buckets, groups
@@ -140,6 +145,20 @@ class TestAStreamWhoseSidesShareUploaders:
         assert "noise floor not known" in self.sentences(made)["distance of mean features"]
         assert self.sentences(made)["drift"].startswith("drift: not known")
         assert "not known" in page(audit_stream(made))
+
+    def test_its_distances_say_that_they_are_too_small(self, tmp_path: Path) -> None:
+        shared, unknown, apart = stream(), stream(grouped=False), stream().resplit(0.3, rng_for(0))
+        assert [bool(sharing(made)) for made in (shared, unknown, apart)] == [True, False, False]
+        shared.save(tmp_path / "s")
+        measured = json.loads(
+            CliRunner().invoke(app, ["stream", "measure", str(tmp_path / "s"), "--distance", "sliced", "--json"]).stdout
+        )
+        assert measured["warning"] == sharing(shared)
+        assert "distances to them, above all the last step's own, are too small" in measured["warning"]
+        own = [made.steps[-1] for made in (shared, apart)]
+        assert sliced(*(own[0][side].x for side in ("train", "test"))) < 0.7 * sliced(
+            *(own[1][side].x for side in ("train", "test"))
+        )
 
 
 def pictures(classes: int, apart: float, even: bool = True) -> tuple[np.ndarray, np.ndarray]:
