@@ -87,7 +87,8 @@ def _squares(x: Points, y: Points) -> Points:
 def two_sample(a: Points, b: Points, seed: int = 0) -> tuple[float, float]:
     """Classifier two-sample test: accuracy on held-out halves, and one-sided p-value [Lopez-Paz & Oquab 2017].
 
-    A ridge-regularised linear discriminant separates the sets, which are cut to equal sizes. Cost: (n + m) d² + d³.
+    A ridge-regularised linear discriminant separates the sets, which are cut to equal sizes. The p-value holds for
+    independent samples, so not where several share an uploader. Cost: (n + m) d² + d³.
     Raises IncompatibleStream for fewer than four samples.
     """
     n = min(len(a), len(b))
