@@ -49,27 +49,15 @@ def remember(place: Place | None, key: bytes, out: Path, number: int, digest: st
             remember_part(store, key, out, [path(out, number).name for path in (shard_path, index_path)], digest)
 
 
-def recall(
-    place: Place | None, urls: Sequence[str], rules: bytes, asked_again: Collection[str]
-) -> dict[str, tuple[Outcome, bytes | None]]:
-    """Address → its outcome and the image, for all that need not be asked.
-
-    asked_again: reasons of misses that are not taken from the store.
-    """
+def recall(place: Place | None, urls: Sequence[str]) -> dict[str, tuple[Outcome, bytes | None]]:
+    """Address → its outcome and the image, or None for a miss; without images that are damaged or forgotten."""
     if place is None or not place.reads or not urls:
         return {}
-    found: dict[str, tuple[Outcome, bytes | None]] = {}
     with opened(place.folder) as store:
         known = outcomes(store, urls)
-        wanted = [o.sha256 for o in known.values() if o.sha256 is not None]
-        images = dict(images_of(store, wanted))
-    for url, outcome in known.items():
-        if outcome.sha256 is not None:
-            if outcome.sha256 in images:
-                found[url] = outcome, images[outcome.sha256]
-        elif outcome.fault is not None and outcome.rules == rules and outcome.fault not in asked_again:
-            found[url] = outcome, None
-    return found
+        images = dict(images_of(store, [o.sha256 for o in known.values() if o.sha256 is not None]))
+    found = {url: (outcome, images.get(outcome.sha256 or "")) for url, outcome in known.items()}
+    return {url: (outcome, data) for url, (outcome, data) in found.items() if data is not None or outcome.fault}
 
 
 def keep(

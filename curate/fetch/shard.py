@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from curate.core.atomic_io import NO_ROOM, no_room, sha256_bytes, write_parquet
 from curate.core.parsing import rows_of
-from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS, Download
+from curate.fetch.outcome import LIMIT_REASONS, NETWORK_REASONS, TEMPORARY_REASONS, Download
 from curate.fetch.reuse import keep, recall, remember, rules_of, shard_key
 from curate.fetch.settings import FetchSettings, mirror_url
 from curate.images.changes import NONE
@@ -109,6 +109,7 @@ class Spool:
         self.notes: dict[int, str] = {}  # row → detail of an image that a mirror had
         self.origins: dict[int, tuple[str, str]] = {}  # row → source_sha256 and changes of an image stored before
         self.known: dict[int, Outcome] = {}  # row → what a store knows of its image, judged by the same rules
+        self.misses: dict[int, Download] = {}  # row → its last answer, if it is asked again
         self.validators: dict[int, str | None] = {}  # row → validator of the answer, for rows that were asked
 
     def keep(self, row: int, outcome: Download) -> None:
@@ -162,6 +163,7 @@ def fetch_shard(shard: Shard) -> Counter[str]:
             read_local(todo, most, lambda row, data, fault, detail: spool.keep(row, Download(data, fault, detail)))
             urls = _from_store(shard, todo, rules, spool)
             _remote(urls, shard.settings, spool, shard.out)
+            _without_outages(urls, spool)
             _finish(shard, part, spool, urls, rules)
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -211,6 +213,8 @@ def _recall(shard: Shard, part: pa.Table, spool: Spool) -> pa.Table:
                 spool.notes[row] = detail
         elif not left[-1]:
             spool.keep(row, Download(None, fault, detail))
+        else:
+            spool.misses[row] = Download(None, fault, detail)
     return part.filter(pa.array(left))
 
 
@@ -228,10 +232,14 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
     """Put what the store has into the spool; returns row → address of those that must be asked."""
     urls = {row: url for row, url in rows_of(part, "row", "url") if url is not None and spool.data(row) is None}
     again = frozenset[str]() if shard.again is None else shard.again.reasons
-    found = recall(shard.store, list(urls.values()), rules, again)
+    found = recall(shard.store, list(urls.values()))
+    asked: dict[int, str] = {}
     for row, url in urls.items():
         outcome, data = found.get(url, (None, None))
-        if outcome is None:
+        if outcome is None or (data is None and (outcome.rules != rules or outcome.fault in again)):
+            asked[row] = url
+            if outcome is not None and (outcome.rules == rules or outcome.fault not in LIMIT_REASONS):
+                spool.misses[row] = Download(None, outcome.fault, outcome.detail)
             continue
         spool.keep(row, Download(data, outcome.fault, outcome.detail))
         if data is not None and outcome.sha256 is not None:
@@ -240,7 +248,17 @@ def _from_store(shard: Shard, part: pa.Table, rules: bytes, spool: Spool) -> dic
             spool.notes[row] = outcome.detail
         if data is not None and outcome.rules == rules:
             spool.known[row] = outcome
-    return {row: url for row, url in urls.items() if url not in found}
+    return asked
+
+
+def _without_outages(urls: dict[int, str], spool: Spool) -> None:
+    """Give misses that were asked again, and that nobody answered, their reason back: an outage says nothing of them.
+    They leave `urls`, because nothing new is known of them."""
+    for row, miss in spool.misses.items():
+        lost = row in spool.failures and spool.failures[row].fault in NETWORK_REASONS
+        if lost and miss.fault not in NETWORK_REASONS:
+            spool.failures[row] = miss
+            urls.pop(row, None)
 
 
 def _remote(urls: dict[int, str], settings: FetchSettings, spool: Spool, scratch: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from curate.core.atomic_io import sha256_bytes
 from curate.core.parsing import rows_of
+from curate.fetch.outcome import NETWORK_REASONS
 from curate.images.changes import NONE
 from curate.images.shards import member_starts
 from curate.store.database import Store
@@ -66,7 +67,7 @@ def address_key(url: str) -> bytes:
 
 SELECT = """SELECT a.rules, a.time, a.fault, a.detail, a.validator, i.sha, i.suffix, i.width, i.height,
     a.source, a.changes
-    FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY a.number DESC"""
+    FROM attempts a LEFT JOIN images i ON i.number = a.image WHERE a.address = ? ORDER BY """
 
 
 def _outcome(row: tuple[Any, ...]) -> Outcome:
@@ -87,10 +88,11 @@ def _outcome(row: tuple[Any, ...]) -> Outcome:
 
 
 def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
-    """The last outcome of each address that was asked before."""
+    """The last answer of each address that was asked before; the last attempt if it never answered."""
+    last = f"COALESCE(a.fault, '') IN ({', '.join('?' * len(NETWORK_REASONS))}), a.number DESC LIMIT 1"
     found = {}
     for url in urls:
-        row = store.base.execute(SELECT + " LIMIT 1", (address_key(url),)).fetchone()
+        row = store.base.execute(SELECT + last, (address_key(url), *NETWORK_REASONS)).fetchone()
         if row is not None:
             found[url] = _outcome(row)
     return found
@@ -98,7 +100,7 @@ def outcomes(store: Store, urls: Iterable[str]) -> dict[str, Outcome]:
 
 def history(store: Store, url: str) -> list[Outcome]:
     """Every attempt to get an address, the first one first."""
-    return [_outcome(row) for row in store.base.execute(SELECT, (address_key(url),))][::-1]
+    return [_outcome(row) for row in store.base.execute(SELECT + "a.number", (address_key(url),))]
 
 
 def images_of(store: Store, digests: Sequence[str]) -> Iterator[tuple[str, bytes]]:
