@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -29,12 +29,12 @@ from curate.metadata.schema import TABLE, judge_times, whole
 from curate.retrieval.best_lists import list_bytes
 from curate.sources.base import FileSource, Workplace
 from curate.sources.folder import Folder, photos_below
-from curate.validation.batches import estimate
 from eval.experiment.cost_estimate import fitted_line
-from pipelines.again import again
+from pipelines.again import again, expected_questions, questions
+from pipelines.annotation.batches import open_batch
 from pipelines.plan import Plan, make
 from pipelines.stage import Context, Stage, parts_of
-from pipelines.stage_folder import done_of, folder_of
+from pipelines.stage_folder import beside, done_of, folder_of
 from pipelines.stages.embed import BUILT_IN, spec_of
 
 SAMPLE = 1_000  # records of the source that are read
@@ -76,8 +76,14 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
         if stage.name in todo - {"embed", "retrieve"}:
             _noted(problems, stage.check)
     sample = _noted(problems, lambda: sample_of(context, todo))
-    photos = None if sample is None else round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
-    urls = [] if sample is None else [url for url in sample.table["url"].to_pylist() if url]
+    rows = None if sample is None else round(sample.photos)
+    urls = [] if sample is None or "fetch" not in todo else [url for url in sample.table["url"].to_pylist() if url]
+    needed = _noted(problems, lambda: again(context, None if sample is None else sample.table, rows, todo))
+    share, basis = _share_of_images(context, bool(urls), needed)
+    photos = None
+    if sample is not None:
+        sample = replace(sample, photos=sample.photos * share)
+        photos = round(min(sample.photos, context.config.fetch.stop_after or sample.photos))
     buckets = None if sample is None else _noted(problems, lambda: _buckets(context, sample, todo))
     model = _model(context, bool(todo & {"embed", "retrieve"}))
     rate = None
@@ -90,21 +96,21 @@ def forecast(context: Context, plans: Sequence[Plan]) -> dict[str, Any]:
     if network and not any(network.values()):
         problems[f"No server of the photos answers: {', '.join(network)}."] = None
     wanted = _wanted(context, buckets, problems) if buckets is not None and "retrieve" in todo else None
-    needed = _noted(problems, lambda: again(context, None if sample is None else sample.table, photos, todo))
     return {
         "photos": None if sample is None else {
-            "expected": photos, "known_by": sample.known_by, "sample_dropped": sample.dropped,
+            "expected": photos, "at_most": bool(urls) and basis is None, "addresses": rows if urls else None,
+            "share_known_by": basis, "known_by": sample.known_by, "sample_dropped": sample.dropped,
         },
         "buckets": buckets,
         "uploaders": None if sample is None else _uploaders(sample, context.config.release.test_share),
         "candidates": wanted,
         "search": _search(context, photos, buckets) if "retrieve" in todo else None,
-        "questions": _questions(context, wanted) if "ask" in todo else None,
+        "questions": _noted(problems, lambda: _questions(context, wanted, todo)),
         "disk": _disk(context, sample, photos, todo),
         "model": model,
         "network": network,
         "again": needed,
-        "seconds": _seconds(context, todo, photos, bool(urls), rate, needed or {}),
+        "seconds": _seconds(context, todo, rows, photos, bool(urls), rate, needed or {}),
         "reused": [p.stage for p in plans if p.action == "skip"],
         "problems": list(problems),
     }  # fmt: skip
@@ -240,17 +246,27 @@ def _search(context: Context, photos: int | None, buckets: list[dict[str, Any]] 
             "on_disk": size > settings.memory << 20}  # fmt: skip
 
 
-def _questions(context: Context, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What people are asked, how long it takes them, and what it costs on a marketplace."""
-    settings = context.config.validation
-    if wanted is None or settings.method != "crowd":
+def _share_of_images(context: Context, addresses: bool, needed: Mapping[str, Any] | None) -> tuple[float, str | None]:
+    """The share of the addresses that give an image, and what it was measured on; (1, None) if it was not."""
+    if not addresses:
+        return 1.0, None
+    if needed and needed["answered"]:
+        return needed["images"] / needed["answered"], f"{needed['answered']:,} addresses that the store knows"
+    faults: Counter[str] = Counter()
+    for work in (_folder(context, "fetch"), beside(_folder(context, "fetch"), "next")):
+        for index in sorted(work.glob("[0-9]*.parquet")):
+            faults.update(fault or "" for fault in pq.ParquetFile(index).read(["fault"])["fault"].to_pylist())
+    asked = faults.total() - faults["surplus"]
+    return (faults[""] / asked, f"{asked:,} addresses that this run asked") if asked else (1.0, None)
+
+
+def _questions(context: Context, wanted: dict[str, Any] | None, todo: set[str]) -> dict[str, Any] | None:
+    """What people are asked, by the stage that asks: before retrieval the most, after it the candidates."""
+    if "tally" not in todo:
         return None
-    answers = wanted["images"] * settings.workers
-    return {
-        "images": wanted["images"], "workers": settings.workers, "answers": answers,
-        "hours": round(answers * settings.seconds / 3600, 2),
-        "usd": estimate(wanted["images"], settings.workers, settings.reward_usd),
-    }  # fmt: skip
+    if "retrieve" not in todo:
+        return questions(context, open_batch(context) if "ask" not in todo else None)
+    return None if wanted is None or "ask" not in todo else expected_questions(context, wanted["images"])
 
 
 def _disk(context: Context, sample: Sample | None, photos: int | None, todo: set[str]) -> dict[str, Any]:
@@ -316,13 +332,15 @@ def _network(context: Context, urls: Sequence[str]) -> dict[str, bool]:
 def _seconds(
     context: Context,
     todo: set[str],
-    photos: int | None,
+    rows: int | None,
+    images: int | None,
     by_network: bool,
     rate: float | None,
     needed: Mapping[str, Any],
 ) -> dict[str, float | None]:
     """Time of each stage: as it was the last time here, else by typical speeds and, from two stages on that ran here,
-    what those took of theirs; None if not known. needed: what the store does not know."""
+    what those took of theirs; None if not known. rows: what fetch reads; images: what it keeps; needed: what the store
+    does not know."""
     times: dict[str, float | None] = {}
     settings, workers = context.config.fetch, context.executor.workers or 1
     connections = settings.threads * workers * ASKED
@@ -339,6 +357,7 @@ def _seconds(
         if stage.name not in todo:
             continue
         done = done_of(context.root, stage.name)
+        photos = rows if stage.name in ("ingest", "filter", "fetch") else images
         left = needed.get({"fetch": "requests", "embed": "embeddings"}.get(stage.name, ""))
         if photos is None:
             times[stage.name] = None

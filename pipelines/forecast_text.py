@@ -16,7 +16,11 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
     lines.append("")
     if (photos := found["photos"]) is not None:
         drops = ", ".join(f"{reason} {n:,}" for reason, n in photos["sample_dropped"].items())
-        add("photos", f"{photos['expected']:,} ({photos['known_by']}{f'; filter drops {drops}' if drops else ''})")
+        basis = f"{photos['known_by']}{f'; filter drops {drops}' if drops else ''}"
+        if photos["addresses"] is not None:
+            measured = f", as of {photos['share_known_by']}" if photos["share_known_by"] else ""
+            basis = f"{photos['addresses']:,} addresses{measured}; {basis}"
+        add("photos", f"{'at most ' if photos['at_most'] else ''}{photos['expected']:,} ({basis})")
     if (buckets := found["buckets"]) is not None:
         shown = ", ".join(f"{b['name']}: {b['photos']:,}" for b in buckets[:12])
         add("buckets", f"{shown}{f' and {len(buckets) - 12} more' if len(buckets) > 12 else ''}")
@@ -53,9 +57,12 @@ def text(plans: Sequence[Plan], found: dict[str, Any]) -> str:
         unknown = ", ".join(name for name, seconds in found["seconds"].items() if seconds is None)
         add("time", f"about {duration(sum(times.values()))} ({most}){f', without {unknown}' if unknown else ''}")
     if (asked := found["questions"]) is not None:
-        people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers, about"
+        people = f"{asked['images']:,} images × {asked['workers']} = {asked['answers']:,} answers"
         paid = f"${asked['usd']:,.2f} for paid workers at MTurk's fee"
-        add("people", f"{people} {duration(3600 * asked['hours'])}; {paid}, free by yourself")
+        add("people", f"{asked['word']} {people}, {duration(3600 * asked['hours'])}; {paid}, free by yourself")
+        gold = f", gold {asked['gold']:,}" if asked["gold"] else ""
+        routes = "".join(f", {route} {n:,}" for route, n in asked["routes"].items())
+        add("", f"basis: {asked['known_by']}{routes}{gold}")
     for line in lines_of(found["again"]) if found["again"] else ():
         add("again", line)
     if found["reused"]:

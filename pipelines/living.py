@@ -18,20 +18,18 @@ import pyarrow.parquet as pq
 from curate.bucketing.frozen import GROWING, freeze
 from curate.core.atomic_io import read_json, write_json, writing
 from curate.core.errors import BadConfig, MissingFile, Unconfirmed, Unfinished
-from curate.core.parsing import rows_of
 from curate.fetch.outcome import NETWORK_REASONS, TEMPORARY_REASONS
 from curate.images.near_duplicates import near_stored
 from curate.metadata.schema import REPEATED, TABLE
 from curate.store.database import opened
 from curate.store.upkeep import forget_damaged
-from curate.validation.batches import estimate
+from pipelines.again import questions
 from pipelines.identity import is_current
 from pipelines.plan import make
 from pipelines.runner import run
 from pipelines.stage import Context, Retry, parts_of
 from pipelines.stage_folder import done_of, folder_of
 from pipelines.stages import STAGES
-from pipelines.stages.ask import answers_of
 from pipelines.stages.bucket import borders_of
 from pipelines.stages.ingest import Ingest, earlier_of
 
@@ -67,10 +65,10 @@ def grow(
         asks = until is None or until in names[names.index("ask") :]
         if cost is not None and asks:
             run(context, until="retrieve", yes=True, before=lambda: keep_what_was(context))
-            questions = questions_left(context)
-            if questions["usd"] > cost:
+            asked = questions(context)
+            if asked is not None and asked["usd"] > cost:
                 raise Unconfirmed(
-                    f"{questions['images']:,} images wait for questions that cost about ${questions['usd']:,.2f}.",
+                    f"{asked['images']:,} images wait for questions that cost {asked['word']} ${asked['usd']:,.2f}.",
                     f"--max-cost allows ${cost:,.2f}.",
                     "Raise it, or lower retrieve.per_class.",
                 )
@@ -179,23 +177,6 @@ def _paid(context: Context) -> dict[str, int]:
             name: int(store.base.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
             for name, table in queries.items()
         }
-
-
-def questions_left(context: Context) -> dict[str, Any]:
-    """Images of the candidates that have no answer yet, and what their questions cost in US dollars."""
-    settings = context.config.validation
-    if settings.method != "crowd":
-        return {"images": 0, "answers": 0, "usd": 0.0}
-    candidates = pq.read_table(folder_of(context.root, "retrieve") / "candidates.parquet")
-    asked = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
-    items = candidates.filter(asked).select(["id", "concept"]).to_pylist()
-    valid: Counter[str] = Counter()
-    if (known := answers_of(context, folder_of(context.root, "bucket"))) is not None:
-        table = known.earlier({"batch": "", "items": {item["id"]: item["id"] for item in items}})
-        valid.update(id_ for id_, fault in rows_of(table, "id", "fault") if fault is None)
-    left = {item["id"] for item in items if valid[item["id"]] < settings.workers}
-    answers = len(left) * settings.workers
-    return {"images": len(left), "answers": answers, "usd": estimate(len(left), settings.workers, settings.reward_usd)}
 
 
 def heal(context: Context, reasons: Sequence[str] = (), days: float | None = None) -> dict[str, Any]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from curate.validation.judging.panel import Panel
 
 
+ASKED = ("people", "audit")  # routes of the images that people answer
+
+
 def items_schema() -> pa.Schema:
     """Columns of items.parquet."""
     import pyarrow as pa
@@ -64,18 +67,20 @@ class Ask(Stage):
 
     def run(self, inputs: Mapping[str, Path], out: Path) -> Counts:
         """candidates → items.parquet, batch.csv, page.html, images/, batch.json."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
-        candidates = pq.read_table(inputs["retrieve"] / "candidates.parquet")
-        asked = pc.is_in(candidates["fate"], value_set=pa.array(["kept", "background"]))
-        items = candidates.filter(asked).select(items_schema().names)
+        items = items_of(inputs["retrieve"])
         write_parquet(out / "items.parquet", items)
         if self.context.config.validation.method == "crowd":
             from pipelines.stage_folder import folder_of
 
-            left = self._left_to_people(items.to_pylist(), inputs, out)
+            routes, opinions = routes_of(self.context, items.to_pylist(), inputs)
+            if opinions is not None:
+                write_parquet(out / "opinions.parquet", opinions)
+                counts = Counter(routes.values())
+                self.context.run_log.say(
+                    f"ask: judges leave {counts['people']:,} of {len(routes):,} images to people, {counts['audit']:,} "
+                    f"are audited, {counts['skip']:,} skip people, {counts['unaffordable']:,} exceed people_budget_usd"
+                )
+            left = [item for item in items.to_pylist() if routes[item["id"]] in ASKED]
             facts = batch_of(self.context, left, inputs, out, standing=folder_of(self.context.root, self.name))
             self.context.run_log.say(
                 f"ask: {len(facts['items']):,} images × {facts['workers']} answers: free by yourself; about "
@@ -83,39 +88,47 @@ class Ask(Stage):
             )
         return Counts(len(items), len(items), {})
 
-    def _left_to_people(
-        self, items: list[dict[str, Any]], inputs: Mapping[str, Path], out: Path
-    ) -> list[dict[str, Any]]:
-        """Ask the judges, write `opinions.parquet`; returns the items that people are asked."""
-        context, section = self.context, self.context.config.validation
-        if not section.judges:
-            return items
-        import numpy as np
 
-        from curate.release.packing import FetchedImages
-        from curate.retrieval.vector_store import vectors_of
-        from curate.validation.judging.panel import first_opinions
+def items_of(retrieved: Path) -> pa.Table:
+    """The candidates that the first batch asks about, columns of `items_schema`."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
 
-        ids = {item["id"] for item in items}
-        images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
-        opinions = first_opinions(
-            section,
-            context.config.retrieve.complete_concepts(),
-            items,
-            images.get,
-            lambda some: vectors_of(inputs["embed"], some),
-            np.load(inputs["retrieve"] / "queries.npy"),
-            context.root / "judges" / "answers.jsonl",
-            context.run_log,
-        )
-        write_parquet(out / "opinions.parquet", opinions)
-        routes = panel_of(context, inputs, opinions).routes(items)
-        counts = Counter(route.to for route in routes.values())
-        context.run_log.say(
-            f"ask: judges leave {counts['people']:,} of {len(routes):,} images to people, {counts['audit']:,} are "
-            f"audited, {counts['skip']:,} skip people, {counts['unaffordable']:,} exceed people_budget_usd"
-        )
-        return [item for item in items if routes[item["id"]].to in ("people", "audit")]
+    candidates = pq.ParquetFile(retrieved / "candidates.parquet").read()  # read_table would import pandas
+    asked = pc.match_substring_regex(candidates["fate"], r"\A(kept|background)\z")  # as pa.array would
+    return candidates.filter(asked).select(items_schema().names)
+
+
+def routes_of(
+    context: Context, items: list[dict[str, Any]], inputs: Mapping[str, Path], ask: bool = True
+) -> tuple[dict[str, str], pa.Table | None]:
+    """(id → where each item goes, see `Route.to`; opinions of the judges, None without any).
+
+    ask: False asks no endpoint: what it did not answer before is left to people.
+    """
+    section = context.config.validation
+    if not section.judges:
+        return dict.fromkeys((item["id"] for item in items), "people"), None
+    import numpy as np
+
+    from curate.release.packing import FetchedImages
+    from curate.retrieval.vector_store import vectors_of
+    from curate.validation.judging.panel import first_opinions
+
+    ids = {item["id"] for item in items}
+    images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", ids)
+    opinions = first_opinions(
+        section,
+        context.config.retrieve.complete_concepts(),
+        items,
+        images.get,
+        lambda some: vectors_of(inputs["embed"], some),
+        np.load(inputs["retrieve"] / "queries.npy"),
+        context.root / "judges" / "answers.jsonl",
+        context.run_log,
+        ask,
+    )
+    return {id_: route.to for id_, route in panel_of(context, inputs, opinions).routes(items).items()}, opinions
 
 
 def panel_of(context: Context, inputs: Mapping[str, Path], opinions: pa.Table) -> Panel:
@@ -163,7 +176,7 @@ def batch_of(
 
     config = context.config
     ids = {item["id"] for item in items}
-    gold = _gold(context, items, inputs["bucket"], asked or set())
+    gold = gold_of(context, items, inputs["bucket"], asked or set())
     images = FetchedImages.open(inputs["fetch"], inputs["bucket"] / "members.parquet", {*ids, *gold})
     shown = sorted(images.members)
     facts = write_batch(
@@ -194,7 +207,7 @@ def answers_of(context: Context, bucketed: Path) -> Answers | None:
     from curate.store.answers import Answers, options_of
 
     def digests(ids: Collection[str]) -> dict[str, str]:
-        table = pq.read_table(bucketed / "members.parquet", columns=["id", "sha256"])
+        table = pq.ParquetFile(bucketed / "members.parquet").read(["id", "sha256"])
         return dict(
             rows_of(table.filter(pc.is_in(table["id"], value_set=pa.array(sorted(ids), pa.string()))), "id", "sha256")
         )
@@ -203,7 +216,7 @@ def answers_of(context: Context, bucketed: Path) -> Answers | None:
     return Answers(place, options, digests, f"driftline:{context.config.seed}")
 
 
-def _gold(
+def gold_of(
     context: Context, items: Sequence[Mapping[str, Any]], bucketed: Path, asked: set[str]
 ) -> dict[str, frozenset[str]]:
     """Questions with known answers: those of the file, and the background's lowest cosines for "none"."""
@@ -215,7 +228,7 @@ def _gold(
     from curate.validation.batches import NONE, draw_gold, read_gold
 
     known = read_gold(context.path(section.gold), [c.name for c in context.config.retrieve.concepts])
-    stored = set(pq.read_table(bucketed / "members.parquet", columns=["id"])["id"].to_pylist())
+    stored = set(pq.ParquetFile(bucketed / "members.parquet").read(["id"])["id"].to_pylist())
     if strange := sorted(set(known) - stored):
         raise BadInput(
             f"{section.gold} names {len(strange)} photos without an image in this run, {strange[0]!r} the first.",

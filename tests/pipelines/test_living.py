@@ -95,12 +95,12 @@ class TestStore:
     def test_a_dry_run_says_what_is_needed_although_there_is_a_store(self, built: Path) -> None:
         other = context(built, OTHER_FILTER)
         found = forecast(other, plan(other))
-        assert found["again"] == {"requests": 0, "embeddings": 0, "questions": None}
+        assert found["again"].items() >= {"requests": 0, "embeddings": 0}.items()
         assert "again      about 0 requests" in text(plan(other), found)
         with_limit = context(built, "fetch.min_edge=20")
         assert 0 < forecast(with_limit, plan(with_limit))["again"]["requests"] < 40
         waiting = context(built)
-        assert forecast(waiting, plan(waiting))["again"]["questions"]["images"] > 0
+        assert forecast(waiting, plan(waiting))["questions"]["images"] > 0
 
     def test_a_stage_that_is_repeated_on_purpose_asks_again(self, built: Path, town: Town) -> None:
         before = tree(built)

@@ -93,7 +93,10 @@ def listener() -> Iterator[Listener]:
 
 def test_photos_buckets_candidates_and_bytes_are_counted_before_anything_ran(own: Path) -> None:
     document = found(own)
-    assert document["photos"] == {"expected": 60, "known_by": "60 records of the source", "sample_dropped": {}}
+    assert document["photos"] == {
+        "expected": 60, "at_most": False, "addresses": None, "share_known_by": None,
+        "known_by": "60 records of the source", "sample_dropped": {},
+    }  # fmt: skip
     assert document["buckets"] == [{"name": str(year), "photos": 20} for year in (2010, 2011, 2012)]
     assert document["candidates"] == {
         "concepts": 2, "per_class": 6, "background": 0, "each_bucket": 12, "images": 36, "short_buckets": [],
@@ -135,7 +138,10 @@ def test_concepts_that_do_not_fit_are_a_problem(own: Path) -> None:
 def test_answers_hours_and_dollars(own: Path) -> None:
     crowd = ("validation.method=crowd", "validation.workers=3", "validation.reward_usd=0.02", "validation.seconds=10")
     asked = found(own, *crowd)["questions"]
-    assert asked == {"images": 36, "workers": 3, "answers": 108, "hours": 0.3, "usd": 3.24}
+    assert asked == {
+        "images": 36, "gold": 0, "workers": 3, "answers": 108, "hours": 0.3, "usd": 3.24, "at_most": True,
+        "word": "at most", "known_by": "36 candidates", "routes": {},
+    }  # fmt: skip
     assert found(own)["questions"] is None, "the folders' names are the labels"
 
 

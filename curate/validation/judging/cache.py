@@ -36,20 +36,22 @@ class _Entry(Schema):
 class AnswerCache:
     """All answers of the endpoint judges of a run; the last one of a key counts."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises BadInput for a line that is no answer; a last line that a kill cut is removed."""
+    def __init__(self, path: Path, write: bool = True) -> None:
+        """Raises BadInput for a line that is no answer; a last line that a kill cut is removed. write: False only
+        reads."""
         self.path = path
         self.entries: dict[Key, dict[str, Any]] = {}
         self.spent: dict[str, float] = {}
         if path.is_file():
             data = path.read_bytes()
             complete = data.rfind(b"\n") + 1
-            if complete < len(data):
+            if write and complete < len(data):
                 os.truncate(path, complete)
             for number, line in enumerate(data[:complete].splitlines(), 1):
                 self._remember(self._entry(line, number))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", encoding="utf-8")
+        if write:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a", encoding="utf-8")
 
     def _entry(self, line: bytes, number: int) -> dict[str, Any]:
         try:

@@ -29,6 +29,7 @@ from curate.validation.judging.zero_shot import zero_shot
 from curate.validation.settings import ValidationSettings
 from curate.validation.verdicts import people_say, tally
 
+NOT_ASKED = "not_asked"  # fault of an opinion that a plan does not have
 Items = list[dict[str, Any]]  # id, bucket, concept, …
 ERROR = 0.05  # chance that a bucket is doubted although people confirm enough decisions in it
 VectorsOf = Callable[[list[str]], npt.NDArray[Any]]
@@ -45,10 +46,12 @@ def first_opinions(
     queries: npt.NDArray[Any],
     cache_file: Path,
     run_log: RunLog,
+    ask: bool = True,
 ) -> pa.Table:
     """Opinions of all judges that need no answers of people: endpoints and the margin.
 
-    queries: of all concepts, in their order. cache_file: the answers of endpoints, which are never asked twice.
+    queries: of all concepts, in their order. cache_file: the answers of endpoints, which are never asked twice. ask:
+    False asks nothing and writes nothing; an image without an answer has the fault `not_asked`.
     """
     buckets = {item["id"]: item["bucket"] for item in items}
     ids = sorted(buckets)
@@ -58,7 +61,14 @@ def first_opinions(
         if judge.kind == "endpoint":
             digests = digests or {id_: sha256_bytes(load(id_)[0]) for id_ in ids}
             question = question_of(concepts, judge.instructions)
-            cache = AnswerCache(cache_file)
+            cache = AnswerCache(cache_file, ask)
+            if not ask:
+                for id_, digest in digests.items():
+                    key = digest, question.fingerprint, judge.name, judge.model or ""
+                    rows += of_endpoint({id_: cache.entries[key]} if key in cache.entries else {}, buckets)
+                    if key not in cache.entries:
+                        rows.append(opinion(id_, buckets[id_], judge.name, [], fault=NOT_ASKED))
+                continue
             try:
                 with run_log.progress(judge.name, len(ids), "images") as tick:
                     rows += of_endpoint(ask_endpoint(judge, question, digests, load, cache, tick), buckets)

@@ -1,0 +1,178 @@
+"""24: a plan prices what a run then asks, and addresses are no photos until they gave an image."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from support.console import answer
+from support.living import Town, counted
+from support.living import answer as people_answer
+from support.living import context as town_context
+from support.vision_server import vision_server
+
+from curate.core.atomic_io import read_json, write_text
+from curate.core.errors import Unconfirmed
+from curate.core.run_log import RunLog
+from curate.validation.batches import estimate
+from pipelines.annotation.batches import open_batch
+from pipelines.config.loader import load
+from pipelines.forecast import forecast
+from pipelines.forecast_text import text
+from pipelines.living import grow
+from pipelines.plan import plan
+from pipelines.runner import run
+from pipelines.stage import Context
+from pipelines.stage_folder import folder_of
+
+CROWD = ("store.use=false", "validation.method=crowd")
+MARGIN = ('validation.judges=[{"name": "m", "kind": "margin", "margin": 0.0}]',)
+SKIP = (*MARGIN, "validation.skip_people=confident", "validation.skip_confidence=0.51", "validation.audit_share=0.1")
+
+
+@pytest.fixture(scope="module")
+def retrieved(journey: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run before `ask`, with gold questions; not to be changed by tests but for its batches."""
+    out = tmp_path_factory.mktemp("plan") / "run"
+    skip = ("07_ask", "08_tally", "09_publish", "answers", "runs", "report", "stream", "world", "audit", "batches")
+    shutil.copytree(journey, out, ignore=shutil.ignore_patterns(*skip))
+    (out / "world").symlink_to(journey / "world")
+    candidates = pq.read_table(folder_of(out, "retrieve") / "candidates.parquet").to_pylist()
+    sure = [c for c in candidates if c["fate"] in ("kept", "surplus")][:40]
+    lines = {c["id"]: c["concept"] for c in sure}
+    write_text(out / "gold.csv", "id,labels\n" + "".join(f"{id_},{label}\n" for id_, label in lines.items()))
+    return out
+
+
+@pytest.fixture
+def folder(retrieved: Path) -> Iterator[Path]:
+    yield retrieved
+    for name in ("batches", "judges", "stages/07_ask", "stages/08_tally"):
+        shutil.rmtree(retrieved / name, ignore_errors=True)
+
+
+def context(folder: Path, *changes: str) -> Context:
+    return Context(folder, load(folder / "driftline.yaml", changes), RunLog(None, quiet=True), changes=changes)
+
+
+def planned(here: Context) -> dict[str, Any]:
+    asked: dict[str, Any] = forecast(here, plan(here, until="tally"))["questions"]
+    return asked
+
+
+def really(here: Context) -> tuple[int, int, float]:
+    """Images, gold questions that are no candidates, and US dollars of the batch that the stage writes."""
+    run(here, until="ask", yes=True)
+    facts = read_json(folder_of(here.root, "ask") / "batch.json")
+    items = set(pq.read_table(folder_of(here.root, "ask") / "items.parquet")["id"].to_pylist())
+    gold = {facts["items"][item] for item in facts["gold"]}
+    return len(facts["items"]), len(gold - items), facts["estimate_usd"]
+
+
+class TestMoney:
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            (),
+            ("validation.gold=gold.csv", "validation.gold_share=0.2"),
+            SKIP,
+            (*SKIP, "validation.gold=gold.csv", "validation.gold_share=0.5"),
+            (*SKIP, "validation.people_budget_usd=0.9", "validation.gold=gold.csv"),
+            (*MARGIN, "validation.people_budget_usd=4", "validation.workers=5", "validation.agree=3"),
+        ],
+        ids=["people", "gold", "skip", "skip and gold", "skip, budget and gold", "budget of 5 workers"],
+    )
+    def test_after_retrieval_a_plan_is_what_the_stage_asks(self, folder: Path, changes: tuple[str, ...]) -> None:
+        here = context(folder, *CROWD, *changes)
+        asked = planned(here)
+        images, gold, usd = really(here)
+        assert (asked["images"], asked["usd"], asked["at_most"]) == (images, usd, False)
+        assert asked["gold"] >= gold
+        assert sum(asked["routes"].values()) == pq.read_table(folder_of(folder, "ask") / "items.parquet").num_rows
+        waiting = planned(here)
+        assert (waiting["images"], waiting["usd"]) == (images, usd), "nobody has answered yet"
+
+    @pytest.mark.parametrize("changes", [(), SKIP, (*MARGIN, "validation.people_budget_usd=4")])
+    def test_before_retrieval_it_is_the_most_and_says_why(self, folder: Path, changes: tuple[str, ...]) -> None:
+        here = context(folder, *CROWD, *changes, "validation.gold=gold.csv")
+        before = forecast(here, plan(here, "retrieve", "tally"))["questions"]
+        assert before["at_most"]
+        assert "candidates" in before["known_by"]
+        _, _, usd = really(here)
+        assert usd <= before["usd"] <= (here.config.validation.people_budget_usd or 1e9)
+
+    def test_a_judge_that_was_not_asked_makes_it_the_most_and_its_answers_make_it_exact(self, folder: Path) -> None:
+        sees = {"labels": ["none"], "sensitive": False, "confidence": 0.98}
+        with vision_server(sees=lambda _: sees) as vision:
+            judge = json.dumps([{"name": "vlm", "url": vision.url, "model": "vision-1"}])
+            here = context(folder, *CROWD, *SKIP, f"validation.judges={judge}")
+            before = planned(here)
+            assert not vision.bodies
+            assert not (folder / "judges").exists()
+            images, _, usd = really(here)
+            assert (before["at_most"], before["usd"] > usd) == (True, True)
+            shutil.rmtree(folder_of(folder, "ask"))
+            asked = vision.bodies[:]
+            after = planned(here)
+            assert vision.bodies == asked
+        assert (after["images"], after["usd"], after["at_most"]) == (images, usd, False)
+
+    def test_every_command_says_the_same(self, folder: Path) -> None:
+        here = context(folder, *CROWD, *SKIP)
+        plans = plan(here, until="tally")
+        asked = forecast(here, plans)["questions"]
+        options = [f"--set={change}" for change in (*CROWD, *SKIP)]
+        assert answer("plan", str(folder), "--until", "tally", *options, "--json")["questions"] == asked
+        assert f"${asked['usd']:,.2f} for paid workers" in text(plans, forecast(here, plans))
+        with pytest.raises(Unconfirmed, match=rf"^{asked['images']:,} images .* cost about \${asked['usd']:,.2f}\."):
+            grow(here, until="tally", cost=asked["usd"] - 0.01)
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    return Town(tmp_path_factory.mktemp("town"), 60)
+
+
+LOOSE = "\nfilter: {upload_after_capture: false}\n"
+
+
+class TestAddresses:
+    def test_they_are_no_photos_until_they_gave_an_image(self, town: Town, tmp_path: Path) -> None:
+        root = town.run(tmp_path / "run", 60, LOOSE)
+        here = town_context(root)
+        plans = plan(here)
+        before = forecast(here, plans)
+        rows = before["photos"]["addresses"]
+        assert (before["photos"]["expected"], before["photos"]["at_most"]) == (rows, True)
+        assert f"photos     at most {rows} ({rows} addresses" in text(plans, before)
+        with counted(town):
+            run(here, until="fetch")
+        counts = {e["stage"]: e["counts"] for e in answer("status", str(root), "--json")["stages"]}
+        images = counts["fetch"]["kept"]
+        assert images < rows == counts["fetch"]["read"]
+        assert forecast(here, plan(here))["photos"]["expected"] == images, "the stage fetch"
+        for change in ("fetch.shard_size=7", "store.use=false"):  # measured by the store; by the earlier fetch
+            other = town_context(root, change, "fetch.threads=3", "fetch.shard_size=7")
+            photos = forecast(other, plan(other))["photos"]
+            assert (photos["addresses"], photos["expected"], photos["at_most"]) == (rows, images, False)
+            assert f"{rows} addresses" in photos["share_known_by"]
+
+    def test_answers_that_the_store_has_are_not_paid_again(self, town: Town, tmp_path: Path) -> None:
+        root = town.run(tmp_path / "run", 60, LOOSE)
+        here = town_context(root)
+        with counted(town):
+            run(here, until="ask")
+        people_answer(here, town, "first")
+        run(here, until="tally")
+        more = town_context(root, "retrieve.per_class=6")
+        run(more, until="retrieve")
+        asked = planned(more)
+        run(more, until="tally")
+        rest = open_batch(more).facts
+        assert 0 < asked["images"] == len(rest["items"])
+        assert asked["usd"] == rest["estimate_usd"] == estimate(len(rest["items"]), 2, 0.02)
