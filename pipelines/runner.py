@@ -257,7 +257,7 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"stage": stage.name, "state": "pending", "counts": None, "seconds": None}
     notes = []
     if done:
-        entry |= {"state": "done", "counts": done["counts"], "seconds": done["seconds"]}
+        entry |= {"state": "done", "counts": _counts(stage, done), "seconds": done["seconds"]}
         if stale:
             entry["state"] = "stale"
         else:
@@ -282,6 +282,15 @@ def _entry(stage: Stage, stale: bool, verify: bool) -> dict[str, Any]:
         elif work != folder and work.is_dir():
             notes.append(f"New output is unfinished in {work}; the old one is kept.")
     return entry | ({"note": " ".join(notes)} if notes else {})
+
+
+def _counts(stage: Stage, done: dict[str, Any]) -> Any:
+    """Counts of a finished stage; pyarrow is imported only where later rounds may have changed them."""
+    if not (folder_of(stage.context.root, "tally") / "asked.parquet").is_file():
+        return done["counts"]
+    from pipelines.reporting.dropped import counts_of
+
+    return counts_of(stage.context.root, stage.name)
 
 
 def _was_current(stage: Stage, done: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote_plus
 
@@ -143,3 +143,12 @@ def rows_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     [(0, '7'), (1, '8')]
     """
     return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def best_of(table: pa.Table, column: str, order: Sequence[str]) -> pa.Table:
+    """Several rows for an id → table (id, column) with the best value of each id: the first one in `order`, which names
+    all values."""
+    values = pa.array(order)
+    coded = pa.table({"id": table["id"], "code": pc.index_in(table[column], value_set=values)})
+    best = coded.group_by("id").aggregate([("code", "min")])
+    return pa.table({"id": best["id"], column: pc.take(values, best["code_min"])})

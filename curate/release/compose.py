@@ -96,7 +96,7 @@ class Collection:
 def compose(
     collection: Collection, seed: int, provenance: Mapping[str, Any], out: Path
 ) -> tuple[int, int, Counter[str]]:
-    """Write the release into `out`/release; finished tars are not written again.
+    """Write the release into `out`/release, and `out`/dropped.parquet; finished tars are not written again.
 
     Returns the numbers of accepted and published images, and of dropped images by reason.
     """
@@ -187,7 +187,9 @@ def compose(
         npy = release / "features" / f"{name}.npy"
         keep_features(collection.store, sources, spec, collection.batch, kind, npy)
     shutil.rmtree(records, ignore_errors=True)  # a release that only loses images packs none
-    return len(accepted), len(chosen), dropped
+    table = pa.table({"id": pa.array(list(dropped), pa.string()), "reason": pa.array(dropped.values(), pa.string())})
+    write_parquet(out / "dropped.parquet", table)
+    return len(chosen) + len(dropped), len(chosen), Counter(dropped.values())
 
 
 def _was_stripped(former: Former | None) -> bool:
@@ -197,14 +199,14 @@ def _was_stripped(former: Former | None) -> bool:
 
 def publishable(
     accepted: Rows, group: Mapping[str, str], collection: Collection, seed: int, known: Container[str] = ()
-) -> tuple[Rows, Counter[str], dict[str, str]]:
-    """The accepted images that may be published, the numbers of the others by reason, and id → why it is not among
-    them, as far as the run knows.
+) -> tuple[Rows, dict[str, str], dict[str, str]]:
+    """The accepted images that may be published, id → reason of the others, and id → why it is not among them, as far
+    as the run knows.
 
     known: ids of the release that is appended to, which go before their near copies.
     """
     settings = collection.settings
-    dropped: Counter[str] = Counter()
+    dropped: dict[str, str] = {}
     why = {id_: f"verdict {said}" for id_, said in rows_of(collection.verdicts, "id", "verdict") if said != "kept"}
     times = Counter(row["id"] for row in accepted)
     left = _drop(accepted, (id_ for id_, n in times.items() if n > 1), "several_concepts", dropped, why)
@@ -245,11 +247,11 @@ def _numbers(rows: Rows, group: Mapping[str, str]) -> npt.NDArray[np.int64]:
     return np.array([numbers[group[row["id"]]] for row in rows], np.int64)
 
 
-def _drop(rows: Rows, ids: Iterable[str], reason: str, dropped: Counter[str], why: dict[str, str]) -> Rows:
-    """The rows without those of `ids`, which are counted in `dropped` and explained in `why`."""
+def _drop(rows: Rows, ids: Iterable[str], reason: str, dropped: dict[str, str], why: dict[str, str]) -> Rows:
+    """The rows without those of `ids`, which get their reason in `dropped` and `why`."""
     removed = set(ids)
     gone = [row["id"] for row in rows if row["id"] in removed]
-    dropped[reason] = len(gone)
+    dropped |= dict.fromkeys(gone, reason)
     why |= dict.fromkeys(gone, reason)
     return [row for row in rows if row["id"] not in removed]
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from curate.core.atomic_io import read_json, write_array, write_json, writing
 from curate.core.errors import BadInput, Shortage
 from curate.core.executor import Executor
-from curate.core.parsing import rows_of
+from curate.core.parsing import best_of, rows_of
 from curate.core.run_log import RunLog
 from curate.encoders import Encoder, EncoderSpec, Vectors
 from curate.retrieval.approximate import approximate_search
@@ -114,7 +114,7 @@ def retrieve(
             chosen = choose(tops, bottoms, settings, lookup(bucket), reserve)
             rows = _table(store, bucket["index"], [c.name for c in concepts], tops, chosen)
             writer.write_table(rows)
-            fates = _best_fates(rows)
+            fates = Counter(best_of(rows, "fate", FATES)["fate"].to_pylist())
             counts += fates
             counts["not_retrieved"] += sizes[bucket["index"]] - fates.total()
             asked = rows.filter(pc.is_in(rows["fate"], value_set=pa.array(["kept", "background"])))
@@ -232,10 +232,3 @@ def _table(store: Store, bucket: int, names: Sequence[str], tops: Sequence[Ranke
     scores = np.concatenate([*(t.scores for t in tops), lowest]).astype(np.float32)
     columns = [store.names(rows.astype(np.int64)), np.full(len(rows), bucket, np.int32), concept, scores, ranks, fates]
     return pa.table(columns, schema=CANDIDATES)
-
-
-def _best_fates(rows: pa.Table) -> Counter[str]:
-    """Images by the best fate in any list."""
-    codes = pc.index_in(rows["fate"], value_set=pa.array(FATES))
-    best = pa.table({"id": rows["id"], "code": codes}).group_by("id").aggregate([("code", "min")])
-    return Counter({FATES[c]: n for c, n in Counter(best["code_min"].to_pylist()).items()})

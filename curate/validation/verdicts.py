@@ -41,6 +41,9 @@ VERDICTS = pa.schema(
     ]
 )
 
+# A photo may be asked for several concepts; its own verdict is the best of them, in this order.
+BEST = ("kept", "held_for_review", "unsure", "no_majority", "several_concepts", "wrong_concept", "sensitive", "pending",
+        "unlabelled")  # fmt: skip
 ENOUGH_GOLD = 3  # fewer answers to gold questions are not evidence
 LEAST_GOLD = 0.5  # share of them that must be right
 ENOUGH = 10  # fewer answers do not show a habit

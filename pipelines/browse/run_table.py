@@ -16,16 +16,17 @@ from curate.images.local_files import read_local
 from curate.images.shards import Reader
 from curate.retrieval.retrieve import FATES, text_encoder
 from curate.retrieval.vector_store import Store
+from curate.validation.verdicts import BEST
 from pipelines.browse.collection import Collection, Row, Source, view
-from pipelines.reporting.dropped import KEPT
+from pipelines.reporting.dropped import drops
 from pipelines.reporting.trace import trace
 from pipelines.stage import Context
 from pipelines.stage_folder import done_of, folder_of
+from pipelines.stages import STAGES
 from pipelines.stages.embed import spec_of
 from pipelines.web.dates import labels
 
 LARGEST = 64 << 20  # bytes of a local file that is shown
-REJECT = {"id": "VARCHAR", "row": "BIGINT", "reason": "VARCHAR", "detail": "VARCHAR"}
 TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files, columns
     "ingested": (
         "ingest",
@@ -35,12 +36,8 @@ TABLES: dict[str, tuple[str, str, dict[str, str]]] = {  # view → stage, files,
         )
         | {"row": "BIGINT", "uploaded": "BIGINT"},
     ),
-    "unread": ("ingest", "rejects/*.parquet", REJECT),
-    "filtered": ("filter", "rejects/*.parquet", REJECT),
     "fetched": ("fetch", "index.parquet", {"id": "VARCHAR", "shard": "VARCHAR", "fault": "VARCHAR"}),
-    "unbucketed": ("bucket", "rejects.parquet", REJECT),
     "members": ("bucket", "members.parquet", {"id": "VARCHAR", "bucket": "INTEGER"}),
-    "not_embedded": ("embed", "metadata/*.parquet", {"id": "VARCHAR", "fault": "VARCHAR"}),
     "candidates": (
         "retrieve",
         "candidates.parquet",
@@ -57,12 +54,13 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
   FROM (SELECT *, coalesce(list_position($fates, fate), 99) - score / 10 AS place FROM candidates) GROUP BY id
 ), judged AS (
   SELECT id, min_by(concept, place) AS concept, min_by(verdict, place) AS verdict
-  FROM (SELECT *, (verdict <> 'kept')::INTEGER AS place FROM verdicts) GROUP BY id
+  FROM (SELECT *, list_position($verdicts, verdict) AS place FROM verdicts) GROUP BY id
 ), judges AS (SELECT id, list_sort(list(DISTINCT worker)) AS judge FROM answers WHERE fault IS NULL GROUP BY id
-), late AS (SELECT row, any_value(reason) AS reason FROM filtered GROUP BY row
+), late AS (SELECT row, any_value(reason) AS reason FROM dropped WHERE stage = 'filter' GROUP BY row
+), lost AS (
+  SELECT id, min_by(stage || ': ' || reason, place) AS reason FROM dropped WHERE stage NOT IN ('ingest', 'filter')
+  GROUP BY id
 ), faults AS (SELECT DISTINCT ON (id) id, shard, fault FROM fetched
-), outside AS (SELECT id, any_value(reason) AS reason FROM unbucketed GROUP BY id
-), unfit AS (SELECT id, any_value(fault) AS fault FROM not_embedded WHERE fault IS NOT NULL GROUP BY id
 ), traced AS (
   SELECT i.*, m.bucket AS number, CASE WHEN f.fault IS NULL THEN f.shard END AS shard,
     j.verdict, w.judge, v.vector, p.id AS release_id,
@@ -70,17 +68,11 @@ WITH chosen AS (  -- a photo can be in several lists of candidates: its own fate
     CASE
       WHEN l.reason IS NOT NULL THEN 'filter: ' || l.reason  -- first: its id may be that of a photo that is kept
       WHEN p.id IS NOT NULL THEN NULL
-      WHEN f.fault IS NOT NULL THEN 'fetch: ' || f.fault
-      WHEN o.reason IS NOT NULL THEN 'bucket: ' || o.reason
-      WHEN u.fault IS NOT NULL THEN 'embed: ' || u.fault
-      WHEN $retrieved AND c.fate IS NULL THEN 'retrieve: not_retrieved'
-      WHEN c.fate NOT IN $kept THEN 'retrieve: ' || c.fate
-      WHEN j.verdict <> 'kept' THEN 'tally: ' || j.verdict
-      WHEN $published THEN 'publish: ' || $left
+      ELSE o.reason
     END AS reason
   FROM ingested i
-  LEFT JOIN late l USING (row) LEFT JOIN faults f ON f.id = i.id LEFT JOIN outside o ON o.id = i.id
-  LEFT JOIN members m ON m.id = i.id LEFT JOIN unfit u ON u.id = i.id LEFT JOIN chosen c ON c.id = i.id
+  LEFT JOIN late l USING (row) LEFT JOIN faults f ON f.id = i.id LEFT JOIN lost o ON o.id = i.id
+  LEFT JOIN members m ON m.id = i.id LEFT JOIN chosen c ON c.id = i.id
   LEFT JOIN judged j ON j.id = i.id LEFT JOIN judges w ON w.id = i.id LEFT JOIN published p ON p.id = i.id
   LEFT JOIN vectors v ON v.id = i.id
 )
@@ -93,7 +85,7 @@ SELECT t.id, CASE WHEN reason IS DISTINCT FROM 'filter: impossible_upload_date' 
 FROM traced t LEFT JOIN names b ON b.number = t.number
 UNION ALL
 SELECT coalesce(id, 'record ' || row), NULL, left(detail, 200), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-  NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM unread
+  NULL, NULL, NULL, 'ingest: ' || reason, row, 'dropped' FROM dropped WHERE stage = 'ingest'
 """
 
 
@@ -111,7 +103,8 @@ def run_collection(context: Context) -> Collection:
         files = sorted(folder.glob(pattern)) if done_of(root, stage) is not None else []
         inputs += files
         view(database, name, files, columns)
-    done = {stage: done_of(root, stage) for stage in ("bucket", "embed", "retrieve", "publish")}
+    database.register("dropped", _drops(root))
+    done = {stage: done_of(root, stage) for stage in ("bucket", "embed")}
     store = Store.open(folder_of(root, "embed")) if done["embed"] else None
     ids = pa.chunked_array([], pa.string()) if store is None else store.ids
     database.register("vectors", pa.table({"id": ids, "vector": pa.array(range(len(ids)), pa.int64())}))
@@ -131,26 +124,24 @@ def run_collection(context: Context) -> Collection:
         trace=lambda id_: trace(root, id_),
         inputs=inputs,
     )
-    left = " or ".join(done["publish"]["counts"]["dropped"]) if done["publish"] else ""
-    values = {
-        "$fates": _list(FATES),
-        "$kept": f"({_list(KEPT)[1:-1]})",
-        "$retrieved": str(done["retrieve"] is not None),
-        "$published": str(done["publish"] is not None),
-        "$left": _text(left or "not_chosen"),
-    }
     query = QUERY
-    for name, value in values.items():
-        query = query.replace(name, value)
+    for name, order in (("$fates", FATES), ("$verdicts", BEST)):
+        query = query.replace(name, "[" + ", ".join(f"'{value}'" for value in order) + "]")
     return Collection(source, database, query)
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _list(values: tuple[str, ...]) -> str:
-    return "[" + ", ".join(map(_text, values)) + "]"
+def _drops(root: Path) -> pa.Table:
+    """What the finished stages dropped: (place of the stage, stage, row, id, reason, detail)."""
+    kinds = {"row": pa.int64(), "id": pa.string(), "reason": pa.string(), "detail": pa.string()}
+    schema = pa.schema([("place", pa.int64()), ("stage", pa.string()), *kinds.items()])
+    tables = [schema.empty_table()]
+    for place, stage in enumerate(STAGES):
+        for table in drops(root, stage) if done_of(root, stage) is not None else ():
+            names, n = table.column_names, len(table)
+            columns = [table[name] if name in names else pa.nulls(n, kind) for name, kind in kinds.items()]
+            own = [pa.array([place] * n, pa.int64()), pa.array([stage] * n, pa.string())]
+            tables.append(pa.table([*own, *columns], schema=schema))
+    return pa.concat_tables(tables)
 
 
 def _encoder(context: Context) -> Callable[[], Encoder] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.core.errors import UnknownName, did_you_mean
+from curate.core.parsing import best_of
 from curate.images.phone_formats import HEIC_NEEDS
 from curate.retrieval.retrieve import FATES
 from curate.sources.folder import Folder
+from curate.validation.verdicts import BEST
 from pipelines.config.schema import Config
-from pipelines.stage import parts_of
+from pipelines.stage import Counts, parts_of
 from pipelines.stage_folder import done_of, folder_of
 from pipelines.stages import STAGES
 
-KEPT = ("kept", "background")  # values of columns that name the reason of a drop
+KEPT = r"\A(kept|background)\z"  # values of columns that name the reason of a drop
+ORDERS = {"fate": FATES, "verdict": BEST}  # columns that may have several values for a photo: the best one counts
 SHOWN = 200  # lines for people
 ALL_DATES = ("exif", "sidecar", "path", "file")
 
@@ -27,27 +31,29 @@ ALL_DATES = ("exif", "sidecar", "path", "file")
 def dropped(root: Path, stage: str | None = None, reason: str | None = None) -> list[dict[str, Any]]:
     """Dropped photos in order of stages: {"stage", "reason", "id", "place" (path or URL), "detail"}.
 
-    stage, reason: only these. Photos that no concept retrieved have no row. Raises UnknownName.
+    stage, reason: only these. Raises UnknownName.
     """
     if stage is not None:
         STAGES.entry(stage)
-    found = [
-        {"stage": name, "reason": row[column], "id": row.get("id"), "detail": row.get("detail")}
+    rows = [
+        {"stage": name, "row": None, "detail": None, **row}
         for name in STAGES
         if stage in (None, name)
-        for path, column in _tables(root, name)
-        for row in _rows(path, column)
-    ] + (_not_published(root) if stage in (None, "publish") else [])
-    known = {row["reason"] for row in found}
-    if reason is not None and reason not in known:
+        for table in drops(root, name)
+        for row in table.to_pylist()
+    ]
+    reasons = {row["reason"] for row in rows}
+    if reason is not None and reason not in reasons:
         raise UnknownName(
             f"No photo was dropped for the reason {reason!r}.",
-            did_you_mean(reason, known),
-            f"Available: {', '.join(sorted(known)) or 'none'}.",
+            did_you_mean(reason, reasons),
+            f"Available: {', '.join(sorted(reasons)) or 'none'}.",
         )
-    found = [row for row in found if reason in (None, row["reason"])]
-    places = _places(root, [row["id"] for row in found if row["id"] is not None])
-    return [{**row, "place": places.get(row["id"])} for row in found]
+    rows = [row for row in rows if reason in (None, row["reason"])]
+    return [
+        {**{name: row[name] for name in ("stage", "reason", "id", "detail")}, "place": place}
+        for row, place in zip(rows, _places(root, rows), strict=True)
+    ]
 
 
 def text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
@@ -70,58 +76,88 @@ def text(rows: Sequence[Mapping[str, Any]], config: Config) -> str:
     return "\n".join(lines) or "No photo was dropped."
 
 
-def _tables(root: Path, stage: str) -> list[tuple[Path, str]]:
-    """The tables of a stage that name reasons, and the column."""
+def drops(root: Path, stage: str) -> Iterator[pa.Table]:
+    """What a stage dropped, one row for each record or photo: tables with the columns reason, id (null for what could
+    not be read) and maybe row and detail.
+
+    This is the one list of drops: `dropped`, `trace` and `browse` read it, and its sum is what `status` says.
+    """
     folder = folder_of(root, stage)
-    named = [(pattern, column) for pattern, column in STAGES[stage].records if column]
-    return [(path, column) for pattern, column in named for path in sorted(folder.glob(pattern))]
+    for pattern, column in STAGES[stage].records:
+        for path in sorted(folder.glob(pattern)) if column else ():
+            file = pq.ParquetFile(path)
+            names = [name for name in ("row", "id", column, "detail") if name in file.schema_arrow.names]
+            if column not in names:
+                continue
+            table = file.read(names)
+            if column in ORDERS:
+                table = best_of(table, column, ORDERS[column])
+            lost = pc.invert(pc.match_substring_regex(pc.fill_null(table[column], "kept"), KEPT))
+            lost_rows = _without(table.filter(lost), asked_later(root) if stage == "retrieve" else None)
+            yield lost_rows.rename_columns({column: "reason"})
+    if stage == "retrieve" and (folder / "candidates.parquet").is_file():
+        yield from _unlisted(root, pq.ParquetFile(folder / "candidates.parquet").read(["id", "bucket"]))
+    if stage == "embed" and done_of(root, "embed") is not None:
+        named = [pq.ParquetFile(part).read(["id"]) for part in sorted(folder.glob("metadata/*.parquet"))]
+        members = pq.ParquetFile(folder_of(root, "bucket") / "members.parquet").read(["id"])
+        lost = _without(members, pa.concat_tables(named)["id"] if named else None)
+        yield lost.append_column("reason", pa.array(["no_vector"] * len(lost), pa.string()))
 
 
-def _rows(path: Path, column: str) -> list[dict[str, Any]]:
-    file = pq.ParquetFile(path)
-    names = [name for name in ("id", column, "detail") if name in file.schema_arrow.names]
-    if column not in names:
-        return []
-    table = file.read(names)
-    kept = pc.is_in(table[column], value_set=pa.array(KEPT))
-    rows: list[dict[str, Any]] = table.filter(pc.and_(pc.is_valid(table[column]), pc.invert(kept))).to_pylist()
-    if column != "fate":
-        return rows
-    # A photo can be in several lists of candidates: it is dropped if none keeps it, for its best reason.
-    chosen = set(table["id"].filter(kept).to_pylist())
-    best: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        if row["id"] not in chosen and (row["id"] not in best or _rank(row) < _rank(best[row["id"]])):
-            best[row["id"]] = row
-    return list(best.values())
+def _unlisted(root: Path, candidates: pa.Table) -> Iterator[pa.Table]:
+    """The vectors that are in no list of candidates; every labelled bucket has candidates."""
+    labelled = pc.unique(candidates["bucket"])
+    for part in sorted(folder_of(root, "embed").glob("metadata/*.parquet")):
+        table = pq.ParquetFile(part).read(["id", "bucket", "fault"])
+        table = _without(table.filter(pc.is_null(table["fault"])), candidates["id"])
+        inside = pc.is_in(table["bucket"], value_set=labelled)
+        yield pa.table({"id": table["id"], "reason": pc.if_else(inside, "not_retrieved", "unlabelled_bucket")})
 
 
-def _rank(row: Mapping[str, Any]) -> int:
-    return FATES.index(row["fate"]) if row["fate"] in FATES else len(FATES)
+def _without(table: pa.Table, ids: pa.ChunkedArray | None) -> pa.Table:
+    """The rows whose id is not among `ids`."""
+    if ids is None or not len(ids):
+        return table
+    return table.filter(pc.invert(pc.is_in(table["id"], value_set=ids.combine_chunks())))
 
 
-def _not_published(root: Path) -> list[dict[str, Any]]:
-    """Accepted images that are not in the release; which reason each had is known if all had the same."""
-    done = done_of(root, "publish")
-    accepted = folder_of(root, "tally") / "verdicts.parquet"
-    if done is None or not accepted.is_file():
-        return []
-    verdicts = pq.ParquetFile(accepted).read(["id", "verdict"])
-    published = pq.ParquetFile(folder_of(root, "publish") / "release" / "metadata.parquet").read(["id"])["id"]
-    kept = pc.match_substring_regex(verdicts["verdict"], r"\Akept\z")
-    left = pc.and_(kept, pc.invert(pc.is_in(verdicts["id"], value_set=published)))
-    reason = " or ".join(done["counts"]["dropped"])
-    ids = dict.fromkeys(verdicts["id"].filter(left).to_pylist())
-    return [{"stage": "publish", "reason": reason, "id": id_, "detail": None} for id_ in ids]
+def asked_later(root: Path) -> pa.ChunkedArray | None:
+    """Ids of the candidates beyond the first batch that later rounds asked: `retrieve` did not drop them. None: there
+    were no later rounds."""
+    path = folder_of(root, "tally") / "asked.parquet"
+    if not path.is_file():
+        return None
+    asked = pq.ParquetFile(path).read(["id", "round"])
+    return asked["id"].filter(pc.greater(asked["round"], pa.scalar(1, pa.int32())))
 
 
-def _places(root: Path, ids: Sequence[str]) -> dict[str, str]:
-    """Id → path or URL."""
-    wanted = pa.array(ids, pa.string())
-    places: dict[str, str] = {}
-    for part in parts_of(folder_of(root, "ingest")):
-        table = pq.ParquetFile(part).read(["id", "path", "url"])
-        table = table.filter(pc.is_in(table["id"], value_set=wanted))
-        place = pc.coalesce(table["path"], table["url"])
-        places |= {id_: where for id_, where in zip(table["id"].to_pylist(), place.to_pylist(), strict=True) if where}
-    return places
+def counts_of(root: Path, stage: str) -> dict[str, Any] | None:
+    """Counts of a finished stage in photos, see `Counts`; None if it is not finished."""
+    if (done := done_of(root, stage)) is None:
+        return None
+    counts: dict[str, Any] = done["counts"]
+    later = asked_later(root) if stage in ("retrieve", "ask") else None
+    if later is None or not len(later):
+        return counts
+    table = pq.ParquetFile(folder_of(root, "retrieve") / "candidates.parquet").read(["id", "fate"])
+    table = table.filter(pc.is_in(table["id"], value_set=later.combine_chunks()))
+    fates = Counter(best_of(table, "fate", FATES)["fate"].to_pylist())
+    if stage == "ask":
+        return Counts(counts["read"] + fates.total(), counts["kept"] + fates.total(), counts["dropped"]).plain()
+    return Counts(counts["read"], counts["kept"] + fates.total(), Counter(counts["dropped"]) - fates).plain()
+
+
+def _places(root: Path, rows: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """Path or URL of each dropped record, by its row of the source; later stages know the one record of an id that the
+    filters kept."""
+    by_row: dict[int, str] = {}
+    by_id: dict[str, str] = {}
+    numbers = pa.array([row["row"] for row in rows if row["row"] is not None], pa.int64())
+    ids = pa.array([row["id"] for row in rows if row["id"] is not None], pa.string())
+    for stage, key, wanted, places in (("ingest", "row", numbers, by_row), ("filter", "id", ids, by_id)):
+        for part in parts_of(folder_of(root, stage)):
+            table = pq.ParquetFile(part).read([key, "path", "url"])
+            table = table.filter(pc.is_in(table[key], value_set=wanted))
+            place = pc.coalesce(table["path"], table["url"])
+            places.update(zip(table[key].to_pylist(), place.to_pylist(), strict=True))  # type: ignore[attr-defined]
+    return [by_row.get(row["row"]) or by_id.get(row["id"]) for row in rows]

@@ -19,6 +19,7 @@ from curate.store.database import opened
 from curate.store.photos import history as past
 from pipelines.config.loader import load
 from pipelines.identity import record_of
+from pipelines.reporting.dropped import drops
 from pipelines.stage import parts_of
 from pipelines.stage_folder import folder_of
 from pipelines.stages import STAGES
@@ -52,7 +53,7 @@ def trace(root: Path, id_: str) -> dict[str, Any]:
             "Expected an id of stages/01_ingest/table, or the path, file name or URL of a photo.",
             "Records that could not be read have no id: see stages/01_ingest/rejects.",
         )
-    return {"id": id_, "events": events, "ended": _ended(events)}
+    return {"id": id_, "events": events, "ended": _ended(root, id_, events)}
 
 
 def _add_attempts(root: Path, events: list[dict[str, Any]]) -> None:
@@ -172,14 +173,19 @@ def _details(row: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k not in hidden and v is not None}
 
 
-def _ended(events: Sequence[Mapping[str, Any]]) -> str:
-    last = events[-1]
-    if any(e["stage"] == "publish" for e in events):
+def _ended(root: Path, id_: str, events: Sequence[Mapping[str, Any]]) -> str:
+    """How it ended, as `drops` has it."""
+    last = str(events[-1]["stage"])
+    if last == "publish" and events[-1]["outcome"] == "kept":
         return "It is in the release."
-    if last["outcome"].startswith("dropped"):
-        return f"It was dropped at {last['stage']}: {last['outcome'].removeprefix('dropped: ')}."
-    if last["stage"] == "retrieve" and not any(e["outcome"].startswith("kept as") for e in events):
-        return "It was dropped at retrieve: no concept selected it."
-    if last["stage"] == "embed":
-        return "It was dropped after embed: no concept retrieved it, its bucket is unlabelled, or retrieve has not run."
-    return f"It was last seen at {last['stage']}: it was not chosen later, or later stages have not run."
+    stages = list(STAGES)
+    for stage in stages[stages.index(last) :]:
+        if stage == "filter" and events[-1]["outcome"] == "kept":
+            continue  # another record with this id was dropped
+        for table in drops(root, stage):
+            row = table.filter(pc.fill_null(pc.match_substring_regex(table["id"], rf"\A{re.escape(id_)}\z"), False))
+            if len(row):
+                return f"It was dropped at {stage}: {row['reason'][0].as_py()}."
+    if events[-1]["outcome"].startswith("dropped"):  # a record without an id
+        return f"It was dropped at {last}: {events[-1]['outcome'].removeprefix('dropped: ')}."
+    return f"It was last seen at {last}: later stages have not run."

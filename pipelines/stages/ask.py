@@ -86,7 +86,8 @@ class Ask(Stage):
                 f"ask: {len(facts['items']):,} images × {facts['workers']} answers: free by yourself; about "
                 f"${facts['estimate_usd']:,.2f} with fees for paid workers, ${facts['usd_an_hour']:,.2f} an hour each"
             )
-        return Counts(len(items), len(items), {})
+        photos = len(set(items["id"].to_pylist()))  # one may be asked for several concepts
+        return Counts(photos, photos, {})
 
 
 def items_of(retrieved: Path) -> pa.Table:

@@ -21,7 +21,7 @@ class Publish(Stage):
     """Choose n images per class and bucket, split, and write the release."""
 
     name: ClassVar[str] = "publish"
-    records: ClassVar[Records] = (("release/metadata.parquet", ""),)
+    records: ClassVar[Records] = (("release/metadata.parquet", ""), ("dropped.parquet", "reason"))
     version: ClassVar[int] = 4
     needs: ClassVar[tuple[str, ...]] = ("ingest", "filter", "fetch", "bucket", "embed", "retrieve", "ask", "tally")
 
@@ -114,6 +114,8 @@ class Publish(Stage):
 
     def _provenance(self, inputs: Mapping[str, Path]) -> dict[str, Any]:
         """What the release says of its run."""
+        from pipelines.reporting.dropped import counts_of
+
         config = self.context.config
         rules = {"method", "workers", "agree", "rule", "aggregate", "confidence", "sensitive_drop", "sensitive_hold",
                  "skip_people", "skip_confidence"}  # fmt: skip
@@ -132,7 +134,7 @@ class Publish(Stage):
             "near_copies": config.release.model_dump(include={"near_copies", "copy_bits", "copy_cosine"}),
             "validation": config.validation.model_dump(include=rules),
             "agreement": _agreement(inputs["tally"] / "agreement.json"),
-            "counts": {name: read_json(inputs[name] / "done.json")["counts"] for name in self.needs},
+            "counts": {name: counts_of(self.context.root, name) for name in self.needs},
             "judgement": self._text(config.release.judgement),
         }
 

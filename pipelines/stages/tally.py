@@ -55,6 +55,9 @@ class Tally(Stage):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from curate.core.parsing import best_of
+        from curate.validation.verdicts import BEST
+
         config = self.context.config
         judge = self._catalogue(inputs) if config.validation.method == "catalogue" else self._crowd(inputs)
         items: Items = pq.read_table(inputs["ask"] / "items.parquet").to_pylist()
@@ -73,9 +76,9 @@ class Tally(Stage):
         schema = items_schema().append(pa.field("round", pa.int32()))
         write_parquet(out / "asked.parquet", pa.Table.from_pylist(asked, schema))
         write_parquet(out / "verdicts.parquet", verdicts)
-        outcome = Counter(verdicts["verdict"].to_pylist())
+        outcome = Counter(best_of(verdicts, "verdict", BEST)["verdict"].to_pylist()) if asked else Counter[str]()
         kept = outcome.pop("kept", 0)
-        return Counts(len(asked), kept, outcome)
+        return Counts(kept + outcome.total(), kept, outcome)
 
     def _wanted(self) -> dict[str, int]:
         """Class → images in each bucket."""

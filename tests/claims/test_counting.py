@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from support.living import Town, context, counted, linked_copy, requests
+from support.console import answer as console
+from support.living import Town, answer, context, counted, linked_copy, requests
 
+from curate.core.atomic_io import read_json
 from curate.core.errors import Unfinished
 from curate.fetch import native
 from curate.fetch.outcome import Download
+from curate.release import Release
+from pipelines.browse.opening import open_collection
 from pipelines.living import grow, heal
+from pipelines.reporting.dropped import dropped
 from pipelines.reporting.trace import trace
-from pipelines.runner import run
+from pipelines.runner import run, status
 from pipelines.stage_folder import folder_of
 
 LOOSE = "\nfilter: {upload_after_capture: false}\n"
@@ -110,3 +119,98 @@ def lose(patch: pytest.MonkeyPatch, id_: str) -> None:
         return await ask(session, url, *rest)
 
     patch.setattr(native, "_ask", asking)
+
+
+DROPS = """
+filter: {{upload_after_capture: true, per_user: 30}}
+buckets: {{kind: spans, unlabelled: [2], spans: {spans}}}
+embed: {{model: driftline-photo-world}}
+retrieve: {{per_class: 2, depth: 8, overlap: allow, background: true, short: fewer, concepts: [
+  {{name: car, prompts: [a car]}}, {{name: phone, prompts: [a phone]}}, {{name: vehicle, prompts: [a red car]}}]}}
+validation: {{method: crowd, workers: 2, agree: 2, rounds: 3, image_base_url: "http://127.0.0.1/images"}}
+release: {{per_class: 2, splits: 1, short: reopen, near_copies: drop, notice: made}}
+"""
+
+
+@pytest.fixture(scope="module")
+def every_drop(town: Town, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with drops at every stage, photos in two lists of candidates, and two rounds of questions; read only."""
+    root = town.run(tmp_path_factory.mktemp("counted") / "run", 60)
+    text = (root / "photos.tsv").read_text()
+    (root / "photos.tsv").write_text("no record\n" + text + text.splitlines()[30] + "\n")
+    days = [
+        datetime.fromtimestamp(int(town.lines[i].split("\t")[6]), UTC).strftime("%Y-%m-%d") for i in (3, 26, 30, 50)
+    ]
+    spans = f"[[{days[0]}, {days[1]}], [{days[2]}, {days[3]}], [{days[3]}, 2100-01-01]]"
+    kept = (root / "driftline.yaml").read_text().split("buckets:")[0]
+    (root / "driftline.yaml").write_text(kept + DROPS.format(spans=spans))
+    here = context(root)
+    with counted(town):
+        for number in range(4):
+            if not any("because" in entry for entry in run(here, until="tally")):
+                break
+            answer(here, town, f"round{number}")
+    run(here)
+    return root
+
+
+class TestEveryCommandCountsTheSame:
+    def test_what_was_read_was_kept_or_dropped_and_each_stage_reads_what_the_one_before_kept(
+        self, every_drop: Path
+    ) -> None:
+        counts = [entry["counts"] for entry in status(context(every_drop))]
+        for now, following in zip(counts, [*counts[1:], None], strict=True):
+            assert now["read"] == now["kept"] + sum(now["dropped"].values())
+            assert following is None or following["read"] == now["kept"]
+
+    def test_the_run_has_every_kind_of_drop(self, every_drop: Path) -> None:
+        reasons = {e["stage"]: set(e["counts"]["dropped"]) for e in status(context(every_drop))}
+        assert all(reasons[name] for name in ("ingest", "filter", "fetch", "bucket", "retrieve", "tally"))
+        assert "duplicate_id" in reasons["filter"]
+        assert reasons["retrieve"] >= {"unlabelled_bucket", "not_retrieved"}
+        asked = pq.read_table(folder_of(every_drop, "tally") / "asked.parquet", columns=["id", "round"]).to_pylist()
+        assert max(row["round"] for row in asked) > 1
+        assert len({row["id"] for row in asked}) < len(asked), "photos in two lists"
+
+    def test_dropped_lists_what_status_counts(self, every_drop: Path) -> None:
+        listed: dict[str, Counter[str]] = {}
+        for row in console("dropped", str(every_drop), "--json")["dropped"]:
+            listed.setdefault(row["stage"], Counter())[row["reason"]] += 1
+        for entry in console("status", str(every_drop), "--json")["stages"]:
+            assert listed.get(entry["stage"], {}) == entry["counts"]["dropped"], entry["stage"]
+
+    def test_browse_shows_the_same_and_every_photo_has_one_outcome(self, every_drop: Path) -> None:
+        entries = status(context(every_drop))
+        wanted = Counter({f"{e['stage']}: {k}": n for e in entries for k, n in e["counts"]["dropped"].items()})
+        rows = open_collection(every_drop).rows("SELECT reason, outcome, count(*) FROM photos GROUP BY ALL")
+        assert Counter({reason: n for reason, _, n in rows if reason is not None}) == wanted
+        assert {outcome: n for reason, outcome, n in rows if reason is None} == {
+            "in the release": entries[-1]["counts"]["kept"]
+        }
+
+    def test_trace_ends_where_dropped_says(self, every_drop: Path) -> None:
+        lost = {row["id"]: row for row in dropped(every_drop) if row["id"] is not None and row["stage"] != "filter"}
+        for id_, row in lost.items():
+            assert trace(every_drop, id_)["ended"] == f"It was dropped at {row['stage']}: {row['reason']}."
+        published = Release.open(every_drop).table["id"].to_pylist()
+        assert not lost.keys() & set(published)
+        assert {trace(every_drop, id_)["ended"] for id_ in published} == {"It is in the release."}
+
+    def test_the_plan_and_the_release_count_as_status_does(self, every_drop: Path) -> None:
+        counts = {e["stage"]: e["counts"] for e in status(context(every_drop))}
+        assert console("plan", str(every_drop), "--json")["photos"]["expected"] == counts["fetch"]["kept"]
+        said = read_json(folder_of(every_drop, "publish") / "release" / "release.json")["counts"]
+        assert said == {name: counts[name] for name in said}
+
+    def test_vectors_that_are_missing_are_listed(self, every_drop: Path, tmp_path: Path) -> None:
+        root = linked_copy(every_drop, tmp_path / "run")
+        (part,) = (folder_of(every_drop, "embed") / "metadata").glob("*.parquet")
+        given = tmp_path / "given"
+        shutil.copytree(folder_of(every_drop, "embed") / "img_emb", given / "img_emb")
+        (given / "metadata").mkdir()
+        table = pq.read_table(part)
+        lines = [*table["id"].to_pylist()]
+        keys = pa.table({"id": ["unknown" if i < 3 else id_ for i, id_ in enumerate(lines)]})
+        pq.write_table(keys.filter(pc.is_null(table["fault"])), given / "metadata" / part.name)
+        run(context(root, f"embed.from={given}"), until="embed")
+        assert [row["reason"] for row in dropped(root, "embed")] == ["no_vector"] * 3
